@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from neuroledger.core import registry
 from neuroledger.core.assembly import rows_of
+from neuroledger.core.coding import encode
 from neuroledger.core.score import Score
 from neuroledger.core.splits import Split, draw, predefined
 from neuroledger.core.stats import aggregate, bootstrap, error_of
@@ -300,14 +301,11 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
     over = spec.interval.over if spec.interval else tuple(str(d) for d in samples.dims if d != "split")
     given = samples.attrs.get("replicates")
     n: dict[str, float] = {}
-    if "presentation" in rows.dims:
-        ids = (
-            rows["stimulus_id"].values
-            if "stimulus_id" in rows.coords
-            else np.arange(rows.sizes["presentation"])
-        )
-        n["stimuli"] = len(np.unique(np.asarray(ids).astype(str)))
-    elif "stimulus" in rows.dims:
+    dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
+    if "presentation" in dims:
+        ids = rows["stimulus_id"].values if "stimulus_id" in rows.coords else np.arange(rows.sizes["presentation"])
+        n["stimuli"] = len(encode(ids).labels)
+    elif "stimulus" in dims:
         n["stimuli"] = rows.sizes["stimulus"]
     n |= {str(dim): size for dim, size in samples.sizes.items()}
     n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
