@@ -299,7 +299,7 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
     if spec.error is not None:
         error = error_of(samples, steps, spec.error.over, spec.error.with_)
     over = spec.interval.over if spec.interval else tuple(str(d) for d in samples.dims if d != "split")
-    given = samples.attrs.get("replicates")
+    given = samples.attrs.pop("replicates", None)  # an array, or a function that makes it when asked
     n: dict[str, float] = {}
     dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
     if "presentation" in dims:
@@ -319,7 +319,5 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
         n=n,
         notes=notes,
         id=spec.id,
-        replicates=np.asarray(given, dtype=np.float64)
-        if given is not None
-        else lambda: bootstrap(samples, steps, over, seed=seed),
+        replicates=given if given is not None else lambda: bootstrap(samples, steps, over, seed=seed),
     )
