@@ -1,0 +1,72 @@
+"""Build the reference data: ``python -m data.generate [FOLDER]``; the same bytes every time.
+
+Writes every simulated data set under FOLDER (default ``data``), and prints size and SHA-256 of each file,
+as they are pinned in ``specs/``. After a change: ``dvc add`` the files, ``dvc push``, and raise the version
+of the data set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from data.generate import images, network, neurons, tuning, write
+from neuroledger.core import assembly
+
+
+def build(folder: Path) -> list[Path]:
+    """Write all reference data under ``folder`` and return the files, those of git (truth.json) left out."""
+    source = images.digits()
+    table, files = images.stimulus_set(source)
+    signals = {"V4": tuning.standardised(tuning.v4(source)), "IT": tuning.standardised(tuning.it(source))}
+    twenty, six = _first(table, 20), _first(table, 6)
+    recordings = {
+        "Digits.simulated": (neurons.static(signals, table), table),
+        "Digits.simulated.ragged": (
+            neurons.ragged(signals["IT"][twenty], table.iloc[twenty]),
+            table.iloc[twenty],
+        ),
+        "Digits.simulated.time": (
+            neurons.timed(signals["IT"][twenty, :20], table.iloc[twenty]),
+            table.iloc[twenty],
+        ),
+        "Digits.simulated.subjects": (neurons.subjects(signals["IT"][six], table.iloc[six]), table.iloc[six]),
+    }
+    written: list[Path] = []
+    for name, (recording, rows) in recordings.items():
+        home = folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        write.table(home / "stimuli.csv", rows)
+        write.archive(home / "stimuli.zip", {file: files[file] for file in rows["filename"]})
+        assembly.write(assembly.check(recording.assembly, name=name), home / "responses.nc")
+        write.truth(home / "truth.json", recording.truth)
+        written += [home / "stimuli.csv", home / "stimuli.zip", home / "responses.nc"]
+    generator = folder / "models" / "generator" / "responses.nc"
+    generator.parent.mkdir(parents=True, exist_ok=True)
+    assembly.write(neurons.noise_free(signals, table), generator)
+    weights = folder / "models" / "small_cnn.digits" / "model.safetensors"
+    network.train(source, weights)
+    return [*written, generator, weights]
+
+
+def _first(table: pd.DataFrame, count: int) -> list[int]:
+    """Row numbers of the first ``count`` stimuli of each object, in table order."""
+    return sorted(
+        row for rows in table.reset_index().groupby("label").indices.values() for row in rows[:count]
+    )
+
+
+def main() -> None:
+    """Build, then print the pins."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("data")
+    for path in build(folder):
+        content = path.read_bytes()
+        pin = f"size: {len(content)}, sha256: {hashlib.sha256(content).hexdigest()}"
+        print(f"{path.relative_to(folder)}: {{dvc: true, {pin}}}")
+
+
+if __name__ == "__main__":
+    main()
