@@ -153,7 +153,7 @@ def _pull(root: Path, path: Path, force: bool) -> None:
             f"{pointer} is missing: the file is said to be tracked by DVC; restore the pointer from git"
         )
     command = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else []), str(pointer)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not path.exists():
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise UnavailableError(
@@ -197,8 +197,8 @@ def _continue(url: str, partial: Path, pin: SourceFile, name: str, progress: Pro
         there = 0
     if there == pin.size:
         return
-    request = urllib.request.Request(url, headers={"Range": f"bytes={there}-"} if there else {})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+    request = urllib.request.Request(url, headers={"Range": f"bytes={there}-"} if there else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         if there and answer.status != 206:
             there = 0  # the server does not resume: begin again
         with partial.open("ab" if there else "wb") as file:
