@@ -97,7 +97,7 @@ def run_job(session: Session, job: Job) -> tuple[Record, Evaluation | None]:
         evaluation = evaluate(session, session.catalog.benchmark(job.benchmark), job.model)
     except NeuroLedgerError as problem:
         error = {"type": type(problem).__name__, "message": str(problem)}
-    except Exception as problem:  # noqa: BLE001 - the one boundary that keeps a job's failure from the others
+    except Exception as problem:
         last = traceback.extract_tb(problem.__traceback__)[-1]
         where = f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}"
         error = {"type": type(problem).__name__, "message": f"{problem} ({where})"}

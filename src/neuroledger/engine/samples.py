@@ -32,7 +32,7 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
         plain = score.samples.copy()
         plain.attrs = {}
         plain = plain.drop_vars(
-            [name for name, c in plain.coords.items() if c.ndim != 1 or c.dtype.kind == "O" and _mixed(c)]
+            [name for name, c in plain.coords.items() if c.ndim != 1 or (c.dtype.kind == "O" and _mixed(c))]
         )
         path = _path(root, job, metric)
         try:
