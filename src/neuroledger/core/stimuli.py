@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -33,12 +33,15 @@ class StimulusSet:
         Zip of the files, or None for stimuli that are described by the table alone.
     degrees
         Size on the screen in degrees of visual angle, where known.
+    contents
+        The files themselves by ``filename``, where they came out of another container than a zip.
     """
 
     id: str
     table: pd.DataFrame = field(repr=False)
     archive: Path | None = None
     degrees: float | None = None
+    contents: Mapping[str, bytes] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_table(self.table, self.id)
@@ -70,6 +73,9 @@ class StimulusSet:
     def read(self, ids: Sequence[str] | None = None) -> Iterator[bytes]:
         """Contents of the files of ``ids`` (all, in table order, when not given), one at a time."""
         names = self._filenames
+        if self.contents is not None:
+            yield from self._held(self.contents, self.ids if ids is None else ids)
+            return
         if self.archive is None:
             raise AssemblyError(f"stimulus set {self.id!r} has no archive of files")
         try:
@@ -90,6 +96,15 @@ class StimulusSet:
                     yield opened.read(info)
         except (zipfile.BadZipFile, OSError, EOFError) as error:
             raise AssemblyError(f"{self.archive.name} cannot be read ({error}); fetch it again") from error
+
+    def _held(self, contents: Mapping[str, bytes], ids: Sequence[str]) -> Iterator[bytes]:
+        """Files that are in memory."""
+        for id in ids:
+            if id not in self._filenames:
+                raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
+            if self._filenames[id] not in contents:
+                raise AssemblyError(f"stimulus set {self.id!r} has no file for stimulus {id!r}")
+            yield contents[self._filenames[id]]
 
     def select(self, ids: Sequence[str]) -> StimulusSet:
         """The stimuli ``ids``, in that order.
@@ -112,7 +127,7 @@ class StimulusSet:
     def content_sha256(self) -> str:
         """Hash of ids, degrees and file contents (or of the whole table where there are no files)."""
         digest = hashlib.sha256(f"{self.degrees}".encode())
-        if self.archive is None:
+        if self.archive is None and self.contents is None:
             columns = sorted(map(str, self.table.columns))
             digest.update(self.table[columns].to_csv(index=False, lineterminator="\n").encode())
             return digest.hexdigest()
