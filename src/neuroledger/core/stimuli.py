@@ -15,6 +15,7 @@ from neuroledger.errors import AssemblyError
 
 __all__ = ["StimulusSet", "read_table", "safe_members"]
 
+Content = bytes
 MAX_MEMBER_BYTES = 256 * 1024 * 1024
 MAX_ARCHIVE_BYTES = 64 * 1024**3
 
@@ -70,7 +71,7 @@ class StimulusSet:
         """
         return next(self.read([stimulus_id]))
 
-    def read(self, ids: Sequence[str] | None = None) -> Iterator[bytes]:
+    def read(self, ids: Sequence[str] | None = None) -> Iterator[Content]:
         """Contents of the files of ``ids`` (all, in table order, when not given), one at a time."""
         names = self._filenames
         if self.contents is not None:
@@ -97,7 +98,7 @@ class StimulusSet:
         except (zipfile.BadZipFile, OSError, EOFError) as error:
             raise AssemblyError(f"{self.archive.name} cannot be read ({error}); fetch it again") from error
 
-    def _held(self, contents: Mapping[str, bytes], ids: Sequence[str]) -> Iterator[bytes]:
+    def _held(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
         """Files that are in memory."""
         for id in ids:
             if id not in self._filenames:
