@@ -124,7 +124,7 @@ def _about_rows(expectation: say.RowCheck) -> Iterable[Question]:
     yield from (ask.not_null(column) for column in _columns(expectation))
     match expectation:
         case say.Unique(column=column):
-            yield ask.each(column, "to_be_unique", {}, "occur more than once")
+            yield ask.each(column, "to_be_unique", {}, "not unique")
         case say.UniqueTogether(columns=columns):
             yield ask.unique_together(columns)
         case say.InSet(column=column, values=values):
@@ -136,25 +136,25 @@ def _about_rows(expectation: say.RowCheck) -> Iterable[Question]:
             yield ask.between(column, low, high)
         case say.Matches(column=column, pattern=pattern):
             yield ask.each(
-                column, "to_match_regex", {"regex": rf"\A(?:{pattern})\Z"}, f"do not match {pattern}"
+                column, "to_match_regex", {"regex": rf"\A(?:{pattern})\Z"}, f"not matching {pattern}"
             )
         case say.Distinct(column=column, count=count):
             yield ask.distinct(column, count)
         case say.RowCount(count=count, low=low, high=high):
             yield ask.row_count(*((low, high) if count is None else (count, count)))
         case say.FilesExist():
-            yield ask.between("@bytes", 1, None, "files are missing or empty", quote="rows")
+            yield ask.between("@bytes", 1, None, "files missing or empty", quote="rows")
         case say.FilesDecode(mode=mode, size=size):
             yield ask.decodes("@image")
             if mode is not None:
-                yield ask.in_set("@mode", (mode,), f"images are not of mode {mode}")
+                yield ask.in_set("@mode", (mode,), f"images not of mode {mode}")
             if size is not None:
                 yield ask.in_set(
-                    "@size", (f"{size[0]} x {size[1]}",), f"images are not {size[0]} x {size[1]} pixels"
+                    "@size", (f"{size[0]} x {size[1]}",), f"images not of {size[0]} x {size[1]} pixels"
                 )
         case say.FilesMatchSha256(column=column):
-            yield ask.between("@bytes", 1, None, "files are missing or empty", quote="rows")
-            yield ask.pairs("@sha256", column, "files differ from the SHA-256 in the table", quote="rows")
+            yield ask.between("@bytes", 1, None, "files missing or empty", quote="rows")
+            yield ask.pairs("@sha256", column, "files without the SHA-256 that the table gives", quote="rows")
 
 
 def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Sequence[Question]]:
@@ -163,51 +163,51 @@ def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Se
         case say.Dims(dims=dims):
             held = ", ".join(dims)
             return gather.values(recording), [
-                ask.states("dims", held, f"the dimensions are not ({held}) but")
+                ask.states("dims", held, f"dimensions: ({held}) declared, found")
             ]
         case say.Shape(sizes=sizes):
             return _shape(sizes, recording)
         case say.Coords(coords=coords):
             return _coords(coords, recording)
         case say.Dtype(dtype=dtype):
-            words = f"the values are not of type {dtype} but"
+            words = f"type of the values: {dtype} declared, found"
             return gather.values(recording), [ask.states("dtype", dtype, words)]
         case say.ValuesFinite(missing=missing):
-            words = f"number of missing values (NaN): {missing} declared, found"
+            words = f"missing values (NaN): {missing} declared, found"
             questions = [ask.states("missing", missing, words)]
             return gather.values(recording), [
                 *questions,
-                ask.states("infinite", 0, "number of infinite values:"),
+                ask.states("infinite", 0, "infinite values: none allowed, found"),
             ]
         case say.ValuesBetween(low=low, high=high):
-            words = f"values outside the declared range {ask.span(low, high)}; the most extreme:"
+            words = f"values: {ask.span(low, high)} declared, found"
             bounds = [ask.between("lowest", low, None, words, quote="only")] if low is not None else []
             bounds += [ask.between("highest", None, high, words, quote="only")] if high is not None else []
             return gather.value_range(recording), [ask.not_null("lowest"), *bounds]
         case say.ValuesVary(over=over):
             _known(over, recording.dims, "dimension", "the assembly")
-            words = f"positions along {over} have the same value throughout"
+            words = f"positions along {over} with the same value throughout"
             return gather.sites(recording, over), [ask.in_set("varies", (True,), words, quote="rows")]
         case say.SamplingRate(hz=hz):
             low, high = hz * (1 - RATE_TOLERANCE), hz * (1 + RATE_TOLERANCE)
-            words = f"time steps are not of {hz:g} Hz"
+            words = f"time steps not of {hz:g} Hz"
             return gather.time_steps(recording), [ask.between("hz", low, high, words, quote="values")]
         case say.Channels(names=names, coordinate=coordinate):
             _known(coordinate, recording.coords, "coordinate", "the assembly")
             facts = gather.site_names(recording, coordinate, names)
-            return facts, [ask.pairs("name", "declared", "sites are not called as declared", quote="values")]
+            return facts, [ask.pairs("name", "declared", "sites not named as declared", quote="values")]
         case say.Units(units=units):
             facts = subject.along("units") if "units" in recording.coords else gather.values(recording)
             return facts, [
                 ask.not_null("units"),
-                ask.states("units", units, f"the units are not {units} but"),
+                ask.states("units", units, f"units: {units} declared, found"),
             ]
         case say.Aligned(complete=complete):
             return _aligned(complete, subject)
         case say.Repetitions(count=count, low=low, high=high):
             _known("stimulus_id", recording.coords, "coordinate", "the assembly")
             low, high = (low, high) if count is None else (count, count)
-            words = f"stimuli were not presented {ask.span(low, high)} times"
+            words = f"stimuli not presented {ask.span(low, high)} times"
             return gather.repetitions(recording), [ask.between("presentations", low, high, words)]
     raise UnaskableError(f"nothing answers '{type(expectation).__name__}'", "use a check of the vocabulary")
 
@@ -223,7 +223,7 @@ def _shape(
             dim,
             low,
             high,
-            f"dimension '{dim}' should have length {ask.span(low, high)}, it has",
+            f"length of '{dim}': {ask.span(low, high)} declared, found",
             quote="only",
         )
         for dim, (low, high) in spans.items()
@@ -236,17 +236,19 @@ def _coords(coords: Mapping[str, Sequence[str]], recording: xr.DataArray) -> tup
         _known(dim, recording.dims, "dimension", "the assembly")
     wanted = [f"{name} along {dim}" for dim, names in coords.items() for name in names]
     facts = gather.coordinate_names(recording, wanted)
-    there = ask.holds_all("place", wanted, "coordinates are not there")
-    return facts, [there, ask.in_set("complete", (True,), "coordinates have missing values", quote="rows")]
+    there = ask.holds_all("place", wanted, "coordinates declared but absent")
+    return facts, [there, ask.in_set("complete", (True,), "coordinates with missing values", quote="rows")]
 
 
 def _aligned(complete: bool, subject: Subject) -> tuple[Facts, Sequence[Question]]:
     known = sorted(map(str, subject.stimuli.rows["stimulus_id"].dropna().unique()))
     facts = gather.as_text(subject.along("stimulus_id"), "stimulus_id")
-    words = "presentations are of stimuli that the stimulus table does not have"
+    words = "presentations of stimuli that the stimulus table does not have"
     questions = [ask.not_null("stimulus_id"), ask.in_set("stimulus_id", known, words, quote="values")]
     if complete:
-        questions.append(ask.holds_all("stimulus_id", known, "stimuli of the table were never presented"))
+        questions.append(
+            ask.holds_all("stimulus_id", known, "stimuli of the table that were never presented")
+        )
     return facts, questions
 
 

@@ -57,8 +57,8 @@ def stimuli(stimulus_set: StimulusSet) -> Facts:
 def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
     """The stimulus table with facts about each file.
 
-    Columns `@bytes` and `@sha256`; with ``decoded`` also `@image`, `@mode`, `@size`. A file that is not there has
-    0 bytes; one that does not decode has the reason in `@image`.
+    Columns `@bytes` and `@sha256`; with ``decoded`` also `@image`, `@mode`, `@size`. A file that is not there
+    has 0 bytes; one that does not decode has the reason in `@image`.
     """
     rows = _plain(stimulus_set.table)
     found = [_file_facts(id, content, decoded) for id, content in _contents(stimulus_set)]

@@ -74,7 +74,7 @@ def not_null(column: str) -> Question:
     return Question(
         "expect_column_values_to_not_be_null",
         {"column": column},
-        lambda a: f"{share(a)} values of '{column}' are missing{named(a, 'rows')}",
+        lambda a: f"'{column}': {share(a)} values missing{named(a, 'rows')}",
     )
 
 
@@ -83,7 +83,7 @@ def each(column: str, verb: str, arguments: Mapping[str, Any], breach: str) -> Q
     return Question(
         f"expect_column_values_{verb}",
         {"column": column, **arguments},
-        lambda a: f"{share(a)} values of '{column}' {breach}{named(a, 'values')}",
+        lambda a: f"'{column}': {share(a)} values {breach}{named(a, 'values')}",
     )
 
 
@@ -92,7 +92,7 @@ def in_set(
 ) -> Question:
     """Every value of the column is one of ``values``."""
     allowed = list(values)
-    words = breach or f"values of '{column}' are not among {listed(allowed)}"
+    words = breach or f"values of '{column}' not among {listed(allowed)}"
     return Question(
         "expect_column_values_to_be_in_set",
         {"column": column, "value_set": allowed},
@@ -111,11 +111,11 @@ def states(column: str, value: Any, breach: str) -> Question:
 
 def holds_all(column: str, values: Iterable[Any], breach: str | None = None) -> Question:
     """Each of ``values`` occurs in the column."""
-    words = breach or f"declared values do not occur in '{column}'"
+    words = breach or f"'{column}': declared but absent"
     return Question(
         "expect_column_distinct_values_to_contain_set",
         {"column": column, "value_set": list(values)},
-        lambda a: f"{a.breaches or 'some'} {words}{': ' if a.absent else ''}{listed(a.absent)}",
+        lambda a: f"{words}: {listed(a.absent) or a.breaches}",
     )
 
 
@@ -123,12 +123,14 @@ def between(
     column: str, low: float | None, high: float | None, breach: str | None = None, *, quote: Quote = "both"
 ) -> Question:
     """Every value of the column lies between the bounds, both included."""
-    words = breach or f"values of '{column}' are not {span(low, high)}"
+    words = breach or f"values of '{column}' not {span(low, high)}"
     return Question(
         "expect_column_values_to_be_between",
         {"column": column, "min_value": low, "max_value": high},
         lambda a: (
-            f"{words} {listed(a.values)}" if quote == "only" else f"{share(a)} {words}{named(a, quote)}"
+            f"{words} {listed(a.values) or 'something else'}"
+            if quote == "only"
+            else f"{share(a)} {words}{named(a, quote)}"
         ),
     )
 
@@ -148,7 +150,7 @@ def decodes(column: str) -> Question:
         "expect_column_values_to_be_in_set",
         {"column": column, "value_set": ["decodes"]},
         lambda a: (
-            f"{share(a)} images do not decode{named(a, 'rows')}" + (f" ({a.values[0]})" if a.values else "")
+            f"{share(a)} images not decodable{named(a, 'rows')}" + (f" ({a.values[0]})" if a.values else "")
         ),
     )
 
@@ -158,7 +160,7 @@ def unique_together(columns: Sequence[str]) -> Question:
     return Question(
         "expect_compound_columns_to_be_unique",
         {"column_list": list(columns)},
-        lambda a: f"{share(a)} rows share their values of {listed(columns)}{named(a, 'rows')}",
+        lambda a: f"{share(a)} rows share their {' and '.join(columns)}{named(a, 'rows')}",
     )
 
 
@@ -167,7 +169,7 @@ def distinct(column: str, count: int) -> Question:
     return Question(
         "expect_column_unique_value_count_to_be_between",
         {"column": column, "min_value": count, "max_value": count},
-        lambda a: f"'{column}' has {a.observed} different values, {count} were declared",
+        lambda a: f"'{column}': {a.observed} different values, {count} declared",
     )
 
 
@@ -176,7 +178,7 @@ def row_count(low: int | None, high: int | None) -> Question:
     return Question(
         "expect_table_row_count_to_be_between",
         {"min_value": low, "max_value": high},
-        lambda a: f"there are {a.observed} rows, {span(low, high)} were declared",
+        lambda a: f"{a.observed} rows, {span(low, high)} declared",
     )
 
 
@@ -200,7 +202,7 @@ def share(answer: Answer) -> str:
     """How many of how many rows break the rule."""
     if answer.breaches is None or answer.total is None:
         return "some"
-    return str(answer.breaches) if answer.breaches == answer.total else f"{answer.breaches} of {answer.total}"
+    return f"{answer.breaches} of {answer.total}"
 
 
 def named(answer: Answer, quote: Quote) -> str:

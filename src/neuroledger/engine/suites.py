@@ -18,6 +18,7 @@ from neuroledger.errors import DataError
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 import great_expectations as gx
+from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.registry import get_expectation_impl
 
 __all__ = ["answers", "great_expectations_version"]
@@ -67,7 +68,7 @@ def answers(
     if not inquiries:
         raise DataError("no expectation was given: an empty suite would pass whatever the data are")
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
     if data_docs is not None:
         _add_site(context, data_docs)
     found: dict[Place, Answer] = {}
