@@ -14,7 +14,7 @@ from neuroledger.errors import MetricError
 __all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "row_correlation"]
 
 BLOCK = 2048
-# Below this share of features to rows, products with the features are cheaper than products with the Gram matrix.
+# Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
 TALL = 0.5
 
 
@@ -22,8 +22,8 @@ TALL = 0.5
 class Gram:
     """``K = X Xᵀ`` of column-centred ``X`` (row × feature), and what recovers the uncentred one.
 
-    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, with ``μ`` the column means that were taken
-    away; ``row_sum`` is the sum of each uncentred row. ``count`` is the number of features.
+    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, with ``μ`` the column means that were
+    taken away; ``row_sum`` is the sum of each uncentred row. ``count`` is the number of features.
     """
 
     K: Array
@@ -36,6 +36,11 @@ class Gram:
     def nbytes(self) -> int:
         """Memory held, in bytes."""
         return int(8 * self.K.shape[0] * self.K.shape[1])
+
+    def on_host(self, workspace: Workspace) -> Gram:
+        """The same, as NumPy arrays."""
+        K, product, total = (workspace.take(a) for a in (self.K, self.mean_product, self.row_sum))
+        return Gram(K, product, self.mean_square, total, self.count)
 
     def raw(self) -> Array:
         """``X Xᵀ`` of the features as they were, not centred."""
@@ -76,7 +81,7 @@ class Features:
 
 
 def features(X: Array, workspace: Workspace) -> Features:
-    """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself when rows far outnumber features."""
+    """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself where it is much taller than wide."""
     rows, count = X.shape
     if count <= TALL * rows:
         return Features(count, X=workspace.put(_finite(np.asarray(X, np.float64) - _means(X), 0)))
@@ -86,8 +91,8 @@ def features(X: Array, workspace: Workspace) -> Features:
 def gram(X: Array, workspace: Workspace) -> Gram:
     """Gram matrix of ``X`` (row × feature; an array or a memory map), kept in the workspace by content.
 
-    Features are centred and multiplied in blocks of 2,048 columns, so that beside ``X`` itself only one block and
-    the row × row result are in memory. float32 features with ``dtype: float64`` are widened block by block.
+    Features are centred and multiplied in blocks of 2,048 columns, so that beside ``X`` itself only one block
+    and the row × row result are in memory. float32 features are widened block by block under ``float64``.
 
     Raises
     ------
@@ -152,7 +157,7 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
 
 
 def mirror_upper(K: Array, block: int = 512) -> None:
-    """Copy the upper triangle of ``K`` onto the lower, in place and blockwise, without a second row × row array."""
+    """Copy the upper triangle of ``K`` onto the lower, in place, without a second row × row array."""
     rows = len(K)
     for start in range(0, rows, block):
         end = min(rows, start + block)
@@ -178,5 +183,5 @@ def _finite(values: Array, axis: int) -> Array:
 
 def _refuse() -> None:
     raise MetricError(
-        "the source has missing or infinite values; a readout needs every activation: drop those neuroids or stimuli"
+        "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
     )

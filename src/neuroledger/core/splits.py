@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import SplitsSpec
 
-__all__ = ["Split", "draw", "predefined"]
+__all__ = ["Split", "draw", "first_values", "predefined"]
 
 Indices = NDArray[np.intp]
 Labels = NDArray[Any]
@@ -74,6 +74,22 @@ def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
 def predefined(train: int, test: int) -> list[Split]:
     """The one split of ``train`` rows that are followed by ``test`` rows."""
     return [Split(np.arange(train), np.arange(train, train + test))]
+
+
+def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
+    """The rows of ``assembly`` whose coordinate ``by`` is among its first ``count`` distinct values, in sorted order.
+
+    Raises
+    ------
+    MetricError
+        The coordinate is missing, or has fewer values.
+    """
+    values = _coordinate(assembly, by)
+    distinct = np.unique(values)
+    if not 1 <= count <= len(distinct):
+        raise MetricError(f"{count} values of {by!r} were asked for; the assembly has {len(distinct)}")
+    rows = np.flatnonzero(np.isin(values, distinct[:count]))
+    return assembly if len(rows) == len(values) else assembly.isel({assembly[by].dims[0]: rows})
 
 
 def _shuffle(

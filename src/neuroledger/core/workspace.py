@@ -1,4 +1,4 @@
-"""The workspace: on which device, in which precision and with how many threads a metric computes, and what it keeps."""
+"""The workspace: on which device, in which precision and with how many threads a metric computes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ class Memo:
 class Workspace:
     """Where and how to compute.
 
-    ``device`` is ``cpu`` (NumPy and BLAS), ``cuda`` or ``cuda:<n>`` (torch), or ``torch`` (torch on the CPU: the
-    code path of the other devices, for checking it). ``dtype`` is the precision in which blocks of features are
-    multiplied; sums are kept in float64 either way. ``threads`` limits BLAS within :meth:`limits`.
+    ``device`` is ``cpu`` (NumPy and BLAS), ``cuda`` or ``cuda:<n>`` (torch), or ``torch`` (torch on the CPU:
+    the code path of the other devices, for checking it). ``dtype`` is the precision in which blocks of features
+    are multiplied; sums are kept in float64 either way. ``threads`` limits BLAS within :meth:`limits`.
+    ``memo`` keeps Gram matrices by content, so that all who share a workspace share them.
     """
 
     device: str = "cpu"
@@ -120,7 +121,7 @@ class Workspace:
 
 
 def fingerprint(values: Array) -> str:
-    """SHA-256 of shape, type and values, read in blocks of rows so that a memory map is never copied whole."""
+    """SHA-256 of shape, type and values, read in blocks of rows so that a memory map is never copied."""
     digest = hashlib.sha256(f"{values.shape}|{values.dtype.str}".encode())
     rows = max(1, HASH_BLOCK // max(1, values[:1].nbytes))
     for start in range(0, len(values), rows):

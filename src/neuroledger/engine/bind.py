@@ -15,7 +15,7 @@ from neuroledger.core import registry
 from neuroledger.core.assembly import rows_of
 from neuroledger.core.coding import encode
 from neuroledger.core.score import Score
-from neuroledger.core.splits import Split, draw, predefined
+from neuroledger.core.splits import Split, draw, first_values, predefined
 from neuroledger.core.stats import aggregate, bootstrap, error_of
 from neuroledger.core.workspace import Workspace
 from neuroledger.errors import MetricError, RequestError
@@ -116,6 +116,9 @@ class BoundMetric(_Bound):
             raise RequestError(
                 f"{self.spec.id} has a predefined split: give source_train, source_test, target_train and target_test"
             )
+        if self.parameters.get("reverse") is True:  # the source is what is predicted: splits follow its rows
+            target, source = self._aligned(target, source)
+            return self._compute((source, target), splits, source)
         source, target = self._aligned(source, target)
         return self._compute((source, target), splits, target)
 
@@ -144,6 +147,9 @@ class BoundCeiling(_Bound):
         CeilingError
             The data do not support it.
         """
+        first = self.parameters.get("repetitions")
+        if isinstance(first, int) and self.spec.splits is not None:  # splits are drawn over what is used
+            assembly = first_values(assembly, self.spec.splits.by, first)
         return self._compute((assembly,), None, assembly)
 
 
