@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.engine.expectations import Inquiry, Subject, UnaskableError, inquire
@@ -17,6 +17,8 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 
 __all__ = ["examine"]
+
+_ABOUT_FILES: Final = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def _declared(spec: DatasetSpec) -> Iterator[_Item]:
 def _standing(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
     """What holds of every data set unless its spec says something else about it."""
     said = {type(expectation) for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)}
-    if data.stimuli is not None and data.stimuli.archive is not None and not said & _ABOUT_FILES:
+    has_files = data.stimuli is not None and (data.stimuli.archive or data.stimuli.contents) is not None
+    if has_files and not said & _ABOUT_FILES:
         yield _Item("stimuli", say.FilesExist(check="files_exist"), "")
     if data.assembly is None:
         return
@@ -85,9 +88,6 @@ def _standing(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
         yield _Item("assembly", say.ValuesFinite(check="values_finite"), "")
     if say.Aligned not in said and data.stimuli is not None and "stimulus_id" in data.assembly.coords:
         yield _Item("assembly", say.Aligned(check="aligned"), "")
-
-
-_ABOUT_FILES = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
 
 
 def _undeclared(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[Finding]:

@@ -150,7 +150,7 @@ def _read(catalog: Catalog, spec: DatasetSpec) -> tuple[Dataset | None, list[Fin
     try:
         data = read_dataset(catalog, spec.id, {name: folder / name for name in spec.files})
     except (DataError, SpecError) as error:
-        return None, [Finding("structure", "error", str(error), where, do)]
+        return None, [Finding("structure", "error", _quotable(spec, error), where, do)]
     if data.stimuli is None and data.assembly is None:
         what = "the reader returned neither stimuli nor an assembly"
         return None, [Finding("structure", "error", what, where, do)]
@@ -162,6 +162,15 @@ def _read(catalog: Catalog, spec: DatasetSpec) -> tuple[Dataset | None, list[Fin
             what = str(error).removeprefix(f"{name}: ")
             found.append(Finding("structure", "error", what, f"{where}, {name}", do))
     return data, found
+
+
+def _quotable(spec: DatasetSpec, error: Exception) -> str:
+    """The message, unless it could name items of private data."""
+    if spec.access == "private" and not isinstance(error, SpecError):
+        return (
+            f"the reader raised {type(error).__name__}; its message is withheld from the report: private data"
+        )
+    return str(error)
 
 
 def _assemblies(data: Dataset) -> Iterator[tuple[str, xr.DataArray]]:

@@ -1,0 +1,295 @@
+"""The gate lets right data pass and stops each kind of wrong data with one message: what, where, what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from tiny_repository import EXPECTATIONS, IDS, Tiny, image, responses, table
+
+from neuroledger.engine.validate import is_here, validate
+from neuroledger.engine.validation import (
+    ValidationReport,
+    is_valid,
+    read_report,
+    refusal,
+    report_path,
+    seal,
+    write_report,
+)
+from neuroledger.errors import DataError, UnavailableError
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Tiny:
+    built = Tiny(tmp_path)
+    built.write()
+    return built
+
+
+def found(report: ValidationReport) -> list[str]:
+    return [f"{finding.stage}: {finding.what}" for finding in report.findings]
+
+
+def with_expectation(part: str, expectation: dict[str, Any]) -> dict[str, Any]:
+    return {**EXPECTATIONS, part: [*EXPECTATIONS[part], expectation]}
+
+
+def test_right_data_pass_and_may_be_scored_on(tiny: Tiny) -> None:
+    catalog = tiny.pin()
+    assert (
+        refusal(catalog, "tiny") == "data set 'tiny' has not been validated; run `neuroledger validate tiny`"
+    )
+    report = validate(catalog, "tiny")
+    assert report.success and report.findings == ()
+    assert report.stages == {"hash": "passed", "structure": "passed", "expectations": "passed"}
+    assert report.contents["assembly"]["dims"] == {"presentation": 12, "neuroid": 3}
+    assert {check.check for check in report.checks if not check.declared} == {"values_finite"}
+    assert sum(check.declared for check in report.checks) == 8
+    assert is_valid(catalog, "tiny") and refusal(catalog, "tiny") is None
+
+
+def test_same_inputs_same_report_byte_for_byte(tiny: Tiny) -> None:
+    catalog = tiny.pin()
+    validate(catalog, "tiny")
+    path = report_path(catalog.root, "tiny")
+    first = path.read_bytes()
+    validate(catalog, "tiny", force=True)
+    assert path.read_bytes() == first
+    assert json.loads(first)["success"] is True
+    assert str(tiny.root) not in first.decode()
+
+
+def test_unchanged_data_are_not_examined_again(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = tiny.pin()
+    first = validate(catalog, "tiny")
+    monkeypatch.setattr("neuroledger.engine.validate._report", None)
+    assert validate(catalog, "tiny") == first
+
+
+def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
+    catalog = tiny.pin()
+    validate(catalog, "tiny")
+    path = tiny.data / "responses.nc"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    report = validate(catalog, "tiny")
+    assert not report.success
+    assert report.stages == {"hash": "failed", "structure": "not reached", "expectations": "not reached"}
+    [finding] = report.findings
+    assert finding.where == "data/tiny/responses.nc"
+    assert "does not hold the pinned bytes" in finding.what
+    assert finding.do == "move it away, then bring it with `neuroledger fetch tiny`"
+    refused = refusal(catalog, "tiny")
+    assert refused is not None and "failed validation" in refused and "responses.nc" in refused
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "responses.nc").unlink(), "is missing"),
+        (lambda folder: (folder / "stimuli.zip").write_bytes(b"PK"), "has 2 bytes where the spec pins"),
+        (lambda folder: os.truncate(folder / "stimuli.zip", 60), "has 60 bytes where the spec pins"),
+        (
+            lambda folder: (folder / "stimuli.csv").write_bytes((folder / "stimuli.zip").read_bytes()),
+            "bytes where the spec pins",
+        ),
+    ],
+    ids=["missing", "replaced", "truncated", "swapped"],
+)
+def test_files_that_are_not_what_was_pinned(tiny: Tiny, damage: Any, words: str) -> None:
+    catalog = tiny.pin()
+    damage(tiny.data)
+    report = validate(catalog, "tiny")
+    [finding] = report.findings
+    assert finding.stage == "hash" and words in finding.what
+    assert "`neuroledger fetch tiny`" in finding.do
+
+
+def test_every_missing_file_is_named_at_once(tiny: Tiny) -> None:
+    catalog = tiny.pin()
+    for path in tiny.data.glob("*"):
+        path.unlink()
+    assert len(validate(catalog, "tiny").findings) == 3
+    assert not is_here(catalog, "tiny")
+
+
+def missing_value() -> xr.DataArray:
+    assembly = responses()
+    assembly[5, 1] = np.nan
+    return assembly
+
+
+def infinite_value() -> xr.DataArray:
+    assembly = responses()
+    assembly[5, 1] = np.inf
+    return assembly
+
+
+def foreign_stimulus() -> xr.DataArray:
+    return responses().assign_coords(stimulus_id=("presentation", [*IDS, *IDS, "im0", "im1", "im2", "im9"]))
+
+
+def repeated_id() -> pd.DataFrame:
+    return table().assign(stimulus_id=["im0", "im1", "im1", "im3"])
+
+
+def without(name: str) -> dict[str, bytes]:
+    return {f"{id}.png": image(i) for i, id in enumerate(IDS) if id != name}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "stage", "words"),
+    [
+        ({"assembly": missing_value()}, "expectations", "missing values (NaN): 0 declared, found 1"),
+        ({"assembly": infinite_value()}, "expectations", "infinite values: none allowed, found 1"),
+        ({"assembly": foreign_stimulus()}, "expectations", "1 of 12 presentations of stimuli that the stimulus"),
+        ({"assembly": responses()[:11]}, "expectations", "length of 'presentation': 12 declared, found 11"),
+        ({"assembly": responses()[:11]}, "expectations", "1 of 4 stimuli not presented 3 times: 2 (im3)"),
+        ({"assembly": responses().T}, "expectations", "dimensions: (presentation, neuroid) declared, found neuroid"),
+        ({"assembly": responses().rename(neuroid="unit")}, "structure", "dimensions are (presentation, unit)"),
+        ({"assembly": responses().drop_vars("stimulus_id")}, "structure", "no coordinate 'stimulus_id'"),
+        ({"stimuli": repeated_id()}, "structure", "'im1' occurs more than once"),
+        ({"stimuli": table().iloc[:0]}, "structure", "the table is empty"),
+        ({"stimuli": table().drop(columns="stimulus_id")}, "structure", "no column 'stimulus_id'"),
+        ({"stimuli": table().assign(object_name="face")}, "expectations", "'object_name': declared but absent: car"),
+        ({"images": without("im2")}, "structure", "lacks 1 files of stimuli.csv, first 'im2.png'"),
+        ({"images": without("im2") | {"im2.png": b""}}, "expectations", "1 of 4 files missing or empty: im2"),
+        ({"images": without("im2") | {"im2.png": image(2)[:50]}}, "expectations", "images not decodable: im2"),
+        ({"images": without("im2") | {"im2.png": image(1)}}, "expectations", "without the SHA-256 that the table"),
+    ],
+)  # fmt: skip
+def test_wrong_content_with_right_pins(tiny: Tiny, wrong: dict[str, Any], stage: str, words: str) -> None:
+    tiny.write(**wrong)
+    catalog = tiny.pin()
+    report = validate(catalog, "tiny")
+    assert not report.success and not is_valid(catalog, "tiny")
+    matching = [finding for finding in report.findings if words in finding.what]
+    assert matching, found(report)
+    assert matching[0].stage == stage
+    assert matching[0].where.startswith("data set tiny") and matching[0].do
+
+
+def test_an_unknown_column_in_an_expectation_is_named_with_a_near_miss(tiny: Tiny) -> None:
+    catalog = tiny.pin(with_expectation("stimuli", {"check": "not_null", "column": "object_nam"}))
+    [finding] = validate(catalog, "tiny").findings
+    assert finding.what == "the stimulus table has no column 'object_nam'"
+    assert finding.do == "did you mean 'object_name'?"
+    assert "expectations.stimuli[4]" in finding.where
+
+
+def test_declaring_nothing_is_not_passing(tiny: Tiny) -> None:
+    report = validate(tiny.pin({"stimuli": EXPECTATIONS["stimuli"]}), "tiny")
+    assert found(report) == ["expectations: nothing is declared of the assembly"]
+    assert not report.success
+
+
+def test_a_warning_is_reported_and_blocks_nothing(tiny: Tiny) -> None:
+    expectation = {
+        "check": "shape",
+        "sizes": {"neuroid": 100},
+        "severity": "warning",
+        "why": "all of the array",
+    }
+    catalog = tiny.pin(with_expectation("assembly", expectation))
+    report = validate(catalog, "tiny")
+    [finding] = report.findings
+    assert finding.severity == "warning" and finding.why == "all of the array"
+    assert report.success and is_valid(catalog, "tiny")
+
+
+def test_padding_is_declared_by_its_exact_number(tiny: Tiny) -> None:
+    tiny.write(assembly=missing_value())
+    declared = tiny.pin(with_expectation("assembly", {"check": "values_finite", "missing": 1}))
+    assert validate(declared, "tiny").success
+    other = tiny.pin(with_expectation("assembly", {"check": "values_finite", "missing": 2}))
+    assert found(validate(other, "tiny")) == ["expectations: missing values (NaN): 2 declared, found 1"]
+
+
+def test_private_data_are_not_quoted(tiny: Tiny) -> None:
+    tiny.write(stimuli=table().assign(object_name=["face", "car", "face", "secret-object"]))
+    catalog = tiny.pin(access="private")
+    report = validate(catalog, "tiny")
+    text = report_path(catalog.root, "tiny").read_text()
+    assert not report.success
+    assert "1 of 4 values of 'object_name' not among face, car" in text
+    assert "secret-object" not in text and "im3" not in text
+
+
+def test_private_ids_do_not_leak_through_a_reader_message(tiny: Tiny) -> None:
+    tiny.write(stimuli=repeated_id())
+    catalog = tiny.pin(access="private")
+    [finding] = validate(catalog, "tiny").findings
+    assert "im1" not in finding.what and "withheld" in finding.what
+
+
+def test_a_report_speaks_only_for_its_inputs(tiny: Tiny) -> None:
+    validate(tiny.pin(), "tiny")
+    changed = tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4}))
+    refused = refusal(changed, "tiny")
+    assert refused is not None and "before its spec or reader changed" in refused
+    described = tiny.pin(description="more words")
+    assert is_valid(described, "tiny")
+
+
+def test_an_edited_report_is_not_believed(tiny: Tiny) -> None:
+    (tiny.data / "responses.nc").write_bytes(b"")
+    catalog = tiny.pin()
+    validate(catalog, "tiny")
+    path = report_path(catalog.root, "tiny")
+    path.write_text(path.read_text().replace('"failed"', '"passed"').replace('"not reached"', '"passed"'))
+    assert read_report(path) is None
+    refused = refusal(catalog, "tiny")
+    assert refused is not None and "edited by hand" in refused
+    path.write_text("{}")
+    assert not is_valid(catalog, "tiny")
+
+
+def test_a_failed_examination_is_repeated(tiny: Tiny) -> None:
+    catalog = tiny.pin()
+    content = (tiny.data / "responses.nc").read_bytes()
+    (tiny.data / "responses.nc").write_bytes(b"")
+    assert not validate(catalog, "tiny").success
+    (tiny.data / "responses.nc").write_bytes(content)
+    assert validate(catalog, "tiny").success
+
+
+def test_a_full_disk_leaves_the_old_report(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = tiny.pin()
+    report = validate(catalog, "tiny")
+    path = report_path(catalog.root, "tiny")
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_report(path, seal(report.model_copy(update={"title": "another"})))
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == ["tiny.json"]
+
+
+def test_data_that_cannot_be_had_are_unavailable(tiny: Tiny) -> None:
+    catalog = tiny.pin(unavailable="the authors share it on request", files={}, reader=None)
+    with pytest.raises(UnavailableError, match="on request"):
+        validate(catalog, "tiny")
+
+
+def test_the_page_of_great_expectations_is_written_on_request(tiny: Tiny, tmp_path: Path) -> None:
+    validate(tiny.pin(), "tiny", data_docs=tmp_path / "docs")
+    assert (tmp_path / "docs" / "index.html").is_file()
+
+
+def test_asking_whether_data_are_valid_does_not_import_great_expectations() -> None:
+    code = "import sys, neuroledger.engine.validate; sys.exit(any(m.startswith('great_expectations') for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
