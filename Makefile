@@ -1,0 +1,77 @@
+# The verbs people type. Each works on a fresh clone: the environment is made first, once.
+#
+#   make repro     data from the embedded remote, dvc repro, the leaderboard printed, its page in site/
+#   make test      the whole test suite
+#   make public    the suite of public brain data (from their urls, or from the folder NEUROLEDGER_MIRROR)
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export DVC_NO_ANALYTICS := 1
+export GX_ANALYTICS_ENABLED := false
+
+.PHONY: repro test public verify check fix test-slow perf schemas reference-data clean
+
+repro: $(READY)
+	@dvc pull --quiet
+	@dvc repro
+	@neuroledger leaderboard
+	@echo "pages: site/index.html"
+
+test: $(READY)
+	@pytest
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@lint-imports --no-cache
+
+public: $(READY)
+	neuroledger fetch --suite public
+	neuroledger validate --suite public
+	neuroledger run --suite public
+	neuroledger leaderboard --suite public
+
+verify: $(READY)
+	neuroledger verify --recompute
+
+check: $(READY)
+	neuroledger check
+
+fix: $(READY)
+	ruff check --fix .
+	ruff format .
+
+test-slow: $(READY)
+	pytest -m "slow or not slow"
+
+perf: $(READY)
+	python -m perf
+
+schemas: $(READY)
+	neuroledger check --write-schemas
+
+reference-data: $(READY)
+	python data/generate/digits_simulated.py
+
+# torch first, and of the one version that is pinned: no resolver may take another. Then exactly the versions of
+# requirements.txt, then this package itself.
+$(READY): pyproject.toml requirements.txt
+	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing packages …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) .cache site
+
+# requirements.txt anew, from the extras that the tests and the pipeline use, resolved in an environment of its own.
+.PHONY: lock
+lock:
+	rm -rf .cache/lock && $(PYTHON) -m venv .cache/lock
+	.cache/lock/bin/python -m pip install --quiet torch==2.13.0
+	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,dev]"
+	.cache/lock/bin/python -m pip freeze --exclude neuroledger | grep -v '^torch==' > requirements.txt
