@@ -47,7 +47,7 @@ def normalised_energy(luminance: Floats, centres: Floats, width: float) -> Float
 
 
 def v4(source: Digits) -> Floats:
-    """Corner detectors: thresholded, squared geometric mean of two orientations, (stimulus, 30).
+    """Corner detectors: thresholded geometric mean of two orientations, (stimulus, 30).
 
     The place is one of 5 × 5 on the canvas, the second orientation 45°, 90° or 135° from the first; the
     threshold is the 60 % quantile of the neuron's own response over the stimuli.
@@ -60,7 +60,7 @@ def v4(source: Digits) -> Floats:
     first = rng.integers(ORIENTATIONS, size=NEURONS)
     second = (first + rng.integers(1, 4, size=NEURONS)) % ORIENTATIONS
     conjunction = np.sqrt(energy[:, first, places] * energy[:, second, places])
-    return np.asarray(np.maximum(conjunction - np.quantile(conjunction, THRESHOLD, axis=0), 0) ** 2)
+    return np.asarray(np.maximum(conjunction - np.quantile(conjunction, THRESHOLD, axis=0), 0))
 
 
 def it(source: Digits) -> Floats:
