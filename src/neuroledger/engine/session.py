@@ -172,8 +172,8 @@ class Session:
         DataError
             They were not; the message says why and what to do.
         """
-        from neuroledger.engine.validate import is_valid
+        from neuroledger.engine.validation import refusal
 
-        problem = self._once(("valid", dataset), lambda: is_valid(self.catalog, dataset))
+        problem = self._once(("valid", dataset), lambda: refusal(self.catalog, dataset))
         if problem:
             raise DataError(problem)

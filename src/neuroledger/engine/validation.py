@@ -95,6 +95,20 @@ class ValidationReport(BaseModel):
         """Whether the report is as it was written, not edited since."""
         return self.payload_sha256 == _payload(self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as in the report's file."""
+        return {**self.model_dump(mode="json"), "success": self.success}
+
+    def __str__(self) -> str:
+        if self.success:
+            held = sum(check.success for check in self.checks)
+            head = f"✓ {self.dataset}: {len(self.files)} files verified, {held} of {len(self.checks)} expectations hold"
+        else:
+            stage = next((name for name, outcome in self.stages.items() if outcome == "failed"), "")
+            head = f"✗ {self.dataset}: invalid, {len(self.errors)} found in stage {stage!r}"
+        told = [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        return "\n".join([head, *told])
+
 
 def seal(report: ValidationReport) -> ValidationReport:
     """The report with the hash of its own content."""
@@ -137,7 +151,7 @@ def write_report(path: Path, report: ValidationReport) -> bool:
     DataError
         The disk is full or read-only.
     """
-    return write_json(path, {**report.model_dump(mode="json"), "success": report.success})
+    return write_json(path, report.to_dict())
 
 
 def refusal(catalog: Catalog, dataset: str) -> str | None:
