@@ -183,8 +183,10 @@ def _with_source(
 
 
 def _itself(measured: Measurement) -> xr.DataArray:
-    """The target in the model's place, neuroids without responses left out."""
+    """The target in the model's place: the mean of several subjects' RDMs, neuroids without responses left out."""
     target = measured.target
+    if "subject" in target.dims:
+        return target.mean("subject")
     if "neuroid" not in target.dims:
         return target
     whole = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
