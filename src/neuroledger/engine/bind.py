@@ -222,6 +222,8 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
             raise RequestError(f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}")
         layers.append(spec.compat[compat])
     fields = {f.alias or n for n, f in model.model_fields.items()}
+    # `scale` names the scale of the number; a number of that name is a parameter (of value_delta)
+    fields -= {key for key in ("scale",) if isinstance(changes.get(key), int | float)}
     direct = {key: value for key, value in changes.items() if key in fields}
     others = {key: value for key, value in changes.items() if key not in fields}
     if others:
