@@ -10,7 +10,15 @@ from typing import Literal
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError, UnavailableError
-from neuroledger.readers.signal_preprocessing import Preprocessing, Recording, Window, join, quiet_mne, windows_of
+from neuroledger.readers.signal_preprocessing import (
+    UNTOUCHED,
+    Preprocessing,
+    Recording,
+    Window,
+    join,
+    quiet_mne,
+    windows_of,
+)
 
 __all__ = ["bids_epochs"]
 
@@ -23,7 +31,7 @@ def bids_epochs(
     window: Window,
     datatype: Literal["eeg", "meg", "ieeg", "emg"] = "eeg",
     subjects: tuple[str, ...] = (),
-    preprocessing: Preprocessing = Preprocessing(),
+    preprocessing: Preprocessing = UNTOUCHED,
 ) -> Dataset:
     """Windows of every recording of `task`, events from its `events.tsv`, channel types from its `channels.tsv`.
 
@@ -41,7 +49,9 @@ def bids_epochs(
         import mne_bids
     except ImportError as error:
         raise UnavailableError("reading BIDS needs mne-bids: pip install neuroledger[bids]") from error
-    marker = next((path for name, path in sorted(files.items()) if name.endswith("dataset_description.json")), None)
+    marker = next(
+        (path for name, path in sorted(files.items()) if name.endswith("dataset_description.json")), None
+    )
     if marker is None:
         raise DataError("no dataset_description.json among the files: this is not a BIDS folder")
     root = marker.parent
@@ -49,7 +59,9 @@ def bids_epochs(
         found = mne_bids.find_matching_paths(
             root, tasks=task, datatypes=datatype, suffixes=datatype, subjects=list(subjects) or None
         )
-    wanted = sorted((path for path in found if path.fpath in set(files.values())), key=lambda path: str(path.fpath))
+    wanted = sorted(
+        (path for path in found if path.fpath in set(files.values())), key=lambda path: str(path.fpath)
+    )
     if not wanted:
         raise DataError(f"no {datatype} recording of task {task!r} is among the files")
     parts = []
@@ -60,7 +72,9 @@ def bids_epochs(
                 raw = mne_bids.read_raw_bids(path)
             except (OSError, ValueError, RuntimeError) as error:
                 raise DataError(f"{name} cannot be read as BIDS ({error})") from error
-        recording = Recording(file=name, subject=path.subject, session=path.session or "1", run=path.run or "1")
+        recording = Recording(
+            file=name, subject=path.subject, session=path.session or "1", run=path.run or "1"
+        )
         digest = hashlib.sha256(path.fpath.read_bytes()).hexdigest()
         parts.append(windows_of(raw, recording, window, preprocessing, sha256=digest))
     return Dataset(stimuli=None, assembly=join(parts))

@@ -14,7 +14,15 @@ from scipy.io import loadmat
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
-from neuroledger.readers.signal_preprocessing import Preprocessing, Recording, Window, join, quiet_mne, windows_of
+from neuroledger.readers.signal_preprocessing import (
+    UNTOUCHED,
+    Preprocessing,
+    Recording,
+    Window,
+    join,
+    quiet_mne,
+    windows_of,
+)
 
 __all__ = ["mne_epochs"]
 
@@ -25,7 +33,7 @@ def mne_epochs(
     *,
     recordings: tuple[Recording, ...],
     window: Window,
-    preprocessing: Preprocessing = Preprocessing(),
+    preprocessing: Preprocessing = UNTOUCHED,
     event_fields: tuple[str, ...] = (),
 ) -> Dataset:
     """Windows of all recordings, prepared as declared; the format is known by the file's ending.
@@ -42,7 +50,9 @@ def mne_epochs(
     parts = []
     for recording in recordings:
         if recording.file not in files:
-            raise DataError(f"recording {recording.file!r} is not among the files: {', '.join(sorted(files))}")
+            raise DataError(
+                f"recording {recording.file!r} is not among the files: {', '.join(sorted(files))}"
+            )
         path = files[recording.file]
         with quiet_mne() as mne:
             try:
@@ -62,6 +72,8 @@ def _field(path: Path, name: str) -> npt.NDArray[Any]:
     content = loadmat(path, squeeze_me=True, struct_as_record=False)
     events = np.atleast_1d(content["EEG"].event if "EEG" in content else content["event"])
     if not all(hasattr(event, name) for event in events):
-        raise DataError(f"{path.name}: its events have no field {name!r}; they have {', '.join(events[0]._fieldnames)}")
+        raise DataError(
+            f"{path.name}: its events have no field {name!r}; they have {', '.join(events[0]._fieldnames)}"
+        )
     values = [getattr(event, name) for event in events]
     return np.array([str(value) if np.size(value) == 1 else "none" for value in values])

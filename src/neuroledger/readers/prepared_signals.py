@@ -18,7 +18,11 @@ __all__ = ["prepared_signals"]
 
 @reader("prepared_signals", version=1)
 def prepared_signals(
-    files: Mapping[str, Path], *, file: str = "signals.nc", split_file: str | None = None, embeddings: Mapping[str, str] = {}
+    files: Mapping[str, Path],
+    *,
+    file: str = "signals.nc",
+    split_file: str | None = None,
+    embeddings: dict[str, str] | None = None,
 ) -> Dataset:
     """The signals of `file`; `split_file` is a CSV with `event` and `split`, `embeddings` are netCDF files by name.
 
@@ -29,7 +33,7 @@ def prepared_signals(
     DataError
         A file is missing, is no signals, or the split file leaves an event out.
     """
-    for name in (file, *([split_file] if split_file else []), *embeddings.values()):
+    for name in (file, *([split_file] if split_file else []), *(embeddings or {}).values()):
         if name not in files:
             raise DataError(f"{name!r} is not among the files: {', '.join(sorted(files))}")
     windows = signals.check(assembly.read(files[file]), name=file)
@@ -43,4 +47,5 @@ def prepared_signals(
         if lost:
             raise DataError(f"{split_file} leaves out {len(lost)} events, first {lost[0]}")
         windows = windows.assign_coords(split=("presentation", np.array([table[event] for event in events])))
-    return Dataset(stimuli=None, assembly=windows, extras={name: assembly.read(files[at]) for name, at in embeddings.items()})
+    extras = {name: assembly.read(files[at]) for name, at in (embeddings or {}).items()}
+    return Dataset(stimuli=None, assembly=windows, extras=extras)

@@ -16,7 +16,7 @@ from neuroledger.core.signals import signals
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Preprocessing", "Recording", "Window", "join", "quiet_mne", "windows_of"]
+__all__ = ["UNTOUCHED", "Preprocessing", "Recording", "Window", "join", "quiet_mne", "windows_of"]
 
 Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
@@ -65,6 +65,9 @@ class Preprocessing(Frozen):
     scale: Literal["robust", "standard"] | None = None
     clamp: Positive | None = None
     units: Literal["V", "mV", "uV", "T", "fT", "arbitrary"] = "uV"
+
+
+UNTOUCHED = Preprocessing()
 
 
 @contextmanager
@@ -136,7 +139,9 @@ def windows_of(
         "onset": np.array(onsets, dtype=float)[inside],
         **{name: np.asarray(values)[inside] for name, values in extra.items()},
     }
-    events |= {name: np.full(int(inside.sum()), getattr(recording, name)) for name in ("subject", "session", "run")}
+    events |= {
+        name: np.full(int(inside.sum()), getattr(recording, name)) for name in ("subject", "session", "run")
+    }
     events["recording"] = np.full(int(inside.sum()), recording.file)
     events["recording_sha256"] = np.full(int(inside.sum()), sha256)
     return signals(
@@ -167,7 +172,9 @@ def join(parts: list[xr.DataArray]) -> xr.DataArray:
                 f"recording {part['recording'].values[0]} has other channels, length or rate than "
                 f"{first['recording'].values[0]}: declare `drop`, `pick` and `resample` so that they agree"
             )
-    return first if len(parts) == 1 else xr.concat(parts, dim="presentation", coords="minimal", compat="override", join="override")
+    if len(parts) == 1:
+        return first
+    return xr.concat(parts, dim="presentation", coords="minimal", compat="override", join="override")
 
 
 def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
@@ -198,13 +205,16 @@ def _events(
 ) -> tuple[list[str], list[float], dict[str, list[Any]]]:
     """What happened when, in order of time, with label, trial and further columns."""
     if window.stride is not None:
-        count = int((raw.n_times / raw.info["sfreq"] - window.start - window.duration) // window.stride) + 1
+        seconds = raw.n_times / raw.info["sfreq"]
+        count = int((seconds - window.start - window.duration) // window.stride) + 1
         onsets = [number * window.stride for number in range(max(count, 0))]
         return ["recording"] * len(onsets), onsets, {"label": ["recording"] * len(onsets)}
     found = [str(text) for text in raw.annotations.description]
     absent = sorted(set(window.labels) - set(found))
     if absent:
-        raise DataError(f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(set(found))[:20])}")
+        raise DataError(
+            f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(set(found))[:20])}"
+        )
     wrong = [name for name, values in columns.items() if len(values) != len(found)]
     if wrong:
         raise DataError(f"{file}: {', '.join(wrong)} has not one value for each of {len(found)} events")
