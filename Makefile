@@ -53,7 +53,7 @@ schemas: $(READY)
 	neuroledger check --write-schemas
 
 reference-data: $(READY)
-	python data/generate/digits_simulated.py
+	python -m data.generate
 
 # torch first, and of the one version that is pinned: no resolver may take another. Then exactly the versions of
 # requirements.txt, then this package itself.
