@@ -20,7 +20,7 @@ def accuracy_delta(
     assembly: xr.DataArray,
     *,
     rng: np.random.Generator,
-    conditions: tuple[str, str],
+    image_types: tuple[str, str] = ("w", "f"),
     by: str = "image_type",
     draws: Annotated[int, Field(ge=1)] = 100,
     subjects: Literal["all", "brainscore"] = "all",
@@ -31,7 +31,7 @@ def accuracy_delta(
     ----------
     assembly
         Human trials ``(presentation,)`` with ``subject`` and ``by``.
-    conditions, by, draws, subjects
+    image_types, by, draws, subjects
         As in the metric ``accuracy_delta``. The second half of each draw is the reference.
 
     Raises
@@ -39,7 +39,7 @@ def accuracy_delta(
     CeilingError
         Fewer than two subjects, a condition is missing, or the reference half loses nothing.
     """
-    drops, names = drop_of_people(assembly, conditions, by=by, error=CeilingError)
+    drops, names = drop_of_people(assembly, image_types, by=by, error=CeilingError)
     peer = np.random.RandomState(0) if subjects == "brainscore" else None
     values = np.empty(draws)
     for i in range(draws):
@@ -49,4 +49,4 @@ def accuracy_delta(
             raise CeilingError("half of the people lose no accuracy at all, so there is no loss to compare")
         similarity = drop_similarity(one, two, signed=peer is not None)
         values[i] = 2 * similarity / (1 + similarity)
-    return xr.DataArray(values, dims=("draw",))
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})

@@ -93,4 +93,4 @@ def condition_accuracy_halves(
         values[i] = 2 * r / (1 + r) if r > -1 else np.nan
     if np.isnan(values).all():
         raise CeilingError("accuracies do not vary between conditions")
-    return xr.DataArray(values, dims=("draw",))
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})

@@ -58,7 +58,7 @@ def confusion_similarity(
         values[i] = 2 * r / (1 + r) if r > -1 else np.nan
     if np.isnan(values).all():
         raise CeilingError("halves of the people confuse nothing, so there is no pattern to compare")
-    return xr.DataArray(values, dims=("draw",))
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
 
 
 def _rows(codes: np.ndarray[tuple[int], np.dtype[np.intp]], n: int) -> list[np.ndarray[tuple[int], np.dtype[np.intp]]]:

@@ -49,4 +49,4 @@ def distribution_similarity(
         raise CeilingError(str(error)) from None
     if np.isnan(samples).all():
         raise CeilingError("all values lie in one bin, so no distribution can differ")
-    return xr.DataArray(samples, dims=("draw",))
+    return xr.DataArray(samples, dims=("draw",), attrs={"replicates": samples})

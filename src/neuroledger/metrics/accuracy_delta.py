@@ -21,7 +21,7 @@ def accuracy_delta(
     target: xr.DataArray,
     *,
     rng: np.random.Generator,
-    conditions: tuple[str, str],
+    image_types: tuple[str, str] = ("w", "f"),
     by: str = "image_type",
     category: str = "animal",
     draws: Annotated[int, Field(ge=1)] = 100,
@@ -39,7 +39,7 @@ def accuracy_delta(
     target
         Human trials ``(presentation,)``: correct or not (0, 1; or labels with a truth), with ``subject`` and
         ``by``. The loss of people is the mean over subjects.
-    conditions
+    image_types
         Values of ``by``: the intact stimuli, then the manipulated ones.
     draws
         How many random halves of the subjects.
@@ -56,8 +56,8 @@ def accuracy_delta(
     -----
     Baker and Elder (2022).
     """
-    model = drop_of_model(source, conditions, by=by, category=category)
-    drops, names = drop_of_people(target, conditions, by=by)
+    model = drop_of_model(source, image_types, by=by, category=category)
+    drops, names = drop_of_people(target, image_types, by=by)
     peer = subjects == "brainscore"
     values = np.empty(draws)
     for i in range(draws):
@@ -66,4 +66,4 @@ def accuracy_delta(
         if people == 0:
             raise MetricError("half of the people lose no accuracy at all, so there is no loss to compare with")
         values[i] = drop_similarity(model, people, signed=peer)
-    return xr.DataArray(values, dims=("draw",))
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})

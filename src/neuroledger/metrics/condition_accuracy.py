@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
@@ -21,6 +22,7 @@ def condition_accuracy(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
+    rng: np.random.Generator,
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
     people: Literal["each", "pooled"] = "each",
 ) -> xr.DataArray:
@@ -53,12 +55,14 @@ def condition_accuracy(
     if table.cells < 2:
         raise MetricError(f"{' × '.join(variables)} has one condition; a correlation needs at least two")
     if people == "pooled":
-        weights = [np.bincount(table.cell, weights=w, minlength=table.cells) for w in (model, table.correct)]
         count = np.bincount(table.cell, minlength=table.cells)
-        value = pearson(weights[0] / count, weights[1] / count)
+        profiles = [
+            np.bincount(table.cell, weights=right, minlength=table.cells) / count for right in (model, table.correct)
+        ]
+        value = pearson(*profiles)
         if np.isnan(value):
             raise MetricError("accuracies do not differ between conditions, so they have no correlation")
-        return xr.DataArray(value)
+        return xr.DataArray(value, attrs={"replicates": lambda: _resampled(profiles, count, rng)})
     one, two = tabulate(model, table), tabulate(table.correct, table)
     values = np.asarray([pearson(a[k], b[k]) for a, b, k in zip(one, two, ~np.isnan(two), strict=True)])
     flat = int(np.isnan(values).sum())
@@ -67,3 +71,11 @@ def condition_accuracy(
     out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
     out.attrs["notes"] = [f"{flat} people whose accuracies do not vary were left out"] if flat else []
     return out
+
+
+def _resampled(
+    profiles: list[npt.NDArray[np.float64]], count: npt.NDArray[np.intp], rng: np.random.Generator, draws: int = 1000
+) -> list[float]:
+    """The correlation when the trials of each condition are drawn with replacement."""
+    one, two = (rng.binomial(count, accuracy, (draws, count.size)) / count for accuracy in profiles)
+    return [pearson(a, b) for a, b in zip(one, two, strict=True)]

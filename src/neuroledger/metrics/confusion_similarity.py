@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.core.coding import encode
@@ -15,7 +16,9 @@ __all__ = ["confusion_similarity"]
 
 
 @metric("confusion_similarity", version=1, input="behaviour")
-def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+def confusion_similarity(
+    source: xr.DataArray, target: xr.DataArray, *, rng: np.random.Generator
+) -> xr.DataArray:
     """Pearson correlation of the off-diagonal entries of two confusion matrices: ``()``.
 
     Parameters
@@ -43,8 +46,16 @@ def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> xr.DataA
     if set(map(str, labels.tolist())) != set(map(str, known.tolist())):
         odd = sorted(set(map(str, labels.tolist())) ^ set(map(str, known.tolist())))
         raise MetricError(f"model and people do not have the same objects; only one side has {', '.join(odd[:3])}")
-    sides = [off_diagonal(confusions(a, t, labels)) for a, t in ((people, truth), (model, model_truth))]
-    value = pearson(*sides)
+    counts = [confusions(a, t, labels) for a, t in ((people, truth), (model, model_truth))]
+    value = pearson(off_diagonal(counts[0]), off_diagonal(counts[1]))
     if np.isnan(value):
         raise MetricError("one side confuses every pair of objects equally often (or never): no correlation")
-    return xr.DataArray(value)
+    return xr.DataArray(value, attrs={"replicates": lambda: _resampled(counts, rng)})
+
+
+def _resampled(counts: list[npt.NDArray[np.float64]], rng: np.random.Generator, draws: int = 1000) -> list[float]:
+    """The correlation when the presentations of both sides are drawn with replacement."""
+    drawn = [
+        rng.multinomial(int(side.sum()), side.ravel() / side.sum(), draws).reshape(draws, *side.shape) for side in counts
+    ]
+    return [pearson(off_diagonal(a.astype(float)), off_diagonal(b.astype(float))) for a, b in zip(*drawn, strict=True)]

@@ -14,7 +14,7 @@ __all__ = ["factor_dimensionality"]
 
 @metric("factor_dimensionality", version=1, input="behaviour")
 def factor_dimensionality(
-    source: xr.DataArray, target: xr.DataArray, *, factor: str, by: str = "factor"
+    source: xr.DataArray, target: xr.DataArray, *, factor: str | None = None, by: str = "factor"
 ) -> xr.DataArray:
     """Share of dimensions estimated to encode ``factor``: ``()``.
 
@@ -28,7 +28,7 @@ def factor_dimensionality(
         Responses ``(presentation, neuroid)`` of the same model to the first and second stimulus of each pair,
         paired by position, with the coordinate ``by`` naming the factor that the pair shares.
     factor
-        The factor whose share is wanted.
+        The factor whose share is wanted; it may be left out where there is only one.
 
     Raises
     ------
@@ -48,8 +48,10 @@ def factor_dimensionality(
         raise MetricError(f"pairs do not match: {a.shape} and {b.shape} responses must share {by!r} row by row")
     factors = encode(labels)
     names = [str(label) for label in factors.labels.tolist()]
+    if factor is None and len(names) == 1:
+        factor = names[0]
     if factor not in names:
-        raise MetricError(f"no pair shares the factor {factor!r}; known: {', '.join(names)}")
+        raise MetricError(f"no pair shares the factor {factor!r}; give one of {', '.join(names)}")
     if "residual" in names:
         raise MetricError("a factor may not be called 'residual': that is the rest")
     variance = float(np.concatenate([a, b]).var(axis=0).sum())

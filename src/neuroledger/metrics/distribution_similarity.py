@@ -63,4 +63,4 @@ def distribution_similarity(
         if generator == "legacy":
             return xr.DataArray(np.zeros(draws), dims=("draw",))
         raise MetricError("more than a tenth of the samples of the model hold no value of this property")
-    return xr.DataArray(values, dims=("draw",))
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
