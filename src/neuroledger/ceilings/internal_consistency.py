@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.core.coding import encode
 from neuroledger.core.registry import ceiling
 from neuroledger.core.splits import Split
 from neuroledger.errors import CeilingError
@@ -22,12 +23,14 @@ Floats = NDArray[np.float64]
 TOGETHER = 16_000_000
 
 
-class _Halves(NamedTuple):
-    """Which presentations form each half: the halves as sets of rows, and where each row's stimulus is."""
+class _Layout(NamedTuple):
+    """Presentations as a table of slot × stimulus, slots being sets of presentations that always share a half.
 
-    rows: NDArray[np.bool_]  # (2·split, row)
-    stimulus: NDArray[np.intp]
-    stimuli: int
+    ``rows`` is the row in each slot (-1: none), ``halves`` (2·split, slot) says which slots form each half.
+    """
+
+    rows: NDArray[np.intp]
+    halves: Floats
 
 
 @ceiling("internal_consistency", version=1)
@@ -66,9 +69,9 @@ def internal_consistency(
         raise CeilingError(f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}")
     assembly = assembly.transpose(*dims)
     values = assembly.values.reshape(assembly.sizes["presentation"], -1)
-    halves = _halves(assembly, splits)
+    layout = _layout(assembly, splits)
     notes: list[str] = []
-    r = np.concatenate([_agreement(part, halves, notes) for part in _parts(values)], axis=1)
+    r = np.concatenate([_agreement(part, layout, notes) for part in _parts(values, layout)], axis=1)
     if not np.isfinite(r).any():
         raise CeilingError(
             "no neuroid varies over at least 3 stimuli that were repeated in both halves; "
@@ -91,70 +94,91 @@ def internal_consistency(
     return _labelled(r, assembly, notes)
 
 
-def _halves(assembly: xr.DataArray, splits: Sequence[Split]) -> _Halves:
+def _layout(assembly: xr.DataArray, splits: Sequence[Split]) -> _Layout:
     count = assembly.sizes["presentation"]
-    rows = np.zeros((2 * len(splits), count), bool)
-    for at, split in enumerate(splits):
-        rows[2 * at, split.train] = True
-        rows[2 * at + 1, split.test] = True
-    distinct, stimulus = np.unique(assembly["stimulus_id"].values.astype(str), return_inverse=True)
+    stimulus, distinct = encode(assembly["stimulus_id"].values)
     if len(distinct) == count:
         raise CeilingError(
             f"no repetitions: each of the {count} stimuli was presented once, so nothing says how reliable "
             "the responses are; use an assembly with repetitions, or a ceiling that is a constant with a source"
         )
-    return _Halves(rows, stimulus.ravel().astype(np.intp), len(distinct))
+    # Presentations that lie in the same halves of every split are alike: number these patterns of membership.
+    pattern = np.zeros(count, np.intp)
+    for split in splits:
+        side = np.zeros(count, np.intp)
+        side[split.train] += 1
+        side[split.test] += 2
+        pattern = np.unique(4 * pattern + side, return_inverse=True)[1].ravel()
+    key = stimulus * (int(pattern.max()) + 1) + pattern
+    order = np.argsort(key, kind="stable")
+    start = np.flatnonzero(np.diff(key[order], prepend=-1))
+    nth = np.empty(count, np.intp)
+    nth[order] = np.arange(count) - np.repeat(start, np.diff(np.append(start, count)))
+    slots, slot = np.unique(pattern * count + nth, return_inverse=True)
+    rows = np.full((len(slots), len(distinct)), -1, np.intp)
+    rows[slot.ravel(), stimulus] = np.arange(count)
+    halves = np.zeros((2 * len(splits), len(slots)))
+    for at, split in enumerate(splits):
+        halves[2 * at, slot.ravel()[split.train]] = 1.0
+        halves[2 * at + 1, slot.ravel()[split.test]] = 1.0
+    return _Layout(rows, halves)
 
 
-def _parts(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    width = max(1, TOGETHER // max(1, len(values)))
+def _parts(values: NDArray[Any], layout: _Layout) -> Iterator[NDArray[Any]]:
+    width = max(1, TOGETHER // layout.rows.size)
     for start in range(0, values.shape[1], width):
         yield values[:, start : start + width]
 
 
-def _agreement(values: NDArray[Any], halves: _Halves, notes: list[str]) -> Floats:
+def _agreement(values: NDArray[Any], layout: _Layout, notes: list[str]) -> Floats:
     """Correlation over stimuli of the means of both halves (split × column)."""
-    # Rows sorted so that those of one stimulus follow one another: means are then products with small matrices.
-    from scipy.sparse import csr_array
-
-    columns = values.shape[1]
-    present = np.isfinite(values)
-    complete = bool(present.all())
-    filled = values.astype(np.float64) if complete else np.where(present, values, 0.0).astype(np.float64)
-    half, row = np.nonzero(halves.rows)
-    shape = (len(halves.rows) * halves.stimuli, len(values))
-    members = csr_array(
-        (np.ones(len(half)), (half * halves.stimuli + halves.stimulus[row], row)), shape=shape
-    )
-    total = members @ filled
-    if complete:
-        count = np.asarray(members.sum(axis=1), dtype=np.float64).reshape(-1, 1)
+    (slots, stimuli), columns = layout.rows.shape, values.shape[1]
+    there = layout.rows >= 0
+    table = np.asarray(values[layout.rows.ravel()], dtype=np.float64)
+    if not there.all():
+        table[~there.ravel()] = 0.0
+    total = layout.halves @ table.reshape(slots, -1)
+    if np.isfinite(total).all():
+        count = np.repeat((layout.halves @ there)[..., None], columns, axis=2) if not there.all() else None
     else:
-        count = members @ present.astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (total / count).reshape(len(halves.rows) // 2, 2, halves.stimuli, columns)
-    both = np.isfinite(mean).all(axis=1)
-    if not both.all():
-        pairs = both.sum(axis=1)
-        note = f"stimuli without a response in both halves are left out: at least {int(pairs.min())} of {halves.stimuli} stay"
-        if note not in notes:
-            notes.append(note)
-    return _correlation(mean[:, 0], mean[:, 1], both)
+        present = np.isfinite(table)
+        present[~there.ravel()] = False
+        total = layout.halves @ np.where(present, table, 0.0).reshape(slots, -1)
+        count = (layout.halves @ present.reshape(slots, -1)).reshape(len(total), stimuli, columns)
+    mean = total.reshape(len(total), stimuli, columns)
+    if count is None:
+        mean /= layout.halves.sum(axis=1)[:, None, None]
+        return _correlation(mean[0::2], mean[1::2])
+    both = (count[0::2] > 0) & (count[1::2] > 0)
+    mean /= np.maximum(count, 1)
+    if both.all():
+        return _correlation(mean[0::2], mean[1::2])
+    note = f"stimuli without responses in both halves are left out: at least {int(both.sum(axis=1).min())} of {stimuli} stay"
+    if note not in notes:
+        notes.append(note)
+    return _correlation_of(mean[0::2], mean[1::2], both)
 
 
-def _correlation(A: Floats, B: Floats, both: NDArray[np.bool_]) -> Floats:
-    """Pearson correlation over axis 1 where both are there; NaN below 3 stimuli or without variation."""
-    if not both.all():
-        A, B = np.where(both, A, np.nan), np.where(both, B, np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        constant = (
-            np.nanmax(np.where(both, A, -np.inf), axis=1) == np.nanmin(np.where(both, A, np.inf), axis=1)
-        ) | (np.nanmax(np.where(both, B, -np.inf), axis=1) == np.nanmin(np.where(both, B, np.inf), axis=1))
-        count = both.sum(axis=1, keepdims=True)
-        A, B = (np.where(both, X, 0.0) for X in (A, B))
-        A, B = (np.where(both, X - X.sum(axis=1, keepdims=True) / count, 0.0) for X in (A, B))
-        r = (A * B).sum(axis=1) / np.sqrt((A * A).sum(axis=1) * (B * B).sum(axis=1))
-    return np.where(constant | (count[:, 0] < 3), np.nan, r)
+def _correlation(A: Floats, B: Floats) -> Floats:
+    """Pearson correlation over axis 1; NaN below 3 stimuli or without variation."""
+    constant = (A[:, :1] == A).all(axis=1) | (B[:, :1] == B).all(axis=1)
+    A -= A.mean(axis=1, keepdims=True)
+    B -= B.mean(axis=1, keepdims=True)
+    size = np.einsum("fsn,fsn->fn", A, A) * np.einsum("fsn,fsn->fn", B, B)
+    undefined = constant | (size == 0) | (A.shape[1] < 3)
+    r = np.einsum("fsn,fsn->fn", A, B) / np.sqrt(np.where(undefined, 1.0, size))
+    return cast(Floats, np.where(undefined, np.nan, r))
+
+
+def _correlation_of(A: Floats, B: Floats, both: NDArray[np.bool_]) -> Floats:
+    """The same over the stimuli that both halves have, which may differ between columns."""
+    result = np.full((A.shape[0], A.shape[2]), np.nan)
+    for split, column in np.ndindex(result.shape):
+        rows = both[split, :, column]
+        a, b = A[split, rows, column], B[split, rows, column]
+        if len(a) >= 3:
+            result[split, column] = _correlation(a[None, :, None], b[None, :, None])[0, 0]
+    return result
 
 
 def _labelled(r: Floats, assembly: xr.DataArray, notes: list[str]) -> xr.DataArray:

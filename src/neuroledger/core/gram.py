@@ -63,7 +63,7 @@ class Features:
         if self.K is not None:
             return self.K @ B
         X = cast(Array, self.X)
-        return X @ (X.T @ B)
+        return cast(Array, X @ (X.T @ B))
 
     def block(self, rows: Array, columns: Array) -> Array:
         """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""
@@ -71,13 +71,6 @@ class Features:
             return self.K[rows][:, columns]
         X = cast(Array, self.X)
         return X[rows] @ X[columns].T
-
-    def diagonal(self) -> Array:
-        """The diagonal of ``X Xᵀ``."""
-        if self.K is not None:
-            return self.K.diagonal()
-        X = cast(Array, self.X)
-        return (X * X).sum(1)
 
 
 def features(X: Array, workspace: Workspace) -> Features:
@@ -104,7 +97,7 @@ def gram(X: Array, workspace: Workspace) -> Gram:
 
 
 def _means(X: Array) -> NDArray[np.float64]:
-    return X.mean(axis=0, dtype=np.float64)
+    return np.asarray(X.mean(axis=0, dtype=np.float64))
 
 
 def _gram_numpy(X: Array, workspace: Workspace) -> Gram:

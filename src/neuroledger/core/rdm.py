@@ -25,11 +25,11 @@ def dissimilarity(found: Gram, distance: Distance) -> Floats:
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         if distance == "correlation":
-            return cast(Floats, 1 - row_correlation(found))
+            return 1 - row_correlation(found)
         if distance == "cosine":
             raw = found.raw()
             size = np.sqrt(raw.diagonal())
-            return cast(Floats, 1 - raw / size[:, None] / size)
+            return 1 - raw / size[:, None] / size
     power = found.K.diagonal()
     squared = np.maximum(power[:, None] + power - 2 * found.K, 0.0)
     return cast(Floats, squared / found.count if distance == "squared_euclidean" else np.sqrt(squared))

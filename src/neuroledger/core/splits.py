@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -16,6 +16,9 @@ __all__ = ["Split", "draw", "first_values", "predefined"]
 
 Indices = NDArray[np.intp]
 Labels = NDArray[Any]
+
+# What scikit-learn's splitters yield: (train, test) positions; its modules are not typed.
+_Parts: TypeAlias = Any
 
 DEFAULT_TRAIN = 0.9
 
@@ -92,9 +95,7 @@ def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
     return assembly if len(rows) == len(values) else assembly.isel({assembly[by].dims[0]: rows})
 
 
-def _shuffle(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
-) -> Iterable[tuple[Indices, Indices]]:
+def _shuffle(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
     train = DEFAULT_TRAIN if spec.train is None and spec.test is None else spec.train
@@ -107,9 +108,7 @@ def _shuffle(
     return ShuffleSplit(**sizes).split(rows)
 
 
-def _kfold(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
-) -> Iterable[tuple[Indices, Indices]]:
+def _kfold(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
     from sklearn.model_selection import KFold, StratifiedKFold
 
     if groups is not None:
@@ -118,9 +117,7 @@ def _kfold(
     return KFold(**rule).split(rows) if classes is None else StratifiedKFold(**rule).split(rows, classes)
 
 
-def _group(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
-) -> Iterable[tuple[Indices, Indices]]:
+def _group(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
     from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
     if groups is None:
@@ -131,9 +128,7 @@ def _group(
     return GroupKFold(**rule).split(np.zeros(count), groups=groups)
 
 
-def _leave_one_out(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
-) -> Iterable[tuple[Indices, Indices]]:
+def _leave_one_out(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
     labels = np.arange(count) if groups is None else groups
     values = np.unique(labels)
     if len(values) < 2:
@@ -141,7 +136,7 @@ def _leave_one_out(
     return ((np.flatnonzero(labels != value), np.flatnonzero(labels == value)) for value in values)
 
 
-_Rule = Callable[[SplitsSpec, int, "Labels | None", "Labels | None"], Iterable[tuple[Indices, Indices]]]
+_Rule = Callable[[SplitsSpec, int, "Labels | None", "Labels | None"], _Parts]
 _RULES: dict[str, _Rule] = {
     "shuffle": _shuffle,
     "kfold": _kfold,

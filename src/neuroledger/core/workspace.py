@@ -99,9 +99,9 @@ class Workspace:
 
     def take(self, values: Array) -> NDArray[np.float64]:
         """``values`` as a NumPy array on the host."""
-        if isinstance(values, np.ndarray):
-            return values
         tensor: Any = values
+        if isinstance(tensor, np.ndarray):
+            return tensor
         return cast("NDArray[np.float64]", tensor.cpu().numpy())
 
     def once(self, name: str, values: Array, compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
@@ -114,7 +114,7 @@ class Workspace:
         if self.threads is None:
             yield
             return
-        from threadpoolctl import threadpool_limits
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         with threadpool_limits(self.threads):
             yield

@@ -133,7 +133,7 @@ def _latent(
             fresh = initial = power
         stale = power < STALE * fresh
         if bool(stale.any()):
-            for at in np.flatnonzero(np.asarray(stale.tolist())):
+            for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
                 residual = Yc[at] - fitted[at, :k].T @ Q[at, :k]
                 M[at] = residual.T @ (Z[at] - S[at, :k].T @ Q[at, :k])
             c, power = _dominant(M, first, rule, xp)
@@ -196,7 +196,7 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
     if M.shape[1] == 1:
         return c, power
     active = xp.ones(len(M), dtype=xp.bool if hasattr(xp, "bool") else bool, device=M.device)
-    for step in range(1, rule.iterations):
+    for _ in range(1, rule.iterations):
         size = xp.sqrt((a * a).sum(1))
         c2 = a / xp.where(size > 0, size, 1.0)[:, None]
         a2 = (M @ c2[:, :, None])[:, :, 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Problem:
     @cached_property
     def mean(self) -> NDArray[np.float64]:
         """Mean of each target over all rows."""
-        return self.Y.mean(axis=0)
+        return np.asarray(self.Y.mean(axis=0))
 
     def left_out(self, split: Split) -> NDArray[np.intp]:
         """Rows that do not train ``split``: its test rows, and any that it does not use."""
@@ -66,9 +66,9 @@ class Readout(Protocol):
 
 def column_correlation(A: Array, B: Array, xp: Any) -> Array:
     """Pearson correlation of each column of ``A`` with that of ``B``; NaN where a column is constant."""
-    constant = (A == A[:1]).all(0) | (B == B[:1]).all(0)
+    constant = (A[:1] == A).all(0) | (B[:1] == B).all(0)
     A = A - A.mean(0)
     B = B - B.mean(0)
     size = xp.sqrt((A * A).sum(0) * (B * B).sum(0))
     flat = constant | (size == 0)
-    return xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size))
+    return cast(Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size)))

@@ -1,4 +1,4 @@
-"""Representational similarity: do two systems find the same stimuli alike?"""
+"""Representational similarity: whether two systems find the same stimuli alike."""
 
 from __future__ import annotations
 
@@ -192,8 +192,8 @@ def _replicates(pair: _Pair, comparison: Comparison, rng: np.random.Generator) -
         )
         ranked = comparison in ("spearman", "rho_a")
         a, *rest = (_square(one[at], ranked) for one in (pair.source, *pair.target))
-        return cast(
-            Floats, np.mean([_weighted(a, b, weights.astype(np.float64), comparison) for b in rest], axis=0)
+        return np.asarray(
+            np.mean([_weighted(a, b, weights.astype(np.float64), comparison) for b in rest], axis=0)
         )
 
     return draw
@@ -218,4 +218,4 @@ def _weighted(a: Floats, b: Floats, W: Floats, comparison: Comparison) -> Floats
         pairs = W.sum(axis=1) ** 2 - (W * W).sum(axis=1)
         sa, sb = total(a), total(b)
         aa, bb, ab = aa - sa * sa / pairs, bb - sb * sb / pairs, ab - sa * sb / pairs
-    return cast(Floats, ab / np.sqrt(aa * bb))
+    return ab / np.sqrt(aa * bb)

@@ -14,13 +14,16 @@ from neuroledger.core.registry import metric
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, Workspace
 from neuroledger.errors import MetricError
+from neuroledger.metrics.best_unit import BestUnit
+from neuroledger.metrics.linear import Linear
 from neuroledger.metrics.pls import Pls
-from neuroledger.metrics.problem import Problem, column_correlation
+from neuroledger.metrics.problem import Problem, Readout, column_correlation
 from neuroledger.metrics.ridge import Ridge
+from neuroledger.metrics.ridge_cv import RidgeCv
 
 __all__ = ["regression"]
 
-Estimator = Annotated[Pls | Ridge, Field(discriminator="name")]
+Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
 Correlation = Literal["pearson", "spearman"]
 
 
@@ -116,7 +119,7 @@ def _correlations(
     Y: Array,
     splits: Sequence[Split],
     workspace: Workspace,
-    estimator: Pls | Ridge,
+    estimator: Readout,
     correlation: Correlation,
     bins: int,
     facts: _Facts,
