@@ -64,8 +64,14 @@ class Store(Protocol):
         probe: Probe,
         rows: int,
         batches: Iterator[Mapping[str, Array]],
+        *,
+        model: str,
     ) -> Mapping[str, Array]:
-        """Keep what the batches hold, ``rows`` in all, and return it as ``get`` would."""
+        """Keep what the batches hold, ``rows`` in all, and return it as ``get`` would; ``model`` is its name."""
+        ...
+
+    def join(self, arrays: Sequence[Array]) -> Array:
+        """Arrays (presentation, feature) side by side."""
         ...
 
 
@@ -115,7 +121,7 @@ def stream(
         An answer has another shape than the first ones, is not finite, or changed between calls.
     """
     ids, layers = stimuli.ids, list(seen.shapes)
-    size = batch or max(1, min(MAX_BATCH, BATCH_BYTES // max(1, seen.bytes_per_stimulus)))
+    size = batch or batch_size(seen)
     for trial in range(trials):
         for start in range(0, len(ids), size):
             part = ids[start : start + size]
@@ -125,6 +131,16 @@ def stream(
     if not stochastic:
         part = ids[:PROBE]
         _same(seen.answers, checked(extract(stimuli, part, layers, 0), part, layers, model), model)
+
+
+def batch_size(seen: Probe) -> int:
+    """Stimuli per batch: at most ``MAX_BATCH``, and as many as fill ``BATCH_BYTES``."""
+    return max(1, min(MAX_BATCH, BATCH_BYTES // max(1, seen.bytes_per_stimulus)))
+
+
+def batch_bytes(seen: Probe) -> int:
+    """Memory that one batch of all layers takes, twice: as the model made it and as it is written."""
+    return 2 * batch_size(seen) * seen.bytes_per_stimulus
 
 
 def collect(batches: Iterator[Mapping[str, Array]], seen: Probe, rows: int) -> dict[str, Array]:
@@ -178,6 +194,16 @@ def _same_shape(values: Mapping[str, Array], seen: Probe, ids: Sequence[str], mo
 
 
 def _same(before: Mapping[str, Array], after: Mapping[str, Array], model: str) -> None:
+    changed = differing(before, after)
+    if changed is not None:
+        raise ModelError(
+            f"model {model!r}, layer {changed!r} answered differently to the same stimuli: put it in evaluation mode, "
+            "remove what it remembers between calls, or declare it stochastic"
+        )
+
+
+def differing(before: Mapping[str, Array], after: Mapping[str, Array]) -> str | None:
+    """The first layer whose answer changed by more than rounding, if any."""
     for layer, array in before.items():
         now = after[layer]
         if array.shape == now.shape:
@@ -185,7 +211,5 @@ def _same(before: Mapping[str, Array], after: Mapping[str, Array], model: str) -
             gap = float(np.abs(array.astype(np.float64) - now.astype(np.float64)).max(initial=0.0))
             if gap <= REPEATABLE * scale:
                 continue
-        raise ModelError(
-            f"model {model!r}, layer {layer!r} answered differently to the same stimuli: put it in evaluation mode, "
-            "remove what it remembers between calls, or declare it stochastic"
-        )
+        return layer
+    return None

@@ -29,7 +29,7 @@ def decode(data: bytes, name: str) -> Image:
         Not an image of a known format, truncated, empty, animated, in floating point, or beyond ``MAX_BYTES`` /
         ``MAX_PIXELS``.
     """
-    from PIL import Image as pillow
+    import PIL.Image as pillow
     from PIL import ImageOps, UnidentifiedImageError
 
     if len(data) > MAX_BYTES:
@@ -79,7 +79,7 @@ def _to_rgb(image: Image, name: str) -> Image:
 def _halve(image: Image) -> Image:
     """A 16-bit grey image as 8-bit RGB, rounded: 65535 becomes 255."""
     import numpy as np
-    from PIL import Image as pillow
+    import PIL.Image as pillow
 
     values = np.asarray(image).astype(np.float64)
     grey = np.clip(np.rint(values / 257), 0, 255).astype(np.uint8)

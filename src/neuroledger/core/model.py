@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -11,7 +11,19 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.core import readout
-from neuroledger.core.activations import Array, Extract, Store, collect, probe, stream
+from neuroledger.core.activations import (
+    PROBE,
+    Array,
+    Extract,
+    Probe,
+    Store,
+    checked,
+    collect,
+    differing,
+    probe,
+    stream,
+)
+from neuroledger.core.neuroids import labelled
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.core.time_bins import Bin, align_time
 from neuroledger.errors import ModelError, RequestError
@@ -67,13 +79,17 @@ class Model(Protocol):
         ...
 
 
+Identity = Mapping[str, Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LayeredModel:
     """A model made of named layers: a commitment of regions to layers over a function that gives their activations.
 
     ``layers`` are all layers that one pass records; ``regions`` commits each region to one or several of them (a model
-    with a single layer answers for every region with it). ``identity`` is plain data that determines the activations;
-    None stands for a model that only lives in this process. ``times`` are the model's own time bins in ms: its
+    with a single layer answers for every region with it). ``identity`` is plain data that determines the activations,
+    or, for a model in memory, a function that gives it (with the key ``process``) for the model's present state;
+    without it nothing is kept. ``times`` are the model's own time bins in ms: its
     activations then are (stimulus, time bin, …).
     """
 
@@ -83,7 +99,7 @@ class LayeredModel:
     regions: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     readout: str | None = None
     visual_degrees: float | None = None
-    identity: Mapping[str, Any] | None = None
+    identity: Identity | Callable[[], Identity] | None = None
     times: tuple[Bin, ...] | None = None
     stochastic: bool = False
     batch: int | None = None
@@ -129,25 +145,12 @@ class LayeredModel:
     ) -> xr.DataArray:
         """Responses of the layers committed to ``region``; see :class:`Model`."""
         activations = self.activations(stimuli, self.committed(region), trials)
-        ids = stimuli.ids
-        parts = [
-            neuroids(layer, self._in_time(values, time_bins), ids, model=self.id, timed=time_bins is not None)
-            for layer, values in activations.items()
-        ]
-        response = (
-            parts[0]
-            if len(parts) == 1
-            else xr.concat(parts, "neuroid", join="exact", combine_attrs="override")
-        )
-        response = response.drop_vars([name for name in PLACES if bool(response[name].isnull().all())])
-        response = response.assign_coords(region=("neuroid", np.full(response.sizes["neuroid"], region)))
-        if time_bins is not None:
-            edges = np.asarray(time_bins, dtype=float)
-            response = response.assign_coords(
-                time_bin_start=("time_bin", edges[:, 0]), time_bin_end=("time_bin", edges[:, 1])
-            )
-        response.attrs["model"] = self.id
-        return response
+        responses = [self._responses(values, time_bins) for values in activations.values()]
+        joined = responses[0] if len(responses) == 1 else self._join(responses)
+        if time_bins is not None and self.times is None:
+            joined = np.broadcast_to(joined[:, :, None], (*joined.shape, len(time_bins)))
+        shapes = {layer: self._feature_shape(values) for layer, values in activations.items()}
+        return labelled(joined, shapes, stimuli.ids, model=self.id, region=region, time_bins=time_bins)
 
     def perform(
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
@@ -174,31 +177,24 @@ class LayeredModel:
             raise RequestError(f"stimulus set {stimuli.id!r} is empty: nothing to show to model {self.id!r}")
         trials = trials if self.stochastic else 1
         rows = len(stimuli.table) * trials
-        if self.store is None or self.identity is None:
-            return self._collect(stimuli, layers, trials, rows)
-        identity = {**self.identity, "trials": trials}
-        kept = self.store.get(identity, stimuli, layers)
-        if len(kept) < len(set(layers)):
-            there = self.store.get(identity, stimuli, self.layers)
-            missing = [layer for layer in self.layers if layer not in there]
-            seen = probe(self.extract, stimuli, missing, model=self.id, stochastic=self.stochastic)
-            passes = stream(
-                self.extract,
-                stimuli,
-                seen,
-                model=self.id,
-                trials=trials,
-                batch=self.batch,
-                stochastic=self.stochastic,
-            )
-            kept = {**there, **self.store.put(identity, stimuli, seen, rows, passes)}
+        identity = self.identity() if callable(self.identity) else self.identity
+        if self.store is None or identity is None:
+            seen, passes = self._present(stimuli, layers, trials)
+            return collect(passes, seen, rows)
+        identity = {**identity, "trials": trials}
+        kept = dict(self.store.get(identity, stimuli, layers))
+        if not self._complete(kept, stimuli, layers, rows, in_memory="process" in identity):
+            there = {} if "process" in identity else self.store.get(identity, stimuli, self.layers)
+            seen, passes = self._present(stimuli, [one for one in self.layers if one not in there], trials)
+            kept = {**there, **self.store.put(identity, stimuli, seen, rows, passes, model=self.id)}
         return {layer: kept[layer] for layer in layers}
 
-    def _collect(
-        self, stimuli: StimulusSet, layers: Sequence[str], trials: int, rows: int
-    ) -> dict[str, Array]:
+    def _present(
+        self, stimuli: StimulusSet, layers: Sequence[str], trials: int
+    ) -> tuple[Probe, Iterator[Mapping[str, Array]]]:
+        """A look at the first stimuli, and the pass over all of them, not begun."""
         seen = probe(self.extract, stimuli, layers, model=self.id, stochastic=self.stochastic)
-        passes = stream(
+        return seen, stream(
             self.extract,
             stimuli,
             seen,
@@ -207,7 +203,24 @@ class LayeredModel:
             batch=self.batch,
             stochastic=self.stochastic,
         )
-        return collect(passes, seen, rows)
+
+    def _complete(
+        self,
+        kept: Mapping[str, Array],
+        stimuli: StimulusSet,
+        layers: Sequence[str],
+        rows: int,
+        *,
+        in_memory: bool,
+    ) -> bool:
+        """Whether ``kept`` holds the layers and, for a model in memory, still is what the model answers."""
+        if any(layer not in kept or len(kept[layer]) != rows for layer in layers):
+            return False
+        if not in_memory or self.stochastic:
+            return True
+        ids = stimuli.ids[:PROBE]
+        now = checked(self.extract(stimuli, ids, layers, 0), ids, layers, self.id)
+        return differing({layer: np.asarray(kept[layer][: len(ids)]) for layer in layers}, now) is None
 
     def _features(self, stimuli: StimulusSet, layer: str, trials: int) -> Array:
         """Features (stimulus, feature) of one layer: time bins side by side, trials averaged."""
@@ -216,64 +229,29 @@ class LayeredModel:
         flat = values.reshape(len(values), -1)
         return flat if len(flat) == count else flat.reshape(-1, count, flat.shape[1]).mean(axis=0)
 
-    def _in_time(self, values: Array, time_bins: Sequence[Bin] | None) -> Array:
-        """Activations (presentation, …) or, with ``time_bins``, (presentation, time_bin, …)."""
-        if self.times is not None and values.shape[1] != len(self.times):
+    def _responses(self, values: Array, time_bins: Sequence[Bin] | None) -> Array:
+        """Activations of one layer as (presentation, neuroid), or (presentation, neuroid, time_bin) in time."""
+        if self.times is None:
+            return values.reshape(len(values), -1)
+        if values.shape[1] != len(self.times):
             raise ModelError(
                 f"model {self.id!r}: {values.shape[1]} time steps for {len(self.times)} declared time bins"
             )
         if time_bins is None:
-            return values if self.times is None else values.mean(axis=1)
-        if self.times is not None:
-            return align_time(values, self.times, time_bins, self.id)
-        return np.broadcast_to(values[:, None], (len(values), len(time_bins), *values.shape[1:]))
+            return values.mean(axis=1).reshape(len(values), -1)
+        aligned = align_time(values, self.times, time_bins, self.id)
+        return aligned.reshape(len(values), len(time_bins), -1).swapaxes(1, 2)
 
-
-def neuroids(layer: str, values: Array, ids: Sequence[str], *, model: str, timed: bool) -> xr.DataArray:
-    """Activations (presentation[, time_bin], …) of one layer with their names: presentation × neuroid [× time_bin].
-
-    Neuroids are in C order of the layer's own axes, and carry their place along each: ``channel, channel_x,
-    channel_y`` of a convolution's map, ``channel, embedding`` of tokens.
-    """
-    shape = values.shape[2:] if timed else values.shape[1:]
-    count = int(np.prod(shape))
-    numbers = np.arange(count)
-    coords: dict[str, Any] = {
-        "stimulus_id": ("presentation", np.tile(np.asarray(ids, dtype=object), len(values) // len(ids))),
-        "neuroid_id": (
-            "neuroid",
-            np.array([f"{model}.{layer}.{number}" for number in numbers], dtype=object),
-        ),
-        "neuroid_num": ("neuroid", numbers),
-        "layer": ("neuroid", np.full(count, layer, dtype=object)),
-        **{name: ("neuroid", place) for name, place in _places(shape).items()},
-    }
-    if len(values) != len(ids):
-        coords["repetition"] = ("presentation", np.repeat(np.arange(len(values) // len(ids)), len(ids)))
-    if not timed:
-        return xr.DataArray(
-            values.reshape(len(values), count), dims=("presentation", "neuroid"), coords=coords
+    def _join(self, responses: Sequence[Array]) -> Array:
+        flat = all(values.ndim == 2 for values in responses)
+        return (
+            self.store.join(responses)
+            if self.store is not None and flat
+            else np.concatenate(responses, axis=1)
         )
-    flat = values.reshape(*values.shape[:2], count).swapaxes(1, 2)
-    return xr.DataArray(flat, dims=("presentation", "neuroid", "time_bin"), coords=coords)
 
-
-_AXES = {
-    2: ("channel", "embedding"),
-    3: ("channel", "channel_x", "channel_y"),
-    4: ("channel_temporal", "channel", "channel_x", "channel_y"),
-}
-PLACES = ("channel_temporal", "channel", "channel_x", "channel_y", "embedding")
-
-
-def _places(shape: tuple[int, ...]) -> dict[str, Array]:
-    """Index along each axis for every neuroid; NaN along axes the layer does not have, so that layers concatenate."""
-    count = int(np.prod(shape))
-    places: dict[str, Array] = {name: np.full(count, np.nan) for name in PLACES}
-    if len(shape) in _AXES:
-        indices = np.indices(shape).reshape(len(shape), count)
-        places |= {name: index.astype(float) for name, index in zip(_AXES[len(shape)], indices, strict=True)}
-    return places
+    def _feature_shape(self, values: Array) -> tuple[int, ...]:
+        return tuple(values.shape[1:] if self.times is None else values.shape[2:])
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> str:

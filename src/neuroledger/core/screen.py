@@ -53,7 +53,7 @@ def placement(size: tuple[int, int], source_degrees: float, target_degrees: floa
 
 def place_image(image: Image, source_degrees: float, target_degrees: float) -> Image:
     """``image`` centred on a grey (128, 128, 128) screen, or its centre where the screen is the smaller of the two."""
-    from PIL import Image as pillow
+    import PIL.Image as pillow
 
     if source_degrees == target_degrees:
         return image

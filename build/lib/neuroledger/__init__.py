@@ -1,0 +1,77 @@
+"""NeuroLedger: brain benchmarks as data.
+
+The names below are resolved when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from neuroledger import errors
+    from neuroledger.core.score import Score
+    from neuroledger.core.stimuli import StimulusSet
+    from neuroledger.engine.bind import ceiling, metric
+    from neuroledger.engine.cost import cost
+    from neuroledger.engine.decode import decode
+    from neuroledger.engine.public import find, load, records, run, score
+    from neuroledger.engine.record import Record
+    from neuroledger.models import api as models
+    from neuroledger.report import plots as plot
+    from neuroledger.report.compare import compare
+    from neuroledger.report.table import leaderboard
+
+_PUBLIC = {
+    "Record": ("neuroledger.engine.record", "Record"),
+    "Score": ("neuroledger.core.score", "Score"),
+    "StimulusSet": ("neuroledger.core.stimuli", "StimulusSet"),
+    "ceiling": ("neuroledger.engine.bind", "ceiling"),
+    "compare": ("neuroledger.report.compare", "compare"),
+    "cost": ("neuroledger.engine.cost", "cost"),
+    "decode": ("neuroledger.engine.decode", "decode"),
+    "errors": ("neuroledger.errors", None),
+    "find": ("neuroledger.engine.public", "find"),
+    "leaderboard": ("neuroledger.report.table", "leaderboard"),
+    "load": ("neuroledger.engine.public", "load"),
+    "metric": ("neuroledger.engine.bind", "metric"),
+    "models": ("neuroledger.models.api", None),
+    "plot": ("neuroledger.report.plots", None),
+    "records": ("neuroledger.engine.public", "records"),
+    "run": ("neuroledger.engine.public", "run"),
+    "score": ("neuroledger.engine.public", "score"),
+}
+
+__all__ = [
+    "Record",
+    "Score",
+    "StimulusSet",
+    "ceiling",
+    "compare",
+    "cost",
+    "decode",
+    "errors",
+    "find",
+    "leaderboard",
+    "load",
+    "metric",
+    "models",
+    "plot",
+    "records",
+    "run",
+    "score",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'neuroledger' has no attribute {name!r}")
+    module_name, attribute = _PUBLIC[name]
+    module = importlib.import_module(module_name)
+    return module if attribute is None else getattr(module, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,1 @@
+"""Ceilings: the best score that the noise of the data allows."""

@@ -1,0 +1,140 @@
+"""The command line: words to calls. Each verb's code is imported when that verb is used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from neuroledger.errors import NeuroLedgerError, Problem, RequestError, SpecError
+
+__all__ = ["main"]
+
+KINDS = ("datasets", "metrics", "ceilings", "benchmarks", "models", "suites")
+DESCRIPTION = "Brain benchmarks as data: declarative specs, pinned data, scores that can be checked again."
+EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neuroledger", description=DESCRIPTION)
+    parser.add_argument(
+        "--root", type=Path, help="the repository (default: found from the working directory)"
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, module: str, help: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=help, description=help)
+        added.set_defaults(module=module)
+        return added
+
+    p = verb("list", "catalogue", "what there is: a table of specs")
+    p.add_argument("kind", nargs="?", choices=KINDS, default="benchmarks")
+    p.add_argument("--filter", metavar="TEXT", help="only rows that contain TEXT")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb("show", "catalogue", "one spec: citation, licence, ceiling, controls, who scored it")
+    p.add_argument("id")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb("check", "catalogue", "specs, schemas, references, citations, pins: every problem at once")
+    p.add_argument("paths", nargs="*", type=Path, metavar="PATH")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+    p.add_argument("--output", type=Path, help="also write the outcome as JSON to this file")
+    p.add_argument("--write-schemas", action="store_true", help="write specs/schema/ anew before checking")
+
+    p = verb("fetch", "data", "bring data sets' (and models') files to data/, verified")
+    p.add_argument("ids", nargs="*", metavar="ID", help="data sets or models")
+    p.add_argument("--suite", help="everything that this suite needs")
+    p.add_argument(
+        "--force", action="store_true", help="replace files that were changed after they were fetched"
+    )
+
+    p = verb("validate", "data", "hash, structure and expectations of data sets")
+    p.add_argument("ids", nargs="*", metavar="DATASET", help="default: every data set whose files are here")
+    p.add_argument("--suite", help="the data sets of this suite")
+    p.add_argument("--force", action="store_true", help="examine again even if nothing changed")
+    p.add_argument("--data-docs", type=Path, metavar="DIR", help="also write Great Expectations' own pages")
+    p.add_argument("--allow-invalid", action="store_true", help="exit 0 even if a data set is invalid")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb("run", "scoring", "score what is missing")
+    p.add_argument("models", nargs="*", metavar="MODEL", help="default: the suite's models")
+    p.add_argument("--benchmark", action="append", default=[], dest="benchmarks", metavar="B")
+    p.add_argument("--suite", help="default: the suite in params.yaml")
+    _request(p)
+    p.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
+    p.add_argument("--retry-failed", action="store_true", help="try failed jobs again")
+    p.add_argument("--force", action="store_true", help="compute everything again")
+    p.add_argument("--allow-failed", action="store_true", help="exit 0 even if jobs failed")
+
+    p = verb("score", "scoring", "one model on one benchmark, printed as a card")
+    p.add_argument("model")
+    p.add_argument("benchmark")
+    _request(p)
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb("verify", "scoring", "are these records still what their inputs give?")
+    p.add_argument("records", nargs="*", type=Path, metavar="RECORD", help="default: all records")
+    p.add_argument("--recompute", action="store_true", help="also compute the scores again and compare")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb("leaderboard", "results", "the table of scores, with ties, floor and ceiling")
+    p.add_argument("--suite", help="default: the suite in params.yaml")
+    p.add_argument("--format", choices=("text", "json", "csv", "markdown", "latex"), default="text")
+
+    p = verb("compare", "results", "two models: paired differences, interval, corrected p")
+    p.add_argument("a")
+    p.add_argument("b")
+    p.add_argument("--suite", help="default: the suite in params.yaml")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb("report", "results", "static pages of everything that was scored")
+    p.add_argument("--out", type=Path, default=Path("site"))
+    p.add_argument("--suite", help="default: the suite in params.yaml")
+    p.add_argument("--serve", action="store_true", help="show them on http://localhost")
+
+    p = verb(
+        "doctor", "results", "versions, devices, remotes, missing data, each with the command that mends it"
+    )
+    p.add_argument("--json", action="store_true", help="machine-readable")
+    return parser
+
+
+def _request(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, help="default: params.yaml")
+    parser.add_argument("--limit", type=int, metavar="N", help="first N stimuli only: partial, never ranked")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: params.yaml)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code: 0 well, 1 something failed, 2 the request is wrong, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        module = importlib.import_module(f"neuroledger.cli.{options.module}")
+        code: int = getattr(module, options.verb)(options)
+        sys.stdout.flush()
+    except SpecError as error:
+        _complain(error.problems)
+        return EXIT_FAILED
+    except RequestError as error:
+        sys.stderr.write(f"neuroledger: {error}\n")
+        return EXIT_WRONG
+    except NeuroLedgerError as error:
+        sys.stderr.write(f"neuroledger: {error}\n")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopped; what was finished is kept. Run the same command again to go on.\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _complain(problems: Sequence[Problem]) -> None:
+    for problem in problems:
+        sys.stderr.write(f"{problem}\n")
+    sys.stderr.write(f"{len(problems)} problem{'s' if len(problems) != 1 else ''}\n")

@@ -1,0 +1,186 @@
+"""list, show, check: what there is, and whether it is well declared."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from neuroledger.cli.output import say, say_json, say_table
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog, Entry, open_catalog
+from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
+
+COLUMNS = {
+    "datasets": ("id", "version", "license", "access", "state", "title"),
+    "metrics": ("id", "version", "scale", "function", "title"),
+    "ceilings": ("id", "version", "scale", "function", "title"),
+    "benchmarks": ("id", "version", "parent", "dataset", "metric", "ceiling", "state", "title"),
+    "models": ("id", "version", "builder", "control", "title"),
+    "suites": ("id", "version", "benchmarks", "models", "title"),
+}
+
+
+def list(options: argparse.Namespace) -> int:
+    """A table of all specs of one kind."""
+    catalog = open_catalog(options.root)
+    rows = [_row(catalog.entry(options.kind, id)) for id in catalog.ids(options.kind)]
+    if options.filter:
+        wanted = options.filter.lower()
+        rows = [row for row in rows if wanted in " ".join(map(str, row.values())).lower()]
+    if options.json:
+        say_json(rows)
+        return 0
+    columns = COLUMNS[options.kind]
+    say_table(columns, [[str(row[name]) for name in columns] for row in rows])
+    if not rows:
+        say(f"no {options.kind}" + (f" with {options.filter!r}" if options.filter else ""))
+    return 0
+
+
+def _named(value: str | Override | None) -> str:
+    return value.name if isinstance(value, Override) else (value or "–")
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    spec = entry.spec
+    row: dict[str, Any] = {"id": spec.id, "version": spec.version, "title": spec.title}
+    if isinstance(spec, DatasetSpec):
+        state = "unavailable" if spec.unavailable else "simulated" if spec.simulated else "real"
+        row |= {"license": spec.license, "access": spec.access, "state": state}
+    elif isinstance(spec, BenchmarkSpec):
+        row |= {
+            "parent": spec.parent,
+            "dataset": spec.dataset,
+            "metric": ", ".join(_named(item) for item in spec.all_metrics),
+            "ceiling": _named(spec.ceiling) if spec.floor is None else "floor",
+            "state": "unavailable" if spec.unavailable else "ready",
+        }
+    elif isinstance(spec, ModelSpec):
+        row |= {"builder": spec.builder.name if spec.builder else "–", "control": spec.control or "–"}
+    elif isinstance(spec, SuiteSpec):
+        row |= {"benchmarks": len(spec.benchmarks), "models": len(spec.models)}
+    else:
+        row |= {"scale": getattr(spec, "scale", "–"), "function": spec.compare.name}  # type: ignore[attr-defined]
+    return row
+
+
+def show(options: argparse.Namespace) -> int:
+    """Everything about one id."""
+    catalog = open_catalog(options.root)
+    found = catalog.find(options.id)
+    if options.json:
+        plain = [
+            {"kind": entry.kind[:-1], **entry.spec.model_dump(mode="json", by_alias=True)} for entry in found
+        ]
+        say_json(plain if len(plain) > 1 else plain[0])
+        return 0
+    for entry in found:
+        _card(catalog, entry)
+    return 0
+
+
+def _card(catalog: Catalog, entry: Entry) -> None:
+    spec = entry.spec
+    say(f"{spec.id} · {entry.kind[:-1]}, version {spec.version}")
+    say(f"  {spec.title}")
+    if isinstance(spec, DatasetSpec) and spec.simulated:
+        say("  SIMULATED data")
+    if spec.description:
+        say(f"  {spec.description}")
+    say()
+    skipped = {"id", "version", "title", "description", "expectations", "files", "published", "defects"}
+    for name, value in spec.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
+        if name not in skipped:
+            say(f"  {name:<16}{_inline(value)}")
+    if isinstance(spec, DatasetSpec):
+        for name, pin in spec.files.items():
+            say(
+                f"  {name:<28}{pin.size:>12,} bytes  sha256 {pin.sha256[:16]}…  {'DVC' if pin.dvc else pin.url}"
+            )
+        count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
+        say(f"  {count} expectations guard it; `neuroledger validate {spec.id}` examines them")
+    for defect in getattr(spec, "defects", ()):
+        say(f"  defect: {defect}")
+    for figure in getattr(spec, "published", ()):
+        say(f"  published, not reproduced: {figure.model} {figure.value:g} ({figure.source})")
+    for key in spec.cite:
+        say(f"  cite {_reference(catalog, key)}")
+    _scored(catalog, entry)
+    say(f"  {catalog.shown(entry.path)}")
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (tuple, type([]))):
+        return ", ".join(_inline(item) for item in value)
+    return str(value)
+
+
+def _reference(catalog: Catalog, key: str) -> str:
+    path = catalog.root / "specs" / "references.bib"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = re.search(r"@\w+\s*\{\s*" + re.escape(key) + r"\s*,(.*?)\n\}", text, flags=re.DOTALL)
+    if not found:
+        return key
+    fields = dict(re.findall(r"(\w+)\s*=\s*[{\"](.*?)[}\"],?\s*\n", found.group(1) + "\n"))
+    parts = [
+        fields.get("author", "").split(" and ")[0],
+        fields.get("year", ""),
+        fields.get("title", ""),
+        fields.get("doi", ""),
+    ]
+    return f"{key}: " + ", ".join(re.sub(r"[{}]", "", part) for part in parts if part)
+
+
+def _scored(catalog: Catalog, entry: Entry) -> None:
+    if entry.kind not in {"benchmarks", "models"}:
+        return
+    import json
+
+    folder = catalog.root / "results" / "records"
+    pattern = f"{entry.spec.id}/*.json" if entry.kind == "benchmarks" else f"*/{entry.spec.id}.json"
+    for path in sorted(folder.glob(pattern)):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        other = path.stem if entry.kind == "benchmarks" else path.parent.name
+        value = record.get("score") and record["score"].get("value")
+        say(f"  scored   {other:<32}{'failed' if value is None else format(value, '.4f')}")
+
+
+def check(options: argparse.Namespace) -> int:
+    """Every problem of every spec."""
+    from neuroledger.engine.check import check as check_specs
+    from neuroledger.engine.files import write_json
+    from neuroledger.engine.schemas import write_schemas
+
+    catalog = open_catalog(options.root)
+    if options.write_schemas:
+        for path in write_schemas(catalog.root):
+            say(f"wrote {catalog.shown(path)}")
+    problems, count = check_specs(catalog, options.paths)
+    errors = sum(problem.severity == "error" for problem in problems)
+    plain = {
+        "files": count,
+        "errors": errors,
+        "problems": [
+            {
+                "file": p.file,
+                "line": p.line,
+                "column": p.column,
+                "severity": p.severity,
+                "message": p.message,
+                "hint": p.hint,
+            }
+            for p in problems
+        ],
+    }
+    if options.output:
+        write_json(options.output, plain)
+    if options.json:
+        say_json(plain)
+    else:
+        for problem in problems:
+            say(str(problem))
+        say(f"{count} spec files: " + ("no problems" if not problems else f"{len(problems)} problems"))
+    return 1 if errors else 0

@@ -1,0 +1,92 @@
+"""fetch, validate: data to their place, and through the gate."""
+
+from __future__ import annotations
+
+import argparse
+
+from neuroledger.cli.output import say, say_json
+from neuroledger.display import choose
+from neuroledger.engine.fetch import fetch_files, folder_of
+from neuroledger.errors import NeuroLedgerError, RequestError
+from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.kinds import DatasetSpec
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Bring files of data sets and models."""
+    catalog = open_catalog(options.root)
+    wanted = _wanted(catalog, options)
+    failures = 0
+    with choose() as display:
+        for kind, id in wanted:
+            spec = catalog.entry(kind, id).spec
+            if getattr(spec, "unavailable", None):
+                display.line(f"✗ {id}: unavailable: {spec.unavailable}")  # type: ignore[attr-defined]
+                failures += id in options.ids
+                continue
+            files = spec.files if isinstance(spec, DatasetSpec) else spec.weights  # type: ignore[attr-defined]
+            try:
+                brought = fetch_files(
+                    catalog.root,
+                    folder_of(catalog.root, kind, id),
+                    files,
+                    progress=display.progress,
+                    force=options.force,
+                )
+            except NeuroLedgerError as error:
+                display.line(f"✗ {id}: {error}")
+                failures += 1
+                continue
+            if files:
+                display.line(
+                    f"✓ {id}: {len(brought)} files brought, {len(files) - len(brought)} were there, all verified"
+                )
+    return 1 if failures else 0
+
+
+def _wanted(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str, str]]:
+    wanted: list[tuple[str, str]] = []
+    for id in options.ids:
+        kinds = [entry.kind for entry in catalog.find(id) if entry.kind in {"datasets", "models"}]
+        if not kinds:
+            raise RequestError(f"{id!r} is no data set and no model: nothing to fetch")
+        wanted += [(kind, id) for kind in kinds]
+    if options.suite:
+        suite = catalog.suite(options.suite)
+        for item in suite.benchmarks:
+            benchmark = catalog.benchmark(item.id)
+            controls = (*benchmark.controls.positive, *benchmark.controls.negative)
+            wanted += [("datasets", benchmark.dataset), *(("models", id) for id in controls)]
+        wanted += [("models", id) for id in suite.models]
+    if not wanted:
+        raise RequestError("name data sets or models, or a --suite")
+    return list(dict.fromkeys(wanted))
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Examine data sets."""
+    from neuroledger.engine.validate import is_here
+    from neuroledger.engine.validate import validate as examine
+
+    catalog = open_catalog(options.root)
+    ids = list(options.ids)
+    if options.suite:
+        ids += [catalog.benchmark(item.id).dataset for item in catalog.suite(options.suite).benchmarks]
+    if not ids:
+        ids = [
+            id
+            for id in catalog.ids("datasets")
+            if catalog.dataset(id).unavailable is None and is_here(catalog, id)
+        ]
+    reports = []
+    for id in dict.fromkeys(ids):
+        if catalog.dataset(id).unavailable is not None:
+            say(f"– {id}: unavailable: {catalog.dataset(id).unavailable}")
+            continue
+        report = examine(catalog, id, force=options.force, data_docs=options.data_docs)
+        reports.append(report)
+        if not options.json:
+            say(str(report))
+    if options.json:
+        say_json([report.to_dict() for report in reports])
+    return 0 if options.allow_invalid or all(report.success for report in reports) else 1

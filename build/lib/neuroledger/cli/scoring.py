@@ -1,0 +1,141 @@
+"""run, score, verify: jobs to records."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import Any
+
+from neuroledger.engine.present import open_store
+
+from neuroledger.cli.output import say, say_json, say_table
+from neuroledger.display import choose
+from neuroledger.engine.params import Params, read_params
+from neuroledger.engine.plan import Job, plan
+from neuroledger.engine.record import Record
+from neuroledger.engine.run import current
+from neuroledger.engine.run import run as run_jobs
+from neuroledger.engine.session import Request
+from neuroledger.errors import RequestError
+from neuroledger.spec.catalog import Catalog, open_catalog
+
+
+def _asked(options: argparse.Namespace, params: Params) -> Request:
+    if options.limit is not None and options.limit < 4:
+        raise RequestError("--limit needs at least 4 stimuli")
+    seed = params.seed if options.seed is None else options.seed
+    return Request(seed=seed, limit=options.limit, device=options.device or params.device)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Score what is missing."""
+    catalog = open_catalog(options.root)
+    params = read_params(catalog.root)
+    request = _asked(options, params)
+    suite = options.suite or (None if options.benchmarks else params.suite)
+    models = options.models or list(params.models)
+    jobs = plan(catalog, models=models, benchmarks=options.benchmarks, suite=suite, request=request)
+    if options.dry_run:
+        return _show_plan(catalog, jobs, request, options)
+    with choose() as display:
+        outcomes = run_jobs(
+            catalog, jobs, request, display,
+            retry_failed=options.retry_failed, force=options.force, store=open_store(catalog.root, display),
+        )  # fmt: skip
+    states = Counter(outcome.record.status for outcome in outcomes)
+    computed = sum(outcome.computed for outcome in outcomes)
+    words = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True))
+    say(
+        f"{len(outcomes)} jobs: {computed} computed, {len(outcomes) - computed} up to date; {words or 'nothing to do'}"
+    )
+    failed = [outcome.record for outcome in outcomes if outcome.record.status == "failed"]
+    for record in failed:
+        say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
+    return 1 if failed and not options.allow_failed else 0
+
+
+def _show_plan(catalog: Catalog, jobs: list[Job], request: Request, options: argparse.Namespace) -> int:
+    rows = []
+    for job in jobs:
+        there = current(catalog, job, request, retry_failed=options.retry_failed)
+        rows.append(
+            (
+                job.benchmark,
+                job.model,
+                "to do" if there is None or options.force else f"up to date ({there.status})",
+                job.id[:12],
+            )
+        )
+    say_table(("benchmark", "model", "state", "identity"), rows)
+    todo = sum(row[2] == "to do" for row in rows)
+    say(f"{len(rows)} jobs, {todo} to do; nothing was written")
+    return 0
+
+
+def score(options: argparse.Namespace) -> int:
+    """One pair."""
+    catalog = open_catalog(options.root)
+    request = _asked(options, read_params(catalog.root))
+    catalog.model(options.model)
+    jobs = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
+    if not jobs:
+        benchmark = catalog.benchmark(options.benchmark)
+        reason = benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable
+        raise RequestError(f"benchmark {options.benchmark!r} is unavailable: {reason}")
+    with choose("none" if options.json else None) as display:
+        outcome = run_jobs(catalog, jobs, request, display, store=open_store(catalog.root, display))[0]
+    if options.json:
+        say_json(outcome.record.model_dump(mode="json"))
+    else:
+        _card(outcome.record)
+    return 1 if outcome.record.status == "failed" else 0
+
+
+def _card(record: Record) -> None:
+    say(f"{record.model} on {record.benchmark}: {record.status}")
+    if record.error:
+        say(f"  {record.error['type']}: {record.error['message']}")
+    for name, plain in record.scores.items():
+        say(f"  {name:<28}{_words(plain)}")
+    for name, control in record.controls.items():
+        say(f"  control {name:<20}{'passed' if control['passed'] else 'FAILED'}: {control['says']}")
+    for note in (record.score or {}).get("notes", []):
+        say(f"  note: {note}")
+    say(
+        f"  identity {record.id[:16]}… · seed {record.request['seed']} · {record.timing.get('wall_s', 0):g} s"
+    )
+
+
+def _words(plain: dict[str, Any]) -> str:
+    def shown(value: float | None) -> str:
+        return "–" if value is None else f"{value:.4f}"
+
+    text = shown(plain["value"])
+    if plain.get("low") is not None:
+        text += f" [{shown(plain['low'])}, {shown(plain['high'])}]"
+    ceiling = plain.get("ceiling")
+    if ceiling:
+        text += (
+            f" of ceiling · raw {shown(plain['raw'])} · ceiling {shown(ceiling['value'])} ({ceiling['id']})"
+        )
+    else:
+        text += f" {plain.get('unit') or plain['scale']}"
+    return f"{text} · " + ", ".join(f"{count:g} {name}" for name, count in plain["n"].items())
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Records against their inputs."""
+    from neuroledger.engine.verify import verify as verify_records
+
+    catalog = open_catalog(options.root)
+    with choose("none" if options.json else None) as display:
+        verdicts = verify_records(catalog, options.records, recompute=options.recompute, display=display)
+    if options.json:
+        say_json([verdict.to_dict() for verdict in verdicts])
+    else:
+        for verdict in verdicts:
+            because = f": {verdict.reason}" if verdict.reason else ""
+            say(f"{'✓' if verdict.good else '✗'} {verdict.path}: {verdict.state}{because}")
+        bad = sum(not verdict.good for verdict in verdicts)
+        say(f"{len(verdicts)} records: {len(verdicts) - bad} good, {bad} not")
+    return 0 if all(verdict.good for verdict in verdicts) else 1

@@ -1,0 +1,207 @@
+"""Do two observers err on the same stimuli: correctness tables and their agreement beyond chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.core.coding import coordinate, encode, locate, repeated
+from neuroledger.errors import MetricError
+
+__all__ = ["Agreement", "Answers", "answers_of_model", "answers_of_people", "choices", "compare", "correctness"]
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+TRUTHS = ("truth", "image_label", "label", "object_name")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Correctness of each observer on each cell, a cell being one stimulus in one condition.
+
+    ``correct`` and ``seen`` are ``(observer, cell)`` with 0 or 1; ``condition`` and ``stimulus`` hold the codes of
+    each cell into ``conditions`` and ``stimuli``.
+    """
+
+    correct: Floats
+    seen: Floats
+    observers: npt.NDArray[Any]
+    condition: Codes
+    conditions: npt.NDArray[Any]
+    stimulus: Codes
+    stimuli: npt.NDArray[Any]
+    truth: npt.NDArray[Any]
+
+
+class Agreement(NamedTuple):
+    """Per condition and pair of observers ``(condition, a, b)``: counts, accuracies and observed agreement."""
+
+    n: Floats
+    accuracy_a: Floats
+    accuracy_b: Floats
+    observed: Floats
+
+    @property
+    def kappa(self) -> Floats:
+        """Agreement beyond chance, ``(o - e) / (1 - e)`` with ``e = ab + (1-a)(1-b)``.
+
+        NaN where ``e = 1``: two observers without (or with only) errors have no errors to compare.
+        """
+        a, b = self.accuracy_a, self.accuracy_b
+        expected = a * b + (1 - a) * (1 - b)
+        kappa = np.full(expected.shape, np.nan)
+        np.divide(self.observed - expected, 1 - expected, out=kappa, where=expected < 1)
+        return kappa
+
+
+def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -> npt.NDArray[Any]:
+    """One answer per presentation: labels as they are, probabilities ``(presentation, choice)`` by their maximum."""
+    if "choice" in assembly.dims and assembly.sizes["choice"] > 1:
+        if "choice" not in assembly.coords:
+            raise error("probabilities have no coordinate 'choice' that names their columns")
+        values = assembly.transpose("presentation", "choice").values
+        if np.isnan(values.astype(np.float64)).any():
+            raise error("some probabilities are missing, so there is no most probable choice")
+        return np.asarray(assembly["choice"].values)[values.argmax(axis=1)]
+    return np.asarray(assembly.values).ravel()
+
+
+def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError) -> Any:
+    """Whether each presentation was answered correctly, as booleans.
+
+    Values that are already true/false (or 0/1 where there is no truth to compare with) are taken as they are.
+    """
+    answers = choices(assembly, error=error)
+    if answers.size == 0:
+        raise error("there are no presentations")
+    if answers.dtype.kind == "b":
+        return answers
+    truth = coordinate(assembly, *TRUTHS) if truth is None else truth
+    if truth is None:
+        if answers.dtype.kind in "iuf" and np.isin(answers, (0, 1)).all():
+            return answers.astype(bool)
+        raise error(f"answers cannot be judged: there is no coordinate {' or '.join(map(repr, TRUTHS))}")
+    return same(answers, np.asarray(truth))
+
+
+def same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Elementwise equality of labels; text and numbers meet as text."""
+    if a.dtype.kind != b.dtype.kind and {a.dtype.kind, b.dtype.kind} & set("US"):
+        a, b = a.astype(str), b.astype(str)
+    return np.asarray(a == b, dtype=bool)
+
+
+def answers_of_people(
+    assembly: xr.DataArray,
+    *,
+    by: str | None = "condition",
+    error: type[MetricError] = MetricError,
+) -> Answers:
+    """Correctness tables of people from trials ``(presentation,)`` with ``stimulus_id``, ``subject`` and a truth.
+
+    Raises
+    ------
+    MetricError
+        No trials, no ``stimulus_id`` or ``subject``, or a subject who answered one stimulus twice in a condition.
+    """
+    right = correctness(assembly, error=error)
+    stimulus, subject = coordinate(assembly, "stimulus_id"), coordinate(assembly, "subject", "subject_id")
+    if stimulus is None or subject is None:
+        raise error("trials of people need the coordinates stimulus_id and subject")
+    condition = coordinate(assembly, by) if by is not None else None
+    conditions = encode(condition if condition is not None else np.zeros(right.size, dtype=np.intp))
+    stimuli, subjects = encode(stimulus), encode(subject)
+    twice = repeated(conditions.codes, stimuli.codes, subjects.codes)
+    if twice.size:
+        who, what = subjects.labels[subjects.codes[twice[0]]], stimuli.labels[stimuli.codes[twice[0]]]
+        raise error(f"subject {who!r} answered stimulus {what!r} twice; keep one trial, or tell conditions apart")
+    key = conditions.codes * len(stimuli.labels) + stimuli.codes
+    cells, first, cell = np.unique(key, return_index=True, return_inverse=True)
+    shape = (len(subjects.labels), len(cells))
+    correct, seen = np.zeros(shape), np.zeros(shape)
+    correct[subjects.codes, cell] = right
+    seen[subjects.codes, cell] = 1.0
+    truth = coordinate(assembly, *TRUTHS)
+    return Answers(
+        correct,
+        seen,
+        subjects.labels,
+        conditions.codes[first],
+        conditions.labels,
+        stimuli.codes[first],
+        stimuli.labels,
+        np.asarray(truth)[first] if truth is not None else np.empty(0),
+    )
+
+
+def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = "condition") -> Answers:
+    """Correctness of the model on the cells that people answered.
+
+    Rows are found by stimulus, and by condition too where the model's behaviour carries it.
+
+    Raises
+    ------
+    MetricError
+        Stimuli without an answer of the model, or with several.
+    """
+    stimulus = coordinate(source, "stimulus_id")
+    if stimulus is None:
+        raise MetricError("model behaviour has no stimulus_id; give one row per stimulus with its id")
+    place = locate(stimulus, people.stimuli)
+    wanted, size = people.stimulus, len(people.stimuli)
+    condition = coordinate(source, by) if by is not None and len(people.conditions) > 1 else None
+    if condition is not None:
+        at = locate(condition, people.conditions)
+        place = np.where((place >= 0) & (at >= 0), at * size + place, -1)
+        wanted, size = people.condition * size + people.stimulus, size * len(people.conditions)
+    rows = np.flatnonzero(place >= 0)
+    if rows.size and repeated(place[rows]).size:
+        name = stimulus[rows[repeated(place[rows])[0]]]
+        raise MetricError(f"stimulus {name!r} has several answers of the model; keep or average one")
+    table = np.full(size, -1, dtype=np.intp)
+    table[place[rows]] = rows
+    found = table[wanted]
+    if (found < 0).any():
+        absent = ", ".join(map(repr, people.stimuli[people.stimulus[found < 0]][:3].tolist()))
+        raise MetricError(f"the model has no answer for {int((found < 0).sum())} stimuli people saw ({absent})")
+    own = coordinate(source, *TRUTHS)
+    answers = choices(source)
+    if own is None and people.truth.size == 0:
+        right = np.asarray(correctness(source))[found]
+    elif answers.dtype.kind == "b":
+        right = answers[found]
+    else:
+        right = same(answers[found], np.asarray(own)[found] if own is not None else people.truth)
+    return Answers(
+        right.astype(np.float64)[None],
+        np.ones((1, found.size)),
+        np.asarray(["model"]),
+        people.condition,
+        people.conditions,
+        people.stimulus,
+        people.stimuli,
+        people.truth,
+    )
+
+
+def compare(a: Answers, b: Answers, weights: Floats | None = None) -> Agreement:
+    """Agreement of every observer of ``a`` with every observer of ``b`` on the cells that both saw.
+
+    ``weights`` counts each cell so many times (for resampling stimuli).
+    """
+    shape = (len(a.conditions), a.correct.shape[0], b.correct.shape[0])
+    n, right_a, right_b, both = (np.zeros(shape) for _ in range(4))
+    for c in range(shape[0]):
+        cells = np.flatnonzero(a.condition == c)
+        times = 1.0 if weights is None else weights[cells]
+        ca, sa = a.correct[:, cells] * times, a.seen[:, cells] * times
+        cb, sb = b.correct[:, cells].T, b.seen[:, cells].T
+        n[c], right_a[c], right_b[c], both[c] = sa @ sb, ca @ sb, sa @ cb, ca @ cb
+    out = [np.full(shape, np.nan) for _ in range(3)]
+    for numerator, result in zip((right_a, right_b, n - right_a - right_b + 2 * both), out, strict=True):
+        np.divide(numerator, n, out=result, where=n > 0)
+    return Agreement(n, *out)

@@ -1,0 +1,95 @@
+"""Labels as integers: text columns of trials are encoded once, and everything after that is counting."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+__all__ = ["Coded", "coordinate", "encode", "locate", "repeated"]
+
+Array = npt.NDArray[Any]
+Codes = npt.NDArray[np.intp]
+
+
+class Coded(NamedTuple):
+    """A column of labels: ``labels[codes]`` is the column; labels are sorted and distinct."""
+
+    codes: Codes
+    labels: Array
+
+
+def encode(values: Any) -> Coded:
+    """The column as codes into its sorted distinct labels.
+
+    Fixed-width text is hashed as a row of integers and the result verified, so no Python object is made per row;
+    numbers that mix with text are compared as text.
+    """
+    column = np.asarray(values).ravel()
+    if column.dtype.kind == "U" and column.size:
+        hashed = _hash_encode(column)
+        if hashed is not None:
+            return hashed
+    if column.dtype.kind not in "biufO":
+        column = column.astype(object)
+    codes, found = pd.factorize(column, use_na_sentinel=False)
+    labels = np.asarray(found)
+    try:
+        order = np.argsort(labels, kind="stable")
+    except TypeError:  # numbers and text together have no order of their own
+        order = np.argsort(labels.astype(str), kind="stable")
+    return Coded(np.argsort(order)[codes].astype(np.intp), labels[order])
+
+
+def _hash_encode(column: Array) -> Coded | None:
+    """``encode`` for fixed-width text; ``None`` in the (never yet seen) case that two labels share a hash."""
+    width = column.dtype.itemsize // 4
+    if width == 0:
+        return None
+    letters = np.ascontiguousarray(column).view(np.uint32).reshape(column.size, width)
+    weights = np.random.default_rng(width).integers(1, 2**63, width, dtype=np.uint64) | np.uint64(1)
+    key = np.zeros(column.size, dtype=np.uint64)
+    for position in range(width):
+        key += letters[:, position] * weights[position]
+    codes, _ = pd.factorize(key)
+    first = np.empty(int(codes.max()) + 1, dtype=np.intp)
+    first[codes[::-1]] = np.arange(column.size - 1, -1, -1)
+    if not (letters == letters[first][codes]).all():
+        return None
+    labels = column[first]
+    order = np.argsort(labels, kind="stable")
+    return Coded(np.argsort(order)[codes].astype(np.intp), labels[order])
+
+
+def locate(values: Any, labels: Any) -> Codes:
+    """Position of each value in ``labels``, -1 where it is not there; values of different types meet as text."""
+    coded = encode(values)
+    known = {str(label): position for position, label in enumerate(np.asarray(labels).tolist())}
+    table = np.asarray([known.get(str(label), -1) for label in coded.labels.tolist()], dtype=np.intp)
+    return table[coded.codes] if coded.codes.size else np.empty(0, dtype=np.intp)
+
+
+def repeated(*columns: Codes) -> Codes:
+    """Rows whose combination of codes occurred in an earlier row."""
+    key = np.zeros(columns[0].size, dtype=np.int64)
+    for codes in columns:
+        key = key * (int(codes.max(initial=0)) + 2) + codes
+    _, first = np.unique(key, return_index=True)
+    mask = np.ones(key.size, dtype=bool)
+    mask[first] = False
+    return np.flatnonzero(mask)
+
+
+def coordinate(assembly: xr.DataArray, *names: str) -> Array | None:
+    """Values of the first of ``names`` that the assembly has, one per presentation; ``None`` if it has none."""
+    size = assembly.sizes.get("presentation", 1)
+    for name in names:
+        if name in assembly.coords:
+            values = np.asarray(assembly.coords[name].values)
+            return (
+                np.broadcast_to(values.reshape(-1), (size,)) if values.size in (1, size) else values.ravel()
+            )
+    return None

@@ -1,0 +1,37 @@
+"""What a reader returns: stimuli, an assembly, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import xarray as xr
+
+from neuroledger.core.stimuli import StimulusSet
+
+__all__ = ["Dataset"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Stimuli and the assembly recorded with them.
+
+    Attributes
+    ----------
+    stimuli
+        The stimulus set, or None where the stimuli are not part of the data.
+    assembly
+        Brain or behaviour data, or None for a set of stimuli alone.
+    degrees
+        Size of the stimuli in degrees of visual angle, where known.
+    extras
+        Further assemblies by name (training trials, stimulus sets' own properties).
+    extra_stimuli
+        Further stimulus sets by name (those a readout is fitted on).
+    """
+
+    stimuli: StimulusSet | None
+    assembly: xr.DataArray | None
+    id: str = ""
+    degrees: float | None = None
+    extras: dict[str, xr.DataArray] = field(default_factory=dict)
+    extra_stimuli: dict[str, StimulusSet] = field(default_factory=dict)

@@ -1,0 +1,139 @@
+"""A decoder is anything that can be trained on windows of a signal and asked what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.errors import ModelError
+
+__all__ = ["Decoder", "Estimator", "Objective", "Signature", "StoppedEarly", "answer"]
+
+Array = npt.NDArray[Any]
+Objective = Literal["classification", "multilabel", "regression", "retrieval", "sequence"]
+
+
+class Signature(NamedTuple):
+    """What a decoder must fit: the shape of a window, what is asked about it, and the seed of the training.
+
+    `outputs` counts classes, labels, numbers or dimensions of an embedding; `sampling_rate` is in Hz.
+    """
+
+    objective: Objective
+    channels: int
+    samples: int
+    outputs: int
+    sampling_rate: float
+    channel_ids: tuple[str, ...]
+    seed: int
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """The part of scikit-learn's manners that decoding needs.
+
+    `x` is (window, channel, sample), `y` (window,) or (window, output). `predict_proba` or `decision_function` are
+    used for the scores of classes where they exist.
+    """
+
+    def fit(self, x: Array, y: Array) -> Any:
+        """Learn from windows and what they show."""
+        ...
+
+    def predict(self, x: Array) -> Array:
+        """What these windows show."""
+        ...
+
+
+@runtime_checkable
+class StoppedEarly(Protocol):
+    """An estimator that watches a validation part to know when to stop."""
+
+    def fit_watching(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> Any:
+        """Learn from the first two, stop by the last two."""
+        ...
+
+    def predict(self, x: Array) -> Array:
+        """What these windows show."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """A recipe for estimators: `make` gives a fresh, untrained one for each fold and seed.
+
+    Attributes
+    ----------
+    id
+        The id under which scores are recorded.
+    stochastic
+        Whether the training depends on the seed; one that does not is trained once per fold.
+    shuffles_labels
+        Control: the labels of the training part are permuted, so that nothing can be learnt.
+    plants
+        Control: a signal of this amplitude (in standard deviations of the data) that gives the label away is added
+        to every window, so that the way from data to score can be seen to work.
+    objectives
+        What it can be asked.
+    """
+
+    id: str
+    make: Callable[[Signature], Any] = field(repr=False)
+    stochastic: bool = False
+    shuffles_labels: bool = False
+    plants: float = 0.0
+    objectives: Sequence[Objective] = ("classification", "regression")
+    visual_degrees: float | None = None
+
+
+def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id: str) -> Array:
+    """Predictions: (window, choice) scores of classes, (window, label) probabilities, or (window[, output]) values.
+
+    Raises
+    ------
+    ModelError
+        if the estimator answers with another shape, unknown labels, or values that are not finite.
+    """
+    if objective == "classification":
+        found = _class_scores(estimator, x, choices, id)
+    elif objective == "multilabel" and hasattr(estimator, "predict_proba"):
+        found = np.asarray(estimator.predict_proba(x), dtype=float)
+    else:
+        found = np.asarray(estimator.predict(x))
+    if len(found) != len(x):
+        raise ModelError(f"decoder {id!r} gave {len(found)} answers for {len(x)} windows")
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise ModelError(
+            f"decoder {id!r} gave {int((~np.isfinite(found)).sum())} answers that are not finite"
+        )
+    return found
+
+
+def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
+    if hasattr(estimator, "predict_proba"):
+        scores = np.asarray(estimator.predict_proba(x), dtype=float)
+    elif hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(x), dtype=float)
+        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+    else:
+        labels = np.asarray(estimator.predict(x)).astype(str)
+        unknown = sorted(set(labels.tolist()) - set(choices.tolist()))
+        if unknown:
+            raise ModelError(f"decoder {id!r} answers {', '.join(unknown[:3])}, which it was not taught")
+        return (labels[:, None] == choices).astype(float)
+    own = np.asarray(getattr(estimator, "classes_", choices)).astype(str)
+    if scores.shape != (len(x), len(own)):
+        raise ModelError(
+            f"decoder {id!r} gave scores {scores.shape} for {len(x)} windows and {len(own)} classes"
+        )
+    filled = np.full((len(x), len(choices)), scores.min() - 1.0 if scores.size else 0.0)
+    places = {name: column for column, name in enumerate(choices.tolist())}
+    for column, name in enumerate(own.tolist()):
+        if name not in places:
+            raise ModelError(f"decoder {id!r} answers {name!r}, which it was not taught")
+        filled[:, places[name]] = scores[:, column]
+    return filled

@@ -1,0 +1,104 @@
+"""Similarity of two distributions over the same bins, and its bootstrap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.errors import MetricError
+
+__all__ = ["bins_of", "histogram", "ks_similarity", "property_values", "resampled_similarity"]
+
+Floats = npt.NDArray[np.float64]
+CHUNK = 4_000_000  # draws at a time
+
+
+def ks_similarity(p: Any, q: Any) -> Floats:
+    """``1 − D / D_max``: Kolmogorov-Smirnov distance ``D`` of ``p (…, bin)`` to ``q (bin,)``, scaled.
+
+    ``D_max`` is the largest distance that any distribution over these bins has to ``q``: that of all mass in the
+    first or in the last bin. NaN where ``q`` has a single bin.
+    """
+    p, q = np.atleast_1d(np.asarray(p, dtype=np.float64)), np.asarray(q, dtype=np.float64)
+    below = np.cumsum(q)
+    distance = np.abs(np.cumsum(p, axis=-1) - below).max(axis=-1)
+    last = np.zeros_like(q)
+    last[-1] = 1.0
+    farthest = max(np.abs(1.0 - below).max(), np.abs(last - below).max())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(1.0 - distance / farthest)
+
+
+def property_values(assembly: Any, name: str | None) -> Floats:
+    """Values ``(neuroid,)`` of one property: of a ``(neuroid, property)`` assembly, or of a flat one.
+
+    Raises
+    ------
+    MetricError
+        The assembly holds several properties and ``name`` is not among them.
+    """
+    if isinstance(assembly, xr.DataArray) and assembly.ndim == 2:
+        along = next((str(dim) for dim in assembly.dims if dim != "neuroid"), "property")
+        names = assembly[along].values.astype(str).tolist() if along in assembly.coords else []
+        if name is None and assembly.sizes[along] == 1:
+            return np.asarray(assembly.isel({along: 0}).values, dtype=np.float64)
+        if name not in names:
+            raise MetricError(f"there is no property {name!r}; known: {', '.join(names) or 'none'}")
+        return np.asarray(assembly.isel({along: names.index(name)}).values, dtype=np.float64)
+    values = np.asarray(getattr(assembly, "values", assembly), dtype=np.float64)
+    if values.ndim != 1:
+        raise MetricError(f"property values have {values.ndim} dimensions; give (neuroid,) or (neuroid, property)")
+    return values
+
+
+def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
+    """Bin edges: those given, or the target's attribute ``<name>_bins``.
+
+    Raises
+    ------
+    MetricError
+        There are none, or they do not increase.
+    """
+    edges = np.asarray(bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()), dtype=np.float64)
+    if edges.size < 2 or not (np.diff(edges) > 0).all():
+        raise MetricError(f"bins of {name!r} are missing or do not increase; give `bins` or the attribute {name}_bins")
+    return edges
+
+
+def histogram(values: Floats, edges: Floats) -> npt.NDArray[np.intp]:
+    """Bin of each value, values outside taken into the first or last bin; -1 where missing."""
+    clipped = np.clip(values, edges[0], edges[-1])
+    places = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, len(edges) - 2)
+    return np.where(np.isnan(values), -1, places)
+
+
+def resampled_similarity(
+    source: Floats, target: Floats, edges: Floats, *, draws: int, rng: np.random.Generator | np.random.RandomState
+) -> Floats:
+    """Similarity to the target of ``draws`` samples of the source, each as large as the target: ``(draw,)``.
+
+    Raises
+    ------
+    MetricError
+        A side has no values.
+    """
+    size, bins = target.size, len(edges) - 1
+    there, drawn_from = histogram(target, edges), histogram(source, edges)
+    if not (there >= 0).any() or not (drawn_from >= 0).any():
+        raise MetricError("the distribution of one side is empty")
+    q = np.bincount(there[there >= 0], minlength=bins) / (there >= 0).sum()
+    out = np.empty(draws)
+    step = max(1, CHUNK // max(size, 1))
+    for start in range(0, draws, step):
+        n = min(step, draws - start)
+        legacy = isinstance(rng, np.random.RandomState)
+        rows = rng.randint(0, source.size, (n, size)) if legacy else rng.integers(0, source.size, (n, size))  # type: ignore[union-attr]
+        places = drawn_from[rows] + (np.arange(n) * (bins + 1))[:, None] + 1
+        counts = np.bincount(places.ravel(), minlength=n * (bins + 1)).reshape(n, bins + 1)[:, 1:].astype(np.float64)
+        total = counts.sum(axis=1, keepdims=True)
+        p = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
+        out[start : start + n] = ks_similarity(p, q)
+    return out

@@ -1,0 +1,187 @@
+"""The Gram matrix: one pass over the features, after which their number no longer matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.core.workspace import Array, Workspace
+from neuroledger.errors import MetricError
+
+__all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "row_correlation"]
+
+BLOCK = 2048
+# Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
+TALL = 0.5
+
+
+@dataclass(frozen=True)
+class Gram:
+    """``K = X Xᵀ`` of column-centred ``X`` (row × feature), and what recovers the uncentred one.
+
+    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, with ``μ`` the column means that were
+    taken away; ``row_sum`` is the sum of each uncentred row. ``count`` is the number of features.
+    """
+
+    K: Array
+    mean_product: Array
+    mean_square: float
+    row_sum: Array
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+        return int(8 * self.K.shape[0] * self.K.shape[1])
+
+    def on_host(self, workspace: Workspace) -> Gram:
+        """The same, as NumPy arrays."""
+        K, product, total = (workspace.take(a) for a in (self.K, self.mean_product, self.row_sum))
+        return Gram(K, product, self.mean_square, total, self.count)
+
+    def raw(self) -> Array:
+        """``X Xᵀ`` of the features as they were, not centred."""
+        return self.K + self.mean_product[:, None] + self.mean_product + self.mean_square
+
+
+@dataclass(frozen=True)
+class Features:
+    """Column-centred features as the operator ``B → X Xᵀ B``: by their Gram matrix, or tall, by themselves.
+
+    Exactly one of ``K`` (row × row) and ``X`` (row × feature) is set.
+    """
+
+    count: int
+    K: Array | None = None
+    X: Array | None = None
+
+    def times(self, B: Array) -> Array:
+        """``X Xᵀ B``."""
+        if self.K is not None:
+            return self.K @ B
+        X = cast(Array, self.X)
+        return X @ (X.T @ B)
+
+    def block(self, rows: Array, columns: Array) -> Array:
+        """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""
+        if self.K is not None:
+            return self.K[rows][:, columns]
+        X = cast(Array, self.X)
+        return X[rows] @ X[columns].T
+
+    def diagonal(self) -> Array:
+        """The diagonal of ``X Xᵀ``."""
+        if self.K is not None:
+            return self.K.diagonal()
+        X = cast(Array, self.X)
+        return (X * X).sum(1)
+
+
+def features(X: Array, workspace: Workspace) -> Features:
+    """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself where it is much taller than wide."""
+    rows, count = X.shape
+    if count <= TALL * rows:
+        return Features(count, X=workspace.put(_finite(np.asarray(X, np.float64) - _means(X), 0)))
+    return Features(count, K=gram(X, workspace).K)
+
+
+def gram(X: Array, workspace: Workspace) -> Gram:
+    """Gram matrix of ``X`` (row × feature; an array or a memory map), kept in the workspace by content.
+
+    Features are centred and multiplied in blocks of 2,048 columns, so that beside ``X`` itself only one block
+    and the row × row result are in memory. float32 features are widened block by block under ``float64``.
+
+    Raises
+    ------
+    MetricError
+        Features are missing or infinite.
+    """
+    compute = _gram_numpy if workspace.device == "cpu" else _gram_torch
+    return cast(Gram, workspace.once("gram", X, lambda: compute(X, workspace), lambda found: found.nbytes))
+
+
+def _means(X: Array) -> NDArray[np.float64]:
+    return X.mean(axis=0, dtype=np.float64)
+
+
+def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
+    from scipy.linalg import blas
+
+    rows, count = X.shape
+    single = workspace.dtype == "float32"
+    K = np.zeros((rows, rows), order="F")
+    mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
+    space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
+    for start in range(0, count, BLOCK):
+        part = X[:, start : start + BLOCK]
+        mean = _means(part).astype(space.dtype).astype(np.float64)
+        block = space[:, : part.shape[1]]
+        if not block.flags.c_contiguous:
+            block = np.empty(part.shape, space.dtype)
+        np.subtract(part, mean, out=block, casting="same_kind")
+        mean_product += block @ mean.astype(block.dtype)
+        row_sum += block.sum(axis=1, dtype=np.float64) + mean.sum()
+        mean_square += float(mean @ mean)
+        if single:
+            K += blas.ssyrk(1.0, block.T, trans=1)
+        else:
+            K = blas.dsyrk(1.0, block.T, beta=1.0, c=K, trans=1, overwrite_c=1)
+    mirror_upper(K)
+    _finite(K, 0)
+    return Gram(K, mean_product, mean_square, row_sum, count)
+
+
+def _gram_torch(X: Array, workspace: Workspace) -> Gram:
+    torch: Any = workspace.xp
+    rows, count = X.shape
+    place = "cpu" if workspace.device == "torch" else workspace.device
+    kind = torch.float32 if workspace.dtype == "float32" else torch.float64
+    K = torch.zeros((rows, rows), dtype=torch.float64, device=place)
+    mean_product = torch.zeros(rows, dtype=torch.float64, device=place)
+    row_sum, mean_square = mean_product.clone(), 0.0
+    for start in range(0, count, BLOCK):
+        part = torch.as_tensor(np.ascontiguousarray(X[:, start : start + BLOCK]), device=place)
+        mean = part.to(torch.float64).mean(0).to(kind)
+        block = (part.to(torch.float64) - mean).to(kind)
+        mean_product += (block @ mean).to(torch.float64)
+        mean = mean.to(torch.float64)
+        row_sum += block.to(torch.float64).sum(1) + mean.sum()
+        mean_square += float(mean @ mean)
+        K += (block @ block.T).to(torch.float64)
+    if not bool(torch.isfinite(K).all()):
+        _refuse()
+    return Gram(K, mean_product, mean_square, row_sum, count)
+
+
+def mirror_upper(K: Array, block: int = 512) -> None:
+    """Copy the upper triangle of ``K`` onto the lower, in place, without a second row × row array."""
+    rows = len(K)
+    for start in range(0, rows, block):
+        end = min(rows, start + block)
+        corner = K[start:end, start:end]
+        corner[:] = np.triu(corner) + np.triu(corner, 1).T
+        K[end:, start:end] = K[start:end, end:].T
+
+
+def row_correlation(found: Gram) -> Array:
+    """Pearson correlation between the uncentred rows, over features (row × row)."""
+    G = found.raw()
+    scaled = found.row_sum / found.count
+    G -= found.row_sum[:, None] * scaled
+    size = G.diagonal() ** 0.5
+    return G / size[:, None] / size
+
+
+def _finite(values: Array, axis: int) -> Array:
+    if not np.isfinite(values.sum(axis=axis)).all():
+        _refuse()
+    return values
+
+
+def _refuse() -> None:
+    raise MetricError(
+        "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
+    )

@@ -1,0 +1,86 @@
+"""Stimulus files become images by one defined conversion, within limits, or one clear error."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from neuroledger.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_BYTES: Final = 64 * 1024**2
+MAX_PIXELS: Final = 64_000_000
+FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+_SIXTEEN_BIT: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+
+
+def decode(data: bytes, name: str) -> Image:
+    """The image in ``data`` as 8-bit RGB, upright.
+
+    Grey and palette images become RGB, transparency is dropped (the colour stored under it stays, as in Brain-Score),
+    16-bit grey is divided by 257, an EXIF orientation is applied. ``name`` says in errors which stimulus it was.
+
+    Raises
+    ------
+    DataError
+        Not an image of a known format, truncated, empty, animated, in floating point, or beyond ``MAX_BYTES`` /
+        ``MAX_PIXELS``.
+    """
+    from PIL import Image as pillow
+    from PIL import ImageOps, UnidentifiedImageError
+
+    if len(data) > MAX_BYTES:
+        raise DataError(
+            f"image of {name!r} has {len(data):,} bytes, the limit is {MAX_BYTES:,}: store it smaller"
+        )
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns between its soft and its hard limit; ours, below, is the one that counts.
+            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+            with pillow.open(io.BytesIO(data), formats=FORMATS) as opened:
+                _check_header(opened, name)
+                opened.load()
+                upright = ImageOps.exif_transpose(opened)
+    except UnidentifiedImageError as error:
+        raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
+    except pillow.DecompressionBombError as error:
+        raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise DataError(f"image of {name!r} is truncated or damaged ({error}): fetch it again") from error
+    return _to_rgb(upright, name)
+
+
+def _check_header(image: Image, name: str) -> None:
+    width, height = image.size
+    if width * height == 0:
+        raise DataError(f"image of {name!r} is empty: {width} x {height} pixels")
+    if width * height > MAX_PIXELS:
+        raise DataError(
+            f"image of {name!r} has {width} x {height} pixels, the limit is {MAX_PIXELS:,}: store it smaller"
+        )
+    frames = getattr(image, "n_frames", 1)
+    if frames != 1:
+        raise DataError(f"image of {name!r} has {frames} frames: a stimulus is one image, split it")
+
+
+def _to_rgb(image: Image, name: str) -> Image:
+    if image.mode in _SIXTEEN_BIT:
+        return _halve(image)
+    if image.mode == "F":
+        raise DataError(
+            f"image of {name!r} holds floating-point values: store it with 8 or 16 bits per channel"
+        )
+    return image.convert("RGB")
+
+
+def _halve(image: Image) -> Image:
+    """A 16-bit grey image as 8-bit RGB, rounded: 65535 becomes 255."""
+    import numpy as np
+    from PIL import Image as pillow
+
+    values = np.asarray(image).astype(np.float64)
+    grey = np.clip(np.rint(values / 257), 0, 255).astype(np.uint8)
+    return pillow.fromarray(grey).convert("RGB")

@@ -1,0 +1,193 @@
+"""The psychometric function of a two-choice task, fitted by maximum likelihood, and its threshold."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import ndtr, ndtri
+
+__all__ = ["Fit", "Threshold", "accuracies", "before_decline", "fit", "threshold"]
+
+Floats = npt.NDArray[np.float64]
+GUESS = 0.5
+LAPSES = (0.03, 0.5)
+SLOPES = np.logspace(-3, 1, 50)
+LEAST_R2 = 0.4
+LEAST_CURVATURE = 1e-4
+ROOT = float(np.sqrt(2 * np.pi))
+
+
+class Fit(NamedTuple):
+    """``½ + (½ − lapse) Φ(slope (x − mean))``, the share of variance it explains, and whether it is the only best.
+
+    It is not ``determined`` where accuracy jumps between two points: every curve that jumps there fits as well.
+    """
+
+    slope: float
+    mean: float
+    lapse: float
+    r2: float
+    determined: bool = True
+
+    def __call__(self, x: npt.ArrayLike) -> Floats:
+        """Accuracy expected at ``x``."""
+        z = self.slope * (np.asarray(x, dtype=np.float64) - self.mean)
+        return np.asarray(GUESS + (1 - GUESS - self.lapse) * ndtr(z))
+
+    def inverse(self, accuracy: float) -> float:
+        """``x`` at which ``accuracy`` is expected; NaN where it never is."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(self.mean + ndtri((accuracy - GUESS) / (1 - GUESS - self.lapse)) / self.slope)
+
+
+class Threshold(NamedTuple):
+    """A threshold and the accuracy it was taken at, or why there is none."""
+
+    value: float
+    accuracy: float
+    failure: str = ""
+    determined: bool = True
+
+
+def accuracies(x: Floats, correct: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Distinct ``x``, ascending, and the share of correct answers at each."""
+    levels, codes = np.unique(x, return_inverse=True)
+    return levels, np.bincount(codes, weights=correct, minlength=levels.size) / np.bincount(codes)
+
+
+def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
+    """The points before accuracy falls for good, and whether at least a third of them are left.
+
+    After the maximum, everything is cut from the first point on from which all later ones are at least one
+    standard deviation (of all ``y``) away from the maximum: an experimenter would not have measured there.
+    """
+    top = int(np.argmax(y))
+    far = np.abs(y[top + 1 :] - y[top]) >= np.std(y)
+    lasting = np.logical_and.accumulate(far[::-1])[::-1]
+    cut = top + 1 + int(np.argmax(lasting)) if lasting.any() else len(y)
+    return x[:cut], y[:cut], cut / len(y) >= 1 / 3
+
+
+def _loss(parameters: Floats, x: Floats, y: Floats) -> float:
+    slope, mean, lapse = parameters
+    p = GUESS + (1 - GUESS - lapse) * ndtr(slope * (x - mean))
+    return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p)))
+
+
+def _loss_and_gradient(parameters: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+    slope, mean, lapse = parameters
+    z = slope * (x - mean)
+    rise, density, span = ndtr(z), np.exp(-0.5 * z * z) / ROOT, 1 - GUESS - lapse
+    p = GUESS + span * rise
+    pull = y / p - (1 - y) / (1 - p)
+    gradient = -np.asarray(
+        [
+            (pull * span * density * (x - mean)).sum(),
+            -(pull * span * density).sum() * slope,
+            -(pull * rise).sum(),
+        ]
+    )
+    return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p))), gradient
+
+
+def fit(x: Floats, y: Floats, *, search: Literal["fast", "brainscore"] = "fast") -> Fit:
+    """Maximum-likelihood fit of accuracies ``y`` at ``x``, lapse rate within [.03, .5].
+
+    ``fast``: the likelihood of a whole grid at once, then L-BFGS-B with the exact gradient from the best slope and
+    lapse at every ``x``. ``brainscore``: the peer's search, L-BFGS-B with finite differences from every start of a
+    grid (50 slopes × all ``x``). Both reach the same optimum where there is one; where the likelihood is flat,
+    ``fast`` goes on to the grid too, so that the choice among equals is the peer's.
+    """
+    best = _search(x, y, thorough=search == "brainscore")
+    determined = best is not None and _is_determined(best, x, y)
+    if best is not None and not determined and search == "fast":
+        best = _search(x, y, thorough=True)
+    if best is None:
+        return Fit(np.nan, np.nan, np.nan, -np.inf, False)
+    result = Fit(float(best[0]), float(best[1]), float(best[2]), 0.0, determined)
+    rest, total = float(((y - result(x)) ** 2).sum()), float(((y - y.mean()) ** 2).sum())
+    return result._replace(r2=1 - rest / total if total > 0 else float(rest == 0))
+
+
+def _search(x: Floats, y: Floats, *, thorough: bool) -> Floats | None:
+    """Slope, mean and lapse of the lowest loss found, None if there is none."""
+    lapse = 1 - float(np.max(y))
+    starts = np.asarray([(slope, mean, lapse) for slope in SLOPES for mean in x])
+    best, lowest = None, np.inf
+    bounds = ((None, None), (None, None), LAPSES)
+    for start in starts if thorough else _likely_starts(x, y):
+        with np.errstate(all="ignore"):
+            if thorough:
+                found = minimize(_loss, start, args=(x, y), method="L-BFGS-B", bounds=bounds)
+            else:
+                found = minimize(
+                    _loss_and_gradient, start, args=(x, y), jac=True, method="L-BFGS-B", bounds=bounds,
+                    options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
+                )  # fmt: skip
+            value = _loss(found.x, x, y)
+        if value < lowest:
+            best, lowest = np.asarray(found.x, dtype=np.float64), value
+    return best
+
+
+def _is_determined(best: Floats, x: Floats, y: Floats) -> bool:
+    """Whether the loss is curved in every direction of slope and mean, in units of slope and of the range of x."""
+    scale = np.asarray([abs(best[0]), np.ptp(x), 1.0])
+    curvature = np.empty((2, 2))
+    for i in range(2):
+        step = np.zeros(3)
+        step[i] = 1e-5 * scale[i]
+        above, below = (_loss_and_gradient(best + sign * step, x, y)[1] for sign in (1, -1))
+        curvature[i] = ((above - below) * scale)[:2] / 2e-5
+    return bool(
+        np.isfinite(curvature).all()
+        and np.linalg.eigvalsh((curvature + curvature.T) / 2)[0] > LEAST_CURVATURE
+    )
+
+
+def _likely_starts(x: Floats, y: Floats) -> Floats:
+    """For every ``x`` as the mean, the slope and lapse of a grid under which ``y`` is most likely: ``(x, 3)``."""
+    lapses = np.unique(np.clip([LAPSES[0], 1 - y.max(), 1 - np.mean(y), 0.1, 0.2, 0.3, 0.4], *LAPSES))
+    rise = ndtr(SLOPES[:, None, None] * (x - x[:, None]))  # (slope, mean, point)
+    p = GUESS + (1 - GUESS - lapses[:, None, None, None]) * rise
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = -(y * np.log(p) + (1 - y) * np.log(1 - p)).sum(axis=-1)
+    losses = np.moveaxis(np.where(np.isnan(losses), np.inf, losses), -1, 0).reshape(len(x), -1)
+    lapse, slope = np.unravel_index(losses.argmin(axis=1), (len(lapses), len(SLOPES)))
+    return np.stack([SLOPES[slope], x, lapses[lapse]], axis=1)
+
+
+def threshold(
+    x: Floats,
+    correct: npt.NDArray[np.bool_],
+    *,
+    accuracy: float | Literal["inflection"],
+    required: float,
+    search: Literal["fast", "brainscore"] = "fast",
+) -> Threshold:
+    """The ``x`` at which ``accuracy`` is reached, from single answers.
+
+    ``inflection``: half-way between the fitted accuracies at the smallest and the largest ``x``. There is no
+    threshold where overall accuracy is below ``required``, where fewer than a third of the points come before the
+    decline, where the fit explains less than .4 of the variance, or where it lies beyond the points measured.
+    """
+    none = Threshold(np.nan, np.nan)
+    if correct.mean() < required:
+        return none._replace(failure=f"accuracy {correct.mean():.3f} is below the required {required:g}")
+    levels, rates = accuracies(x, correct)
+    kept, y, enough = before_decline(levels, rates)
+    if not enough:
+        return none._replace(failure="accuracy falls with the independent variable")
+    fitted = fit(kept, y, search=search)
+    if not fitted.r2 >= LEAST_R2:
+        return none._replace(failure=f"the psychometric function explains {fitted.r2:.2f} of the variance")
+    at = float((fitted(levels[-1]) + fitted(levels[0])) / 2) if accuracy == "inflection" else float(accuracy)
+    value = fitted.inverse(at)
+    if np.isnan(value) or value > kept[-1]:
+        return none._replace(
+            accuracy=at, failure=f"accuracy {at:.3f} is not reached within the points measured"
+        )
+    return Threshold(value, at, determined=fitted.determined)

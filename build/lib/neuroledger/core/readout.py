@@ -1,0 +1,117 @@
+"""Decisions are read out from a model's features: labels, probabilities, the odd one out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.core.imagenet import CATEGORIES, CLASSES
+from neuroledger.errors import ModelError, RequestError
+
+Array = NDArray[Any]
+
+PENALTY: Final = 1e-3
+TRIPLET: Final = 3
+
+
+def probabilities(
+    fitting: Array, labels: Sequence[str], features: Array, stimulus_ids: Sequence[str]
+) -> xr.DataArray:
+    """Probability of each label for each stimulus, (presentation, choice), by logistic regression.
+
+    ``fitting`` (stimulus, feature) carries ``labels``; it is standardised, and the regression is multinomial with
+    C = 0.001, as in Brain-Score. Choices are in the order in which the labels first occur.
+
+    Raises
+    ------
+    RequestError
+        Fewer than two labels to choose from.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    choices = list(dict.fromkeys(labels))
+    if len(choices) < 2:
+        raise RequestError(f"a readout needs at least two labels, the fitting stimuli have {choices}")
+    scaler = StandardScaler().fit(fitting)
+    codes = np.array([choices.index(label) for label in labels])
+    model = LogisticRegression(C=PENALTY, solver="newton-cg", max_iter=100).fit(
+        scaler.transform(fitting), codes
+    )
+    values = model.predict_proba(scaler.transform(features))
+    return xr.DataArray(
+        values,
+        dims=("presentation", "choice"),
+        coords={
+            "stimulus_id": ("presentation", np.asarray(stimulus_ids, dtype=object)),
+            "choice": np.asarray(choices, dtype=object),
+        },
+    )
+
+
+def odd_one_out(
+    features: Array, stimulus_ids: Sequence[str], *, similarity: Literal["dot", "cosine"] = "dot"
+) -> xr.DataArray:
+    """The stimulus unlike the other two of each triplet: (presentation,) stimulus ids.
+
+    Rows come in threes. The most similar pair is kept, the third is odd; among equals the first pair
+    (1–2, then 1–3, then 2–3) wins. ``stimulus_id`` of a presentation names its three stimuli, joined by ``|``.
+
+    Raises
+    ------
+    RequestError
+        The number of rows is not a multiple of three.
+    """
+    if len(features) % TRIPLET:
+        raise RequestError(f"odd one out needs stimuli in threes, {len(features)} were given")
+    threes = features.reshape(-1, TRIPLET, features.shape[1])
+    products = np.einsum("tif,tjf->tij", threes, threes)
+    if similarity == "cosine":
+        norms = np.sqrt(np.einsum("tii->ti", products))
+        products = products / (norms[:, :, None] * norms[:, None, :])
+    pairs = np.stack([products[:, 0, 1], products[:, 0, 2], products[:, 1, 2]], axis=1)
+    odd = 2 - np.argmax(pairs, axis=1)
+    triplets = np.asarray(stimulus_ids, dtype=object).reshape(-1, TRIPLET)
+    names = np.array(["|".join(map(str, triplet)) for triplet in triplets], dtype=object)
+    return xr.DataArray(
+        triplets[np.arange(len(triplets)), odd],
+        dims="presentation",
+        coords={"stimulus_id": ("presentation", names)},
+    )
+
+
+def label(logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], *, model: str) -> xr.DataArray:
+    """The chosen label of each stimulus, (presentation,), from the logits of the 1,000 ImageNet classes.
+
+    A category's probability is the mean over its classes of the softmax; the largest wins (geirhos2018).
+
+    Raises
+    ------
+    ModelError
+        The readout layer does not hold 1,000 logits.
+    RequestError
+        A choice is not a category whose ImageNet classes are known.
+    """
+    if logits.shape[1] != CLASSES:
+        raise ModelError(
+            f"model {model!r}: labels need the {CLASSES} ImageNet logits, its readout layer has {logits.shape[1]} "
+            "features; name the logits as `readout`, or use the task `probabilities` with fitting stimuli"
+        )
+    strange = sorted(set(choices) - set(CATEGORIES))
+    if strange or not choices:
+        raise RequestError(
+            f"no ImageNet classes are known for {strange or 'no choices'}; known: {sorted(CATEGORIES)}"
+        )
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    softmax = powers / powers.sum(axis=1, keepdims=True)
+    means = np.stack([softmax[:, list(CATEGORIES[choice])].mean(axis=1) for choice in choices], axis=1)
+    chosen = np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)]
+    return xr.DataArray(
+        chosen,
+        dims="presentation",
+        coords={"stimulus_id": ("presentation", np.asarray(stimulus_ids, dtype=object))},
+    )

@@ -1,0 +1,177 @@
+"""Components by name: a decorated function becomes a metric, ceiling, paradigm, builder or reader."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from neuroledger.errors import RequestError
+
+__all__ = ["Registered", "builder", "ceiling", "get", "metric", "names", "paradigm", "reader"]
+
+# What the engine hands to a component; everything else that is keyword-only is a field of the YAML.
+INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "metric": frozenset({"splits", "rng", "workspace"}),
+        "ceiling": frozenset({"splits", "rng", "workspace"}),
+        "paradigm": frozenset({"rng", "workspace", "store"}),
+        "builder": frozenset(
+            {"id", "weights", "regions", "layers", "readout", "visual_degrees", "device", "store", "rng"}
+        ),
+        "reader": frozenset(),
+    }
+)
+FOLDERS: Mapping[str, str] = MappingProxyType(
+    {
+        "metric": "metrics",
+        "ceiling": "ceilings",
+        "paradigm": "paradigms",
+        "builder": "models",
+        "reader": "readers",
+    }
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A component: its function, the model of its parameters, and the integer version of its numbers."""
+
+    kind: str
+    name: str
+    version: int
+    function: Callable[..., Any]
+    injected: frozenset[str]
+    input: str = "assemblies"
+
+    @property
+    def parameters(self) -> type[BaseModel]:
+        """Pydantic model of the YAML fields, made from the function's keyword-only parameters."""
+        return _parameters(self.kind, self.function)
+
+    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Validated parameters with defaults filled in (pydantic's ``ValidationError`` passes through)."""
+        model = self.parameters.model_validate(dict(values))
+        return {name: getattr(model, name) for name in type(model).model_fields}
+
+    def canonical(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The validated parameters as plain data, for identities."""
+        return self.parameters.model_validate(dict(values)).model_dump(mode="json", by_alias=True)
+
+
+_REGISTRY: dict[tuple[str, str], Registered] = {}
+
+
+def _register(kind: str, name: str, version: int, input: str = "assemblies") -> Callable[[F], F]:
+    if version < 1:
+        raise RequestError(f"{kind} {name!r}: a version is an integer from 1")
+
+    def decorate(function: F) -> F:
+        known = _REGISTRY.get((kind, name))
+        if known is not None and _place(known.function) != _place(function):
+            where, other = _place(function), _place(known.function)
+            raise RequestError(f"{kind} {name!r} is registered twice: by {other} and by {where}; rename one")
+        keyword_only = {
+            parameter.name
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        _REGISTRY[kind, name] = Registered(
+            kind, name, version, function, keyword_only & INJECTED[kind], input
+        )
+        return function
+
+    return decorate
+
+
+def metric(name: str, *, version: int, input: str = "assemblies") -> Callable[[F], F]:
+    """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
+
+    ``input`` says what it is computed from: ``assemblies`` (the default), ``predictions``, or ``trace`` (the
+    counts of one pass of a network). ``version`` rises whenever its numbers can change.
+    """
+    return _register("metric", name, version, input)
+
+
+def ceiling(name: str, *, version: int) -> Callable[[F], F]:
+    """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples."""
+    return _register("ceiling", name, version)
+
+
+def paradigm(name: str, *, version: int) -> Callable[[F], F]:
+    """Register a paradigm: ``(model, dataset, *, …) -> Measurement``."""
+    return _register("paradigm", name, version)
+
+
+def builder(name: str, *, version: int) -> Callable[[F], F]:
+    """Register a model builder: ``(*, id, …) -> Model``."""
+    return _register("builder", name, version)
+
+
+def reader(name: str, *, version: int) -> Callable[[F], F]:
+    """Register a reader: ``(files, *, …) -> Dataset``."""
+    return _register("reader", name, version)
+
+
+def get(kind: str, name: str) -> Registered:
+    """The component ``name`` of ``kind``.
+
+    Raises
+    ------
+    RequestError
+        There is none; near misses are named.
+    """
+    discover(kind)
+    if (kind, name) not in _REGISTRY:
+        known = names(kind)
+        near = difflib.get_close_matches(name, known, 3, 0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+        raise RequestError(f"no {kind} is registered as {name!r}; {hint}")
+    return _REGISTRY[kind, name]
+
+
+def names(kind: str) -> list[str]:
+    """Sorted names of all components of ``kind``."""
+    discover(kind)
+    return sorted(name for of, name in _REGISTRY if of == kind)
+
+
+@lru_cache
+def discover(kind: str) -> None:
+    """Import every module of the kind's folder, and what other packages offer as entry points."""
+    package = importlib.import_module(f"neuroledger.{FOLDERS[kind]}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+    for entry in entry_points(group=f"neuroledger.{FOLDERS[kind]}"):
+        entry.load()
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@lru_cache
+def _parameters(kind: str, function: Callable[..., Any]) -> type[BaseModel]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY or parameter.name in INJECTED[kind]:
+            continue
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    title = "".join(part.title() for part in re.split(r"\W|_", function.__name__)) + "Parameters"
+    config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False, validate_default=False)
+    return create_model(title, __config__=config, __doc__=inspect.getdoc(function), **fields)

@@ -1,0 +1,305 @@
+"""A score is never a bare number: value, interval, scale, direction, raw value, ceiling, counts, samples."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.errors import MetricError
+
+__all__ = ["Score", "normalise", "normalise_by_floor"]
+
+Floats = npt.NDArray[np.float64]
+Status = Literal["scored", "partial", "failed"]
+NAN = float("nan")
+
+
+class Score:
+    """One number with everything that is needed to read it; immutable.
+
+    Attributes
+    ----------
+    value
+        The number, on ``scale`` (after a ceiling or floor, where there is one).
+    error
+        Standard error (or deviation) that the metric declares, on the same scale; NaN where it declares none.
+    low, high
+        95 % interval; computed when first asked for, from ``replicates``; NaN where there is nothing to resample.
+    scale, direction, unit
+        What the number is; whether ``higher`` or ``lower`` is better; its unit, where it has one.
+    raw
+        The metric's value before a ceiling or floor was applied.
+    ceiling
+        The ceiling as a Score of its own, or None.
+    samples
+        The values before aggregation, labelled, e.g. ``(split, neuroid)``.
+    n
+        Counts: stimuli, neuroids, splits, …
+    status, reason
+        ``scored``, ``partial`` or ``failed``, and why it is not ``scored``.
+    notes
+        What a reader must know (left-out neuroids and the like).
+    """
+
+    __slots__ = (
+        "_interval", "_replicates", "ceiling", "direction", "error", "id", "n", "notes", "raw", "reason", "samples",
+        "scale", "status", "unit", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        value: float,
+        *,
+        error: float = NAN,
+        low: float | None = None,
+        high: float | None = None,
+        scale: str = "score",
+        direction: str = "higher",
+        unit: str | None = None,
+        raw: float | None = None,
+        ceiling: Score | None = None,
+        samples: xr.DataArray | None = None,
+        n: Mapping[str, float] | None = None,
+        status: Status = "scored",
+        reason: str = "",
+        notes: tuple[str, ...] = (),
+        id: str = "",
+        replicates: Floats | Callable[[], Floats] | None = None,
+    ) -> None:
+        fields: dict[str, Any] = {
+            "value": float(value),
+            "error": float(error),
+            "scale": scale,
+            "direction": direction,
+            "unit": unit,
+            "raw": float(value) if raw is None else float(raw),
+            "ceiling": ceiling,
+            "samples": samples,
+            "n": dict(n or {}),
+            "status": status,
+            "reason": reason,
+            "notes": tuple(notes),
+            "id": id,
+            "_interval": None if low is None or high is None else (float(low), float(high)),
+            "_replicates": replicates,
+        }
+        for name, content in fields.items():
+            object.__setattr__(self, name, content)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Score is immutable; make a new one with .replace({name}=…)")
+
+    @property
+    def replicates(self) -> Floats | None:
+        """The value under resampling, shape ``(draw,)``, or None."""
+        if callable(self._replicates):
+            object.__setattr__(self, "_replicates", np.asarray(self._replicates(), dtype=np.float64))
+        return self._replicates  # type: ignore[no-any-return]
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval."""
+        return self._bounds()[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of the 95 % interval."""
+        return self._bounds()[1]
+
+    def _bounds(self) -> tuple[float, float]:
+        if self._interval is None:
+            draws = self.replicates
+            finite = draws[np.isfinite(draws)] if draws is not None else np.empty(0)
+            bounds = tuple(np.quantile(finite, (0.025, 0.975)).tolist()) if finite.size >= 20 else (NAN, NAN)
+            object.__setattr__(self, "_interval", bounds)
+        return self._interval  # type: ignore[no-any-return]
+
+    def replace(self, **changes: Any) -> Score:
+        """A copy with some fields changed."""
+        fields: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("value", "error", "scale", "direction", "unit", "raw", "ceiling", "samples", "n", "status",
+                         "reason", "notes", "id")
+        }  # fmt: skip
+        if not {"low", "high", "replicates"} & set(changes):
+            fields["replicates"] = self._replicates
+            if self._interval is not None:
+                fields["low"], fields["high"] = self._interval
+        return Score(**(fields | changes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a record; NaN becomes None."""
+        plain: dict[str, Any] = {
+            "value": number(self.value),
+            "low": number(self.low),
+            "high": number(self.high),
+            "error": number(self.error),
+            "scale": self.scale,
+            "direction": self.direction,
+            "raw": number(self.raw),
+            "ceiling": None,
+            "n": {key: self.n[key] for key in sorted(self.n)},
+        }
+        if self.ceiling is not None:
+            ceiling = self.ceiling
+            plain["ceiling"] = {
+                "id": ceiling.id,
+                "value": number(ceiling.value),
+                "low": number(ceiling.low),
+                "high": number(ceiling.high),
+                "error": number(ceiling.error),
+                "scale": ceiling.scale,
+                "n": {key: ceiling.n[key] for key in sorted(ceiling.n)},
+            }
+        if self.unit:
+            plain["unit"] = self.unit
+        if self.id:
+            plain["id"] = self.id
+        if self.status != "scored":
+            plain["status"] = self.status
+        if self.reason:
+            plain["reason"] = self.reason
+        if self.notes:
+            plain["notes"] = list(self.notes)
+        return plain
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"Score({self})"
+
+    def __str__(self) -> str:
+        if self.status == "failed":
+            return f"failed: {self.reason}"
+        text = f"{self.value:.4g}"
+        if math.isfinite(self.low):
+            text += f" [{self.low:.4g}, {self.high:.4g}]"
+        text += f" {self.unit or self.scale}"
+        if self.ceiling is not None:
+            text += f" of ceiling · raw {self.raw:.4g} · ceiling {self.ceiling.value:.4g}"
+        counts = " · ".join(f"{count:g} {name}" for name, count in self.n.items())
+        return f"{text}{' · ' + counts if counts else ''}{' · partial: ' + self.reason if self.status == 'partial' else ''}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("value", f"{self.value:.4g}"),
+            ("95 % interval", f"{self.low:.4g} – {self.high:.4g}"),
+            ("scale", self.scale),
+        ]
+        if self.ceiling is not None:
+            rows += [("raw", f"{self.raw:.4g}"), ("ceiling", f"{self.ceiling.value:.4g}")]
+        rows += [(name, f"{count:g}") for name, count in self.n.items()]
+        rows += [("note", note) for note in self.notes]
+        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows)
+        return f"<table><caption>{html.escape(self.id or 'score')} ({self.status})</caption>{cells}</table>"
+
+
+def number(value: float) -> float | None:
+    """A finite number, or None."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _signed_square(raw: Any, ceiling: Any) -> Any:
+    """sign(r)·r²/ρ: explained variance over explainable variance, the sign kept."""
+    return np.sign(raw) * np.square(raw) / ceiling
+
+
+def _ratio(raw: Any, ceiling: Any) -> Any:
+    return raw / ceiling
+
+
+def _over_root(raw: Any, ceiling: Any) -> Any:
+    """r/√ρ½: a correlation with half of the data over the root of the correlation between the halves."""
+    return raw / np.sqrt(ceiling)
+
+
+# (scale of the metric, scale of the ceiling) → formula. What is not here is refused, never guessed.
+FORMULAS: Mapping[tuple[str, str], Callable[[Any, Any], Any]] = {
+    ("correlation", "reliability"): _signed_square,
+    ("explained_variance", "reliability"): _ratio,
+    ("correlation", "half_reliability"): _over_root,
+    ("correlation", "correlation"): _ratio,
+    ("similarity", "similarity"): _ratio,
+    ("consistency", "consistency"): _ratio,
+    ("accuracy", "accuracy"): _ratio,
+    ("explained_variance", "explained_variance"): _ratio,
+    ("score", "score"): _ratio,
+    ("fraction", "fraction"): _ratio,
+}
+
+
+def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score:
+    """The score after its ceiling; value, error and every replicate go through the formula of the two scales.
+
+    The peer's unsigned r²/ρ is had with ``compat="brainscore"``. Values above 1 are kept and noted.
+
+    Raises
+    ------
+    MetricError
+        The two scales have no formula, or the ceiling is not positive.
+    """
+    formula = FORMULAS.get((raw.scale, ceiling.scale))
+    if formula is None:
+        known = ", ".join(f"{m}/{c}" for m, c in FORMULAS)
+        raise MetricError(
+            f"no normalisation of scale {raw.scale!r} by a ceiling of scale {ceiling.scale!r}; known: {known}"
+        )
+    if not (math.isfinite(ceiling.value) and ceiling.value > 0):
+        raise MetricError(f"the ceiling is {ceiling.value:.4g}: these data hold no signal to normalise by")
+    if compat == "brainscore" and formula is _signed_square:
+        formula = _unsigned_square
+    value = float(formula(raw.value, ceiling.value))
+    step = 1e-6 * max(1.0, abs(raw.value))
+    slope = float(formula(raw.value + step, ceiling.value) - formula(raw.value - step, ceiling.value)) / (
+        2 * step
+    )
+
+    def replicates() -> Floats:
+        draws, tops = raw.replicates, ceiling.replicates
+        if draws is None:
+            return np.empty(0)
+        paired = tops if tops is not None and tops.shape == draws.shape else ceiling.value
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(formula(draws, paired), dtype=np.float64)
+
+    notes = raw.notes + ceiling.notes
+    if value > 1:
+        notes += (f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",)
+    return raw.replace(
+        value=value,
+        error=abs(slope) * raw.error,
+        raw=raw.value,
+        ceiling=ceiling,
+        notes=notes,
+        replicates=replicates,
+    )
+
+
+def _unsigned_square(raw: Any, ceiling: Any) -> Any:
+    """r²/ρ, as Brain-Score has it: a negative correlation counts like a positive one."""
+    return np.square(raw) / ceiling
+
+
+def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
+    """(score − dummy) / (perfect − dummy): 0 is the dummy, 1 is perfect.
+
+    Raises
+    ------
+    MetricError
+        Dummy and perfect coincide, or the dummy has no value.
+    """
+    span = perfect - dummy
+    if not math.isfinite(span) or abs(span) < 1e-12:
+        raise MetricError(f"cannot normalise: the dummy scores {dummy:.4g} and perfection is {perfect:.4g}")
+    ends = sorted(((raw.low - dummy) / span, (raw.high - dummy) / span))
+    return raw.replace(
+        value=(raw.value - dummy) / span, error=raw.error / abs(span), raw=raw.value, low=ends[0], high=ends[1],
+        direction="higher", n={**raw.n, "dummy": dummy},
+    )  # fmt: skip

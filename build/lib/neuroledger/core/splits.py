@@ -1,0 +1,207 @@
+"""Splits: which presentations train a readout and which ones test it, drawn by declared and seeded rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.errors import MetricError
+from neuroledger.spec.kinds import SplitsSpec
+
+__all__ = ["Split", "draw", "first_values", "predefined"]
+
+Indices = NDArray[np.intp]
+Labels = NDArray[Any]
+
+DEFAULT_TRAIN = 0.9
+
+
+class Split(NamedTuple):
+    """Row numbers of one train/test division."""
+
+    train: Indices
+    test: Indices
+
+
+class _Units(NamedTuple):
+    """What is divided: one entry per unit, the row it is first found in, and each row's unit."""
+
+    first: Indices
+    of_row: Indices
+
+
+def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
+    """Splits of the rows of ``assembly``, by the rules of scikit-learn's splitters and the seed of ``spec``.
+
+    The units that are divided are the values of coordinate ``spec.by`` in row order (``unique: true`` takes
+    the distinct values in sorted order instead). Rows that share a value always travel together, so a stimulus
+    can never sit in both parts. Sizes default to 90 % train; with ``stratify`` every class keeps its share.
+
+    Raises
+    ------
+    MetricError
+        When a coordinate is missing, or there are too few units for the rule.
+    """
+    if spec.name == "predefined":
+        raise MetricError(
+            "predefined splits are not drawn: pass source_train, source_test, target_train and target_test"
+        )
+    if spec.name == "coordinate":
+        return [_by_values(spec, assembly)]
+    units = _units(_coordinate(assembly, spec.by), sort=spec.unique)
+    classes = None if spec.stratify is None else _coordinate(assembly, spec.stratify)[units.first]
+    groups = None if spec.groups is None else _coordinate(assembly, spec.groups)[units.first]
+    divide = _RULES[spec.name]
+    try:
+        parts = [
+            Split(np.asarray(train), np.asarray(test))
+            for train, test in divide(spec, len(units.first), classes, groups)
+        ]
+    except ValueError as error:
+        raise MetricError(
+            f"splits {spec.name!r} over {len(units.first)} values of {spec.by!r}: {error}; "
+            "use fewer folds, another train share or no stratification"
+        ) from error
+    if len(units.first) == len(units.of_row) and not spec.unique:
+        return parts
+    return [Split(_rows(units, train), _rows(units, test)) for train, test in parts]
+
+
+def predefined(train: int, test: int) -> list[Split]:
+    """The one split of ``train`` rows that are followed by ``test`` rows."""
+    return [Split(np.arange(train), np.arange(train, train + test))]
+
+
+def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
+    """The rows of ``assembly`` whose coordinate ``by`` is among its first ``count`` distinct values, in sorted order.
+
+    Raises
+    ------
+    MetricError
+        The coordinate is missing, or has fewer values.
+    """
+    values = _coordinate(assembly, by)
+    distinct = np.unique(values)
+    if not 1 <= count <= len(distinct):
+        raise MetricError(f"{count} values of {by!r} were asked for; the assembly has {len(distinct)}")
+    rows = np.flatnonzero(np.isin(values, distinct[:count]))
+    return assembly if len(rows) == len(values) else assembly.isel({assembly[by].dims[0]: rows})
+
+
+def _shuffle(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> Iterable[tuple[Indices, Indices]]:
+    from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
+
+    train = DEFAULT_TRAIN if spec.train is None and spec.test is None else spec.train
+    sizes = {"n_splits": spec.folds, "train_size": train, "test_size": spec.test, "random_state": spec.seed}
+    rows = np.zeros(count)
+    if groups is not None:
+        return GroupShuffleSplit(**sizes).split(rows, groups=groups)
+    if classes is not None:
+        return StratifiedShuffleSplit(**sizes).split(rows, classes)
+    return ShuffleSplit(**sizes).split(rows)
+
+
+def _kfold(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> Iterable[tuple[Indices, Indices]]:
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    if groups is not None:
+        return _group(spec, count, classes, groups)
+    rows, rule = np.zeros(count), {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed}
+    return KFold(**rule).split(rows) if classes is None else StratifiedKFold(**rule).split(rows, classes)
+
+
+def _group(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> Iterable[tuple[Indices, Indices]]:
+    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+
+    if groups is None:
+        raise ValueError("`groups` must name the coordinate whose values stay together")
+    rule = {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed}
+    if classes is not None:
+        return StratifiedGroupKFold(**rule).split(np.zeros(count), classes, groups)
+    return GroupKFold(**rule).split(np.zeros(count), groups=groups)
+
+
+def _leave_one_out(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> Iterable[tuple[Indices, Indices]]:
+    labels = np.arange(count) if groups is None else groups
+    values = np.unique(labels)
+    if len(values) < 2:
+        raise ValueError("leaving one out needs at least two units")
+    return ((np.flatnonzero(labels != value), np.flatnonzero(labels == value)) for value in values)
+
+
+_Rule = Callable[[SplitsSpec, int, "Labels | None", "Labels | None"], Iterable[tuple[Indices, Indices]]]
+_RULES: dict[str, _Rule] = {
+    "shuffle": _shuffle,
+    "kfold": _kfold,
+    "group": _group,
+    "leave_one_out": _leave_one_out,
+}
+
+
+def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
+    if spec.coordinate is None:
+        raise MetricError(
+            "splits 'coordinate' need `coordinate`, the name of the coordinate that divides the rows"
+        )
+    values = _coordinate(assembly, spec.coordinate)
+    test = np.isin(values, _typed(spec.test_values, values))
+    train = np.isin(values, _typed(spec.train_values, values)) if spec.train_values else ~test
+    if (train & test).any():
+        raise MetricError(
+            f"splits by {spec.coordinate!r}: a value is in both `train_values` and `test_values`"
+        )
+    if not train.any() or not test.any():
+        raise MetricError(
+            f"splits by {spec.coordinate!r} leave no rows in one part; its values are {_few(values)}"
+        )
+    return Split(np.flatnonzero(train), np.flatnonzero(test))
+
+
+def _typed(wanted: tuple[str | int | float, ...], values: Labels) -> Labels:
+    return np.asarray([str(v) for v in wanted] if values.dtype.kind in "UO" else list(wanted))
+
+
+def _coordinate(assembly: xr.DataArray, name: str) -> Labels:
+    if name not in assembly.coords:
+        raise MetricError(
+            f"splits use the coordinate {name!r}; the assembly has {_few(np.array(list(assembly.coords)))}"
+        )
+    values = np.asarray(assembly[name].values)
+    if values.ndim != 1:
+        raise MetricError(
+            f"splits use the coordinate {name!r}, which lies along {values.ndim} dimensions, not one"
+        )
+    return values.astype(str) if values.dtype.kind == "O" else values
+
+
+def _units(values: Labels, *, sort: bool) -> _Units:
+    _, first, of_row = np.unique(values, return_index=True, return_inverse=True)
+    if sort:
+        return _Units(first, of_row)
+    order = np.argsort(first, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return _Units(first[order], place[of_row])
+
+
+def _rows(units: _Units, chosen: Indices) -> Indices:
+    inside = np.zeros(len(units.first), bool)
+    inside[chosen] = True
+    return np.flatnonzero(inside[units.of_row])
+
+
+def _few(values: Labels) -> str:
+    names = sorted({str(v) for v in values})
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

@@ -1,0 +1,198 @@
+"""Stimulus sets: a table with one row per stimulus, and its files in one zip."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+import pandas as pd
+
+from neuroledger.errors import AssemblyError
+
+__all__ = ["StimulusSet", "read_table", "safe_members"]
+
+Content = bytes
+MAX_MEMBER_BYTES = 256 * 1024 * 1024
+MAX_ARCHIVE_BYTES = 64 * 1024**3
+
+
+@dataclass(frozen=True)
+class StimulusSet:
+    """A table of stimuli with their files.
+
+    Attributes
+    ----------
+    id
+        Name of the set.
+    table
+        One row per stimulus, with a unique ``stimulus_id`` and, where there are files, ``filename`` (member of the zip).
+    archive
+        Zip of the files, or None for stimuli that are described by the table alone.
+    degrees
+        Size on the screen in degrees of visual angle, where known.
+    contents
+        The files themselves by ``filename``, where they came out of another container than a zip.
+    """
+
+    id: str
+    table: pd.DataFrame = field(repr=False)
+    archive: Path | None = None
+    degrees: float | None = None
+    contents: Mapping[str, bytes] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_table(self.table, self.id)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def ids(self) -> list[str]:
+        """Stimulus ids as text, in table order."""
+        return [str(value) for value in self.table["stimulus_id"]]
+
+    @cached_property
+    def _filenames(self) -> dict[str, str]:
+        if "filename" not in self.table.columns:
+            raise AssemblyError(f"stimulus set {self.id!r} has no files (no 'filename' column)")
+        return dict(zip(self.ids, self.table["filename"].astype(str), strict=True))
+
+    def bytes(self, stimulus_id: str) -> bytes:
+        """Content of one stimulus's file.
+
+        Raises
+        ------
+        AssemblyError
+            No such stimulus, no such file, or the file is damaged.
+        """
+        return next(self.read([stimulus_id]))
+
+    def read(self, ids: Sequence[str] | None = None) -> Iterator[Content]:
+        """Contents of the files of ``ids`` (all, in table order, when not given), one at a time."""
+        names = self._filenames
+        if self.contents is not None:
+            yield from self._held(self.contents, self.ids if ids is None else ids)
+            return
+        if self.archive is None:
+            raise AssemblyError(f"stimulus set {self.id!r} has no archive of files")
+        try:
+            with zipfile.ZipFile(self.archive) as opened:
+                for id in self.ids if ids is None else ids:
+                    if id not in names:
+                        raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
+                    try:
+                        info = opened.getinfo(names[id])
+                    except KeyError:
+                        raise AssemblyError(
+                            f"{self.archive.name} has no file {names[id]!r} (stimulus {id!r})"
+                        ) from None
+                    if info.file_size > MAX_MEMBER_BYTES:
+                        raise AssemblyError(
+                            f"{self.archive.name}: {names[id]!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
+                        )
+                    yield opened.read(info)
+        except (zipfile.BadZipFile, OSError, EOFError) as error:
+            raise AssemblyError(f"{self.archive.name} cannot be read ({error}); fetch it again") from error
+
+    def _held(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
+        """Files that are in memory."""
+        for id in ids:
+            if id not in self._filenames:
+                raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
+            if self._filenames[id] not in contents:
+                raise AssemblyError(f"stimulus set {self.id!r} has no file for stimulus {id!r}")
+            yield contents[self._filenames[id]]
+
+    def select(self, ids: Sequence[str]) -> StimulusSet:
+        """The stimuli ``ids``, in that order.
+
+        Raises
+        ------
+        AssemblyError
+            One of them is not in the set.
+        """
+        place = {id: i for i, id in enumerate(self.ids)}
+        missing = [id for id in ids if id not in place]
+        if missing:
+            raise AssemblyError(
+                f"stimulus set {self.id!r} lacks {len(missing)} stimuli, first {missing[0]!r}"
+            )
+        rows = [place[id] for id in ids]
+        return replace(self, table=self.table.iloc[rows].reset_index(drop=True))
+
+    @cached_property
+    def content_sha256(self) -> str:
+        """Hash of ids, degrees and file contents (or of the whole table where there are no files)."""
+        digest = hashlib.sha256(f"{self.degrees}".encode())
+        if self.archive is None and self.contents is None:
+            columns = sorted(map(str, self.table.columns))
+            digest.update(self.table[columns].to_csv(index=False, lineterminator="\n").encode())
+            return digest.hexdigest()
+        for id, content in zip(self.ids, self.read(), strict=True):
+            digest.update(f"\x00{id}\x00".encode())
+            digest.update(hashlib.sha256(content).digest())
+        return digest.hexdigest()
+
+
+def _check_table(table: pd.DataFrame, name: str) -> None:
+    if "stimulus_id" not in table.columns:
+        raise AssemblyError(f"stimulus set {name!r}: the table has no column 'stimulus_id'")
+    if len(table) == 0:
+        raise AssemblyError(f"stimulus set {name!r}: the table is empty")
+    ids = table["stimulus_id"]
+    if ids.isna().any():
+        raise AssemblyError(
+            f"stimulus set {name!r}: stimulus_id is missing in row {int(ids.isna().to_numpy().argmax()) + 1}"
+        )
+    twice = ids[ids.astype(str).duplicated()]
+    if len(twice):
+        raise AssemblyError(
+            f"stimulus set {name!r}: stimulus_id {str(twice.iloc[0])!r} occurs more than once"
+        )
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A CSV of stimuli, ids and file names kept as text.
+
+    Raises
+    ------
+    AssemblyError
+        The file is not a CSV table in UTF-8.
+    """
+    text = {"stimulus_id": str, "filename": str}
+    try:
+        return pd.read_csv(path, dtype=text, keep_default_na=True, encoding="utf-8")
+    except (ValueError, OSError) as error:
+        raise AssemblyError(f"{path.name} cannot be read as a CSV table ({error}); fetch it again") from error
+
+
+def safe_members(path: Path) -> list[zipfile.ZipInfo]:
+    """The files of a zip whose names and sizes are harmless.
+
+    Raises
+    ------
+    AssemblyError
+        A name leaves the folder, a member is a link, or sizes are absurd.
+    """
+    try:
+        with zipfile.ZipFile(path) as opened:
+            members = [info for info in opened.infolist() if not info.is_dir()]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise AssemblyError(f"{path.name} is not a readable zip ({error}); fetch it again") from error
+    for info in members:
+        name = PurePosixPath(info.filename)
+        if name.is_absolute() or ".." in name.parts or "\\" in info.filename:
+            raise AssemblyError(f"{path.name}: member {info.filename!r} points outside the archive")
+        if (info.external_attr >> 16) & 0o170000 == 0o120000:
+            raise AssemblyError(f"{path.name}: member {info.filename!r} is a link")
+        if info.file_size > MAX_MEMBER_BYTES:
+            raise AssemblyError(
+                f"{path.name}: member {info.filename!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
+            )
+    if sum(info.file_size for info in members) > MAX_ARCHIVE_BYTES:
+        raise AssemblyError(f"{path.name}: the files together are larger than {MAX_ARCHIVE_BYTES >> 30} GiB")
+    return members

@@ -1,0 +1,246 @@
+"""Counting rules of linear layers, convolutions, transposed convolutions and matrix products.
+
+Effective operations of a connection are the products of which both factors are not zero. Every input value is
+multiplied by a fixed number of non-zero weights, its fan-out, so that a call costs one sum over its inputs,
+Σ 1[x ≠ 0] · fan-out, whatever the kernel; the fan-out is found once per layer and input shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neuroledger.core.trace.static import nonzero
+from neuroledger.core.trace.tally import EXACT, Tally, signs_of
+
+__all__ = ["argument", "bilinear", "convolution", "count_rows", "einsum", "fan_of", "linear", "product", "products"]
+
+def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any = None) -> Any:
+    """An argument given by place or by name."""
+    return args[place] if len(args) > place else kwargs.get(name, default)
+
+
+def count_rows(
+    tally: Tally, name: str, rows: Tensor, fan: Tensor, role: object, leading: Sequence[int]
+) -> None:
+    """Count a call whose inputs ``(row, feature)`` each drive ``fan`` ``(feature,)`` non-zero weights."""
+    signs, plain = signs_of(rows)
+    tally.operations(tally.layer(name), role, leading, signs.abs_().to(fan.dtype) @ fan, plain)
+
+
+def exact(fan: Tensor) -> Tensor:
+    """The fan-out in the cheapest type in which its sum is exact."""
+    return fan.to(torch.float32 if float(fan.sum(dtype=torch.float64)) < EXACT else torch.float64)
+
+
+def fan_of(tally: Tally, weight: Tensor, key: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
+    """The fan-out, from the pass's own store where the weight lasts longer than a call."""
+    if weight.is_inference() or tally.owner(weight) is None:
+        return exact(compute())
+    place = (weight.data_ptr(), weight.shape, weight.stride(), weight._version, *key)
+    found = tally.fans.get(place)
+    if found is None:
+        found = tally.fans[place] = exact(compute())
+    return found
+
+
+def linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``y = x Wᵀ + b``: dense operations = rows · in · out; the bias is no synapse."""
+    x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
+    count_linear(tally, x, weight, tally.owner(weight) or "linear")
+
+
+def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
+    """Count ``x Wᵀ`` for x ``(…, in)`` and W ``(out, in)``."""
+    tally.reach(weight)
+    fan = fan_of(tally, weight, (), lambda: nonzero(weight).sum(0))
+    count_rows(tally, name, x.reshape(-1, x.shape[-1]), fan, weight.data_ptr(), x.shape[:-1])
+    tally.layer(name).dense += float(math.prod(x.shape[:-1])) * weight.numel()
+
+
+def convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A convolution of any rank: dense = output values · weights per output value, padding included."""
+    x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
+    stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
+    dilation, groups = argument(args, kwargs, 5, "dilation", 1), argument(args, kwargs, 6, "groups", 1)
+    name = tally.owner(weight) or "conv"
+    count_convolution(tally, x, weight, name, result, stride, padding, dilation, groups)
+
+
+def count_convolution(
+    tally: Tally,
+    x: Tensor,
+    weight: Tensor,
+    name: str,
+    result: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> None:
+    """Count a convolution of x ``(batch, in, *space)`` or ``(in, *space)`` with W ``(out, in/groups, *kernel)``."""
+    rank = weight.dim() - 2
+    space, out = x.shape[-rank:], result.shape[-rank:]
+
+    def fan() -> Tensor:
+        driven = nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
+        return _adjoint(driven, space, out, stride, padding, dilation)
+
+    count_map(tally, name, x, weight, (space, stride, padding, dilation, groups), fan)
+    tally.layer(name).dense += float(result.numel()) * math.prod(weight.shape[1:])
+
+
+def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A transposed convolution: dense = input values · weights per input value, cropped ones included."""
+    x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
+    stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
+    extra, dilation = argument(args, kwargs, 5, "output_padding", 0), argument(args, kwargs, 7, "dilation", 1)
+    rank = weight.dim() - 2
+    space, out = x.shape[-rank:], result.shape[-rank:]
+    name = tally.owner(weight) or "conv_transpose"
+
+    def fan() -> Tensor:
+        driven = nonzero(weight).sum(1, keepdim=True, dtype=torch.float32)
+        return _adjoint(driven, space, out, stride, padding, dilation, extra)
+
+    count_map(tally, name, x, weight, (space, stride, padding, extra, dilation), fan)
+    tally.layer(name).dense += float(x.numel()) * math.prod(weight.shape[1:])
+
+
+def count_map(
+    tally: Tally, name: str, x: Tensor, weight: Tensor, key: tuple[Any, ...], fan: Callable[[], Tensor]
+) -> None:
+    """Count a call on maps: one row for each sample."""
+    tally.reach(weight)
+    rows = x.flatten(1) if x.dim() == weight.dim() else x.flatten().unsqueeze(0)
+    count_rows(tally, name, rows, fan_of(tally, weight, key, fan), weight.data_ptr(), rows.shape[:1])
+
+
+def _adjoint(
+    driven: Tensor,
+    space: Sequence[int],
+    out: Sequence[int],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    extra: Any = None,
+) -> Tensor:
+    """How many non-zero weights each value of a map ``(channel, *space)`` meets: the adjoint applied to ones.
+
+    ``driven`` (channel, 1, *kernel) holds the non-zero weights from each channel, summed over its outputs; ``extra``
+    is the output padding of a transposed convolution.
+    """
+    rank, channels = len(space), len(driven)
+    exact = driven.to(torch.float64) if float(driven.sum()) >= EXACT else driven
+    before, after = _padding(padding, driven.shape[2:], _each(dilation, rank))
+    ones = exact.new_ones((1, channels, *out))
+    lengths = [n + a - b for n, a, b in zip(space, after, before, strict=True)]
+    shape = exact.new_empty((1, channels, *lengths))
+    fan = torch.ops.aten.convolution_backward(
+        ones, shape, exact, None, _each(stride, rank), before, _each(dilation, rank), extra is not None,
+        _each(extra or 0, rank), channels, [True, False, False],
+    )[0]  # fmt: skip
+    for axis, length in enumerate(space):
+        fan = fan.narrow(2 + axis, 0, length)
+    return fan.flatten()
+
+
+def _each(value: Any, rank: int) -> list[int]:
+    """One number for every axis of space."""
+    values = [int(v) for v in value] if isinstance(value, (tuple, list)) else [int(value)]
+    return values * rank if len(values) == 1 else values
+
+
+def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Zeros before and after each axis; ``same`` puts the odd one behind."""
+    if padding == "valid":
+        return [0] * len(kernel), [0] * len(kernel)
+    if padding == "same":
+        total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        return [t // 2 for t in total], [t - t // 2 for t in total]
+    both = _each(padding, len(kernel))
+    return both, both
+
+
+def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``y_o = Σ_ij x_i W_oij z_j``: one operation for each pair of inputs and weight, none of them zero."""
+    left, right = argument(args, kwargs, 0, "input1"), argument(args, kwargs, 1, "input2")
+    weight = argument(args, kwargs, 2, "weight")
+    tally.reach(weight)
+    name = tally.owner(weight) or "bilinear"
+    leading = left.shape[:-1]
+    left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
+    fan = fan_of(tally, weight, (), lambda: nonzero(weight).sum(0))
+    per_row = ((left.ne(0).to(fan.dtype) @ fan) * right.ne(0)).sum(1)
+    tally.operations(
+        tally.layer(name), weight.data_ptr(), leading, per_row, signs_of(left)[1] & signs_of(right)[1]
+    )
+    tally.layer(name).dense += float(len(left)) * weight.numel()
+
+
+def product(first: int) -> Callable[[Tally, Tensor, tuple[Any, ...], dict[str, Any]], None]:
+    """The rule of a matrix product whose factors are the arguments ``first`` and the next."""
+
+    def rule(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        factors = list(args) + [value for value in kwargs.values() if isinstance(value, torch.Tensor)]
+        products(tally, factors[first], factors[first + 1])
+
+    return rule
+
+
+def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") -> None:
+    """Count ``left @ right``: a factor that belongs to the model is a weight, and the other's rows its inputs."""
+    left = left.unsqueeze(0) if left.dim() == 1 else left
+    right = right.unsqueeze(1) if right.dim() == 1 else right
+    if right.dim() == 2 and tally.owner(right) is not None:
+        count_linear(tally, left, right.t(), tally.owner(right) or name)
+        return
+    if left.dim() == 2 and tally.owner(left) is not None:
+        count_linear(tally, right.transpose(-1, -2), left, tally.owner(left) or name)
+        return
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
+    second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
+    per_item = (first.ne(0).sum(1, dtype=torch.float64) * second.ne(0).sum(2, dtype=torch.float64)).sum(1)
+    plain = signs_of(first.flatten(1))[1] | signs_of(second.flatten(1))[1]
+    tally.operations(tally.layer(name), name, batch, per_item, plain)
+    tally.layer(name).dense += float(first.numel()) * second.shape[-1]
+
+
+def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``einsum`` of two factors, item by item along the first index of the result.
+
+    Raises
+    ------
+    ValueError
+        Other than two factors, or an ellipsis: how many products that takes depends on how it is carried out.
+    """
+    equation, factors = args[0], args[1:]
+    if len(factors) == 1 and isinstance(factors[0], (list, tuple)):
+        factors = tuple(factors[0])
+    if len(factors) != 2 or not isinstance(equation, str) or "." in equation:
+        raise ValueError("einsum is counted for two factors and indices written out")
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    left, right = inputs.split(",")
+    if not output and "->" not in equation:
+        output = "".join(sorted(i for i in set(left + right) if (left + right).count(i) == 1))
+    item = output[:1]
+    masks = [factor.ne(0).to(torch.float64) for factor in factors]
+    per_item = torch.einsum(f"{left},{right}->{item}", *masks).reshape(-1)
+    plain = torch.zeros(len(per_item), dtype=torch.bool, device=result.device)
+    for indices, factor in zip((left, right), factors, strict=True):
+        weight = tally.owner(factor) is not None
+        if weight:
+            tally.reach(factor)
+        else:
+            rows = factor.movedim(indices.index(item), 0) if item and item in indices else factor.unsqueeze(0)
+            plain = plain | signs_of(rows.flatten(1))[1]
+    name = next((owner for owner in map(tally.owner, factors) if owner), "einsum")
+    sizes = dict(zip(left, factors[0].shape, strict=True)) | dict(zip(right, factors[1].shape, strict=True))
+    plain = plain.expand(len(per_item))
+    tally.operations(tally.layer(name), equation, per_item.shape, per_item, plain)
+    tally.layer(name).dense += float(math.prod(sizes.values()))

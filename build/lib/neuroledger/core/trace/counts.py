@@ -1,0 +1,109 @@
+"""What one pass of a network over its batches was counted to cost, as plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["ALL", "Layer", "Memory", "Mode", "Need", "Timing", "Trace", "Uncounted", "Weights"]
+
+Mode = Literal["strict", "neurobench-2.3"]
+Need = Literal["operations", "activations", "membranes", "weights", "timing", "memory"]
+
+ALL: tuple[Need, ...] = ("operations", "activations", "membranes", "weights", "timing", "memory")
+
+
+@dataclass
+class Layer:
+    """Counts of one layer, summed over every call of it and every sample.
+
+    ``macs`` and ``acs`` are effective synaptic operations, ``dense`` those of a machine that skips no zero;
+    ``zeros`` of ``elements`` activations are zero; ``updates`` of ``membranes`` membrane potentials changed.
+    """
+
+    macs: float = 0.0
+    acs: float = 0.0
+    dense: float = 0.0
+    zeros: int = 0
+    elements: int = 0
+    updates: int = 0
+    membranes: int = 0
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """A part of the network whose operations could not be counted, with its number of weights."""
+
+    name: str
+    why: str
+    weights: int = 0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Static counts: parameters, bytes, and zeros among the weights of connections."""
+
+    parameters: int
+    parameter_bytes: int
+    buffer_bytes: int
+    state_bytes: int
+    mask_bytes: int
+    zeros: int
+    connections: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Wall-clock times in seconds, without any counting going on."""
+
+    latency: tuple[float, ...]
+    batch: tuple[float, ...]
+    batch_size: int
+    warm_up: int
+    threads: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak bytes of one forward pass of one sample: the weights, and the tensors alive beside them."""
+
+    weights: int
+    activations: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The counts of one pass.
+
+    Attributes
+    ----------
+    samples, batches, steps
+        Samples and batches seen, and time steps per sample where the network was stepped through time (else 1).
+    layers
+        Counts by dotted module name; operations outside any module go by the function's name.
+    batch_sparsity
+        Sample-weighted mean over batches of the zeros among activations, as NeuroBench reports it.
+    connection_weights
+        Weights of the connections that operations were counted for.
+    failures
+        Needs that could not be met at all, with the reason.
+    """
+
+    mode: Mode
+    needs: frozenset[Need]
+    samples: int = 0
+    batches: int = 0
+    steps: int = 1
+    layers: Mapping[str, Layer] = field(default_factory=dict)
+    batch_sparsity: float = 0.0
+    spiking_layers: int = 0
+    uncounted: tuple[Uncounted, ...] = ()
+    connection_weights: int = 0
+    weights: Weights | None = None
+    timing: Timing | None = None
+    memory: Memory | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

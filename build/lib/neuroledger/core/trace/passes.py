@@ -1,0 +1,163 @@
+"""One pass of a network over its batches, and everything that is counted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from torch import nn
+
+from neuroledger.core.trace.batches import answered, evaluation, inputs_of, size_of, steps_through_time, unwrapped
+from neuroledger.core.trace.counts import Memory, Mode, Need, Timing, Trace
+from neuroledger.core.trace.peer import PeerPass, peer_weights
+from neuroledger.core.trace.spiking import spiking_modules
+from neuroledger.core.trace.static import count_weights
+from neuroledger.core.trace.strict import StrictPass
+from neuroledger.core.trace.timing import measure_memory, measure_time
+from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
+
+__all__ = ["trace"]
+
+TimeAxis = int | Literal["auto"] | None
+Receive = Callable[[Any, Any], None]
+
+
+def trace(
+    module: nn.Module,
+    batches: Iterable[Any],
+    *,
+    needs: Iterable[Need],
+    mode: Mode = "strict",
+    time_axis: TimeAxis = "auto",
+    receive: Receive | None = None,
+) -> Trace:
+    """Run the network over the batches once, in evaluation mode, and count what ``needs`` name.
+
+    Batches are read one at a time and nothing of them is kept: memory does not grow with their number. State of
+    spiking layers starts afresh with every batch. A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or
+    a mapping of keyword arguments.
+
+    Parameters
+    ----------
+    time_axis
+        Axis of the input along which a network that takes single steps is stepped; None hands over whole batches;
+        ``"auto"`` finds out whether a spiking network takes single steps, and then steps along axis 1.
+    receive
+        Called with each batch and the network's answer.
+
+    Raises
+    ------
+    RequestError
+        ``module`` is no torch module, or a batch holds no tensor.
+    ModelError
+        Something was to be received, but the forward pass fails. Otherwise a failing pass is a failure of the needs.
+    """
+    if not isinstance(module, nn.Module):
+        raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
+    module, wanted = unwrapped(module), frozenset(needs)
+    failures: dict[str, str] = {}
+    weights = _weights(module, mode, failures) if "weights" in wanted else None
+    running = wanted - {"weights"}
+    counting = running & {"operations", "activations", "membranes"}
+    run = StrictPass(module, counting) if mode == "strict" else PeerPass(module, counting)
+    state = _Progress()
+    if running or receive is not None:
+        try:
+            with run:
+                for batch in batches:
+                    _one(module, run, batch, time_axis, running, receive, state)
+        except ModelError as error:
+            if receive is not None:
+                raise
+            failures.update(dict.fromkeys(running, str(error)))
+        if not state.samples:
+            failures.update({need: failures.get(need, "there were no batches to run") for need in running})
+        run.finish()
+    failures.update(state.failures)
+    if isinstance(run, PeerPass):
+        failures.update(run.failures)
+    return Trace(
+        mode=mode,
+        needs=wanted,
+        samples=state.samples,
+        batches=state.batches,
+        steps=state.steps,
+        layers=run.tally.layers,
+        batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
+        spiking_layers=len(spiking_modules(module)),
+        uncounted=tuple(run.tally.uncounted.values()),
+        connection_weights=sum(run.tally.reached.values()),
+        weights=weights,
+        timing=state.timing,
+        memory=state.memory,
+        failures=failures,
+        notes=tuple(state.notes),
+    )
+
+
+class _Progress:
+    """What a pass knows of itself between two batches."""
+
+    def __init__(self) -> None:
+        self.samples = self.batches = 0
+        self.steps = 1
+        self.sparsity = 0.0
+        self.time_axis: int | None = None
+        self.timing: Timing | None = None
+        self.memory: Memory | None = None
+        self.failures: dict[str, str] = {}
+        self.notes: list[str] = []
+
+
+def _one(
+    module: nn.Module,
+    run: StrictPass | PeerPass,
+    batch: Any,
+    time_axis: TimeAxis,
+    needs: frozenset[Need],
+    receive: Receive | None,
+    state: _Progress,
+) -> None:
+    """Run and count one batch."""
+    inputs = inputs_of(batch)
+    size = size_of(inputs)
+    if size == 0:
+        return
+    if state.batches == 0:
+        state.time_axis = steps_through_time(module, inputs) if time_axis == "auto" else time_axis
+        if state.time_axis is not None:
+            state.steps = inputs.shape[state.time_axis]
+            if time_axis == "auto":
+                state.notes.append(f"the network takes single steps: it was stepped {state.steps} times along axis 1")
+        _measure(module, inputs, needs, state)
+    with evaluation(module):
+        with run.batch(size):
+            answer = answered(module, inputs, state.time_axis)
+        if receive is not None:
+            receive(batch, answer)
+    if isinstance(run, PeerPass):
+        state.sparsity += run.batch_sparsity * size
+    state.samples += size
+    state.batches += 1
+
+
+def _measure(module: nn.Module, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
+    """Times and memory, from the first batch, before anything is counted."""
+    if "timing" in needs:
+        try:
+            state.timing = measure_time(module, inputs, state.time_axis)
+        except NeuroLedgerError as error:
+            state.failures["timing"] = str(error)
+    if "memory" in needs:
+        try:
+            state.memory = measure_memory(module, inputs, state.time_axis)
+        except NeuroLedgerError as error:
+            state.failures["memory"] = str(error)
+
+
+def _weights(module: nn.Module, mode: Mode, failures: dict[str, str]) -> Any:
+    try:
+        return count_weights(module) if mode == "strict" else peer_weights(module)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        failures["weights"] = f"the weights cannot be read: {error}"
+        return None

@@ -1,0 +1,150 @@
+"""A strict pass: every operation counted for what it is, or named as uncounted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from neuroledger.core.trace.connections import count_convolution, count_linear
+from neuroledger.core.trace.counts import Need
+from neuroledger.core.trace.operations import RULE_ERRORS, Watch
+from neuroledger.core.trace.spiking import membrane, spikes, spiking_modules
+from neuroledger.core.trace.static import is_quantised, packed
+from neuroledger.core.trace.tally import Tally, count_nonzero
+
+__all__ = ["StrictPass"]
+
+
+class StrictPass:
+    """What a strict pass hangs on a network: a watch over functions, and hooks on the few modules that need one.
+
+    Hooks are there for names of activation modules, spiking layers, and quantised layers. They do something only
+    while this pass itself runs the network, in its own thread, and are removed when the pass ends.
+    """
+
+    def __init__(self, module: nn.Module, needs: frozenset[Need]) -> None:
+        self.module = module
+        self.tally = Tally(module)
+        self.watch = Watch(
+            module, self.tally, operations="operations" in needs, activations="activations" in needs
+        )
+        self.needs = needs
+        self.spiking = spiking_modules(module)
+        self._thread: int | None = None
+        self._hooks: list[RemovableHandle] = []
+
+    def __enter__(self) -> StrictPass:
+        watched = {"operations", "activations", "membranes"} & self.needs
+        for name, child in self.module.named_modules() if watched else ():
+            label = name or type(child).__name__
+            if name in self.spiking:
+                self._hooks.append(child.register_forward_pre_hook(self._spiking_starts()))
+                self._hooks.append(child.register_forward_hook(self._spiking_ends(label), always_call=True))
+            elif is_quantised(child):
+                self._hooks.append(child.register_forward_hook(self._quantised(label), with_kwargs=True))
+            elif type(child).__module__ == "torch.nn.modules.activation":
+                self._hooks.append(child.register_forward_pre_hook(self._at(label)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+    @contextmanager
+    def batch(self, size: int) -> Iterator[None]:
+        """Count what the network does inside to ``size`` samples; then settle the counts of this batch."""
+        self.tally.samples = size
+        self._thread = threading.get_ident()
+        self._before: dict[nn.Module, Tensor | None] = {}
+        try:
+            with self.watch:
+                yield
+        finally:
+            self._thread = None
+            self.watch.site, self.watch.inside = None, 0
+        self.tally.settle()
+
+    def finish(self) -> None:
+        """Name what ran out of sight: weights that no operation used, in modules whose code cannot be watched."""
+        if "operations" not in self.needs:
+            return
+        left = self.tally.unreached(self.module)
+        for name, child in self.module.named_modules():
+            hidden = isinstance(child, torch.jit.ScriptModule)
+            if hidden and left.get(name):
+                self.tally.miss(name, "compiled code cannot be watched", left[name])
+            elif ".quantized" in type(child).__module__ and isinstance(child, nn.Module) and not is_quantised(child):
+                if type(child).__name__ in ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell"):
+                    self.tally.miss(name, f"no rule counts quantised {type(child).__name__}", 0)
+
+    def _mine(self) -> bool:
+        return self._thread == threading.get_ident()
+
+    def _at(self, label: str) -> Callable[..., None]:
+        def arrive(*_: Any) -> None:
+            if self._mine():
+                self.watch.site = label
+
+        return arrive
+
+    def _spiking_starts(self) -> Callable[..., None]:
+        def start(layer: nn.Module, *_: Any) -> None:
+            if self._mine():
+                self.watch.inside += 1
+                self._before[layer] = membrane(layer)
+
+        return start
+
+    def _spiking_ends(self, label: str) -> Callable[..., None]:
+        def end(layer: nn.Module, _: Any, output: Any) -> None:
+            if not self._mine():
+                return
+            self.watch.inside -= 1
+            before = self._before.pop(layer, None)
+            if output is None:
+                return
+            with torch._C.DisableTorchFunction():
+                self._spikes(label, layer, before, output)
+
+        return end
+
+    def _spikes(self, label: str, layer: nn.Module, before: Tensor | None, output: Any) -> None:
+        """Zeros among the spikes, and membranes that the step changed; the first step writes every one of them."""
+        counts = self.tally.layer(label)
+        fired = spikes(output)
+        if "activations" in self.needs:
+            counts.elements += fired.numel()
+            self.tally.add(counts, "zeros", fired.numel() - count_nonzero(fired))
+        after = membrane(layer)
+        if "membranes" in self.needs and after is not None:
+            counts.membranes += after.numel()
+            first = before is None or before.shape != after.shape
+            changed = torch.ones_like(after) if first else after.ne(before)
+            self.tally.add(counts, "updates", changed.sum())
+
+    def _quantised(self, label: str) -> Callable[..., None]:
+        def end(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
+            if not self._mine() or "operations" not in self.needs:
+                return
+            x = args[0] if args else next(iter(kwargs.values()))
+            weight = packed(layer)[0].dequantize()
+            with torch._C.DisableTorchFunction():
+                try:
+                    if weight.dim() == 2:
+                        count_linear(self.tally, x, weight, label)
+                    else:
+                        count_convolution(
+                            self.tally, x, weight, label, output, layer.stride, layer.padding,
+                            layer.dilation, layer.groups,
+                        )  # fmt: skip
+                except RULE_ERRORS as error:
+                    self.tally.miss(label, str(error), weight.numel())
+
+        return end

@@ -1,0 +1,129 @@
+"""The workspace: on which device, in which precision and with how many threads a metric computes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.errors import UnavailableError
+
+__all__ = ["Array", "Memo", "Workspace"]
+
+# A matrix of numbers: a NumPy array, or on other devices a torch tensor, which the kernels treat alike.
+Array: TypeAlias = NDArray[Any]
+
+HASH_BLOCK = 1 << 24
+
+
+class Memo:
+    """Results by content, the least recently used forgotten first once ``limit`` bytes are held."""
+
+    def __init__(self, limit: int = 4 << 30) -> None:
+        self.limit = limit
+        self._held: OrderedDict[tuple[str, ...], tuple[Any, int]] = OrderedDict()
+
+    def get(self, key: tuple[str, ...], compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+        """What ``compute`` gave for ``key``, computed only when it is not held."""
+        if key in self._held:
+            self._held.move_to_end(key)
+            return self._held[key][0]
+        value = compute()
+        self._held[key] = (value, size(value))
+        while len(self._held) > 1 and sum(entry[1] for entry in self._held.values()) > self.limit:
+            self._held.popitem(last=False)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where and how to compute.
+
+    ``device`` is ``cpu`` (NumPy and BLAS), ``cuda`` or ``cuda:<n>`` (torch), or ``torch`` (torch on the CPU:
+    the code path of the other devices, for checking it). ``dtype`` is the precision in which blocks of features
+    are multiplied; sums are kept in float64 either way. ``threads`` limits BLAS within :meth:`limits`.
+    ``memo`` keeps Gram matrices by content, so that all who share a workspace share them.
+    """
+
+    device: str = "cpu"
+    dtype: Literal["float64", "float32"] = "float64"
+    threads: int | None = None
+    memo: Memo = field(default_factory=Memo, repr=False, compare=False)
+
+    @property
+    def xp(self) -> ModuleType:
+        """The array module of the device: ``numpy`` or ``torch``.
+
+        Raises
+        ------
+        UnavailableError
+            The device needs torch, or a GPU, that is not here.
+        """
+        if self.device == "cpu":
+            return np
+        try:
+            import torch
+        except ImportError as error:
+            raise UnavailableError(
+                f"device {self.device!r} needs torch; install it or use device 'cpu'"
+            ) from error
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise UnavailableError(f"device {self.device!r} is not available here; use device 'cpu'")
+        return cast(ModuleType, torch)
+
+    def put(self, values: Array) -> Array:
+        """``values`` on the device, in float64."""
+        if self.device == "cpu":
+            return np.asarray(values, dtype=np.float64)
+        torch: Any = self.xp
+        place = "cpu" if self.device == "torch" else self.device
+        return cast(Array, torch.as_tensor(np.ascontiguousarray(values, dtype=np.float64), device=place))
+
+    def indices(self, rows: NDArray[np.intp]) -> Array:
+        """Row numbers on the device."""
+        if self.device == "cpu":
+            return rows
+        torch: Any = self.xp
+        place = "cpu" if self.device == "torch" else self.device
+        return cast(Array, torch.as_tensor(rows, device=place))
+
+    def take(self, values: Array) -> NDArray[np.float64]:
+        """``values`` as a NumPy array on the host."""
+        if isinstance(values, np.ndarray):
+            return values
+        tensor: Any = values
+        return cast("NDArray[np.float64]", tensor.cpu().numpy())
+
+    def once(self, name: str, values: Array, compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+        """``compute()``, kept under the content of ``values`` for the next who asks for the same."""
+        return self.memo.get((name, self.device, self.dtype, fingerprint(values)), compute, size)
+
+    @contextmanager
+    def limits(self) -> Iterator[None]:
+        """BLAS and OpenMP limited to ``threads`` threads, where that is set."""
+        if self.threads is None:
+            yield
+            return
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(self.threads):
+            yield
+
+
+def fingerprint(values: Array) -> str:
+    """SHA-256 of shape, type and values, read in blocks of rows so that a memory map is never copied."""
+    digest = hashlib.sha256(f"{values.shape}|{values.dtype.str}".encode())
+    rows = max(1, HASH_BLOCK // max(1, values[:1].nbytes))
+    for start in range(0, len(values), rows):
+        digest.update(np.ascontiguousarray(values[start : start + rows]).data)
+    return digest.hexdigest()

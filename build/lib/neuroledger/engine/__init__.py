@@ -1,0 +1,1 @@
+"""The engine: plan, present, evaluate, run, record."""

@@ -1,0 +1,329 @@
+"""A metric or ceiling spec bound to its function: a callable on assemblies that returns a Score."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+from pydantic import ValidationError
+
+from neuroledger.core import registry
+from neuroledger.core.assembly import rows_of
+from neuroledger.core.coding import encode
+from neuroledger.core.score import Score
+from neuroledger.core.splits import Split, draw, first_values, predefined
+from neuroledger.core.stats import aggregate, bootstrap, error_of
+from neuroledger.core.workspace import Workspace
+from neuroledger.errors import MetricError, RequestError
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.identity import spec_sha256
+from neuroledger.spec.kinds import CeilingSpec, MetricSpec
+
+__all__ = ["BoundCeiling", "BoundMetric", "ceiling", "metric", "resolve"]
+
+Comparison = MetricSpec | CeilingSpec
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A spec, the function it names, and the validated parameters."""
+
+    spec: Comparison
+    component: registry.Registered
+    parameters: Mapping[str, Any]
+    workspace: Workspace = field(repr=False)
+    seed: int = 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines its numbers: the spec with all overrides, and the version of its function."""
+        return {
+            "id": self.spec.id,
+            "spec_sha256": spec_sha256(self.spec),
+            "component": f"{self.component.kind}:{self.component.name}",
+            "component_version": self.component.version,
+        }
+
+    def _compute(
+        self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None, rows: xr.DataArray
+    ) -> Score:
+        injected: dict[str, Any] = {}
+        if "splits" in self.component.injected:
+            if splits is None and self.spec.splits is None:
+                raise MetricError(
+                    f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"
+                )
+            injected["splits"] = splits if splits is not None else draw(self.spec.splits, rows)  # type: ignore[arg-type]
+        if "rng" in self.component.injected:
+            injected["rng"] = np.random.default_rng(self.seed)
+        if "workspace" in self.component.injected:
+            injected["workspace"] = self.workspace
+        samples = self.component.function(*arrays, **injected, **self.parameters)
+        return _score(self.spec, samples, self.seed, rows)
+
+
+@dataclass(frozen=True)
+class BoundMetric(_Bound):
+    """A metric, callable on assemblies."""
+
+    def __call__(
+        self,
+        source: xr.DataArray | None = None,
+        target: xr.DataArray | None = None,
+        *,
+        splits: Sequence[Split] | None = None,
+        source_train: xr.DataArray | None = None,
+        source_test: xr.DataArray | None = None,
+        target_train: xr.DataArray | None = None,
+        target_test: xr.DataArray | None = None,
+    ) -> Score:
+        """Score ``source`` against ``target``.
+
+        Parameters
+        ----------
+        source, target
+            Assemblies ``(presentation, …)``. Rows of ``source`` may come in any order: they are matched to
+            ``target`` by ``stimulus_id``.
+        splits
+            Train/test rows of ``target``, in place of those that the spec draws.
+        source_train, source_test, target_train, target_test
+            For metrics with a predefined split, instead of ``source`` and ``target``.
+
+        Raises
+        ------
+        MetricError, AssemblyError
+            The metric cannot be computed on these data.
+        """
+        parts = (source_train, source_test, target_train, target_test)
+        if any(part is not None for part in parts):
+            if source is not None or target is not None or any(part is None for part in parts):
+                raise RequestError(
+                    f"{self.spec.id}: give source and target, or all of source_train, source_test, target_train and target_test"
+                )
+            train = self._aligned(source_train, target_train)  # type: ignore[arg-type]
+            test = self._aligned(source_test, target_test)  # type: ignore[arg-type]
+            splits = predefined(train[1].sizes["presentation"], test[1].sizes["presentation"])
+            source, target = _joined(train[0], test[0]), _joined(train[1], test[1])
+            return self._compute((source, target), splits, target)
+        if source is None or target is None:
+            raise RequestError(f"{self.spec.id} compares two assemblies: give source and target")
+        if splits is None and self.spec.splits is not None and self.spec.splits.name == "predefined":
+            raise RequestError(
+                f"{self.spec.id} has a predefined split: give source_train, source_test, target_train and target_test"
+            )
+        if self.parameters.get("reverse") is True:  # the source is what is predicted: splits follow its rows
+            target, source = self._aligned(target, source)
+            return self._compute((source, target), splits, source)
+        source, target = self._aligned(source, target)
+        return self._compute((source, target), splits, target)
+
+    def _aligned(self, source: xr.DataArray, target: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+        if self.component.input != "assemblies":
+            return source, target
+        both = all("presentation" in side.dims and "stimulus_id" in side.coords for side in (source, target))
+        if not both:
+            return source, target
+        ids = np.asarray(target["stimulus_id"].values)
+        own = np.asarray(source["stimulus_id"].values)
+        if own.shape == ids.shape and (own.astype(str) == ids.astype(str)).all():
+            return source, target
+        return source.isel(presentation=rows_of(source, ids)), target
+
+
+@dataclass(frozen=True)
+class BoundCeiling(_Bound):
+    """A ceiling, callable on an assembly."""
+
+    def __call__(self, assembly: xr.DataArray) -> Score:
+        """Ceiling of ``assembly`` (repetitions not averaged).
+
+        Raises
+        ------
+        CeilingError
+            The data do not support it.
+        """
+        first = self.parameters.get("repetitions")
+        if isinstance(first, int) and self.spec.splits is not None:  # splits are drawn over what is used
+            assembly = first_values(assembly, self.spec.splits.by, first)
+        return self._compute((assembly,), None, assembly)
+
+
+def metric(
+    id: str | Override,
+    *,
+    catalog: Catalog | None = None,
+    workspace: Workspace | None = None,
+    seed: int = 0,
+    **overrides: Any,
+) -> BoundMetric:
+    """The metric ``id``, with fields of its spec (or parameters of its function) overridden.
+
+    ``metric("pls", splits={"folds": 4})``, ``metric("i2n", compat="brainscore")``: nested mappings are merged
+    into the spec, other values replace.
+
+    Raises
+    ------
+    RequestError
+        Unknown id, field or compat; near misses are named.
+    """
+    spec, component, parameters = resolve("metrics", id, catalog or open_catalog(), overrides)
+    return BoundMetric(spec, component, parameters, workspace or Workspace(), seed)
+
+
+def ceiling(
+    id: str | Override,
+    *,
+    catalog: Catalog | None = None,
+    workspace: Workspace | None = None,
+    seed: int = 0,
+    **overrides: Any,
+) -> BoundCeiling:
+    """The ceiling ``id``, overridden as in :func:`metric`."""
+    spec, component, parameters = resolve("ceilings", id, catalog or open_catalog(), overrides)
+    return BoundCeiling(spec, component, parameters, workspace or Workspace(), seed)
+
+
+def resolve(
+    kind: Literal["metrics", "ceilings"], id: str | Override, catalog: Catalog, overrides: Mapping[str, Any]
+) -> tuple[Comparison, registry.Registered, dict[str, Any]]:
+    """The spec with overrides merged, its component, and the component's validated parameters.
+
+    Raises
+    ------
+    RequestError
+        Unknown id, field, compat or parameter; wrong value.
+    """
+    name = id.name if isinstance(id, Override) else id
+    changes = {**(id.parameters if isinstance(id, Override) else {}), **overrides}
+    model: type[Comparison] = MetricSpec if kind == "metrics" else CeilingSpec
+    spec: Comparison = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
+    if changes:
+        spec = _overridden(spec, model, changes, kind)
+    component = registry.get(kind[:-1], spec.compare.name)
+    try:
+        parameters = component.bind(spec.compare.parameters)
+    except ValidationError as error:
+        raise RequestError(f"{kind[:-1]} {name!r}, parameters of {component.name}: {_words(error)}") from None
+    return spec, component, parameters
+
+
+def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str) -> Comparison:
+    plain = spec.model_dump(mode="python", by_alias=True)
+    compat = changes.pop("compat", None)
+    layers: list[Mapping[str, Any]] = []
+    if compat is not None:
+        if compat not in spec.compat:
+            known = ", ".join(spec.compat) or "none: its number is the peer's already, or the peer has none"
+            raise RequestError(f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}")
+        layers.append(spec.compat[compat])
+    fields = {f.alias or n for n, f in model.model_fields.items()}
+    direct = {key: value for key, value in changes.items() if key in fields}
+    others = {key: value for key, value in changes.items() if key not in fields}
+    if others:
+        compare = direct.get("compare", {})
+        named = compare.get("name", spec.compare.name) if isinstance(compare, Mapping) else spec.compare.name
+        known = sorted(registry.get(kind[:-1], named).parameters.model_fields)
+        for key in others:
+            if key not in known:
+                near = difflib.get_close_matches(key, [*sorted(fields), *known], 1, 0.5)
+                hint = (
+                    f"did you mean {near[0]!r}?"
+                    if near
+                    else f"parameters of {named}: {', '.join(known) or 'none'}"
+                )
+                raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
+        direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
+    layers.append(direct)
+    for layer in layers:
+        if layer.get("splits", ...) is None and plain.get("splits") is not None:
+            plain["splits"] = None
+        plain = _merged(plain, layer)
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        raise RequestError(f"{kind[:-1]} {spec.id!r}, overridden: {_words(error)}") from None
+
+
+def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``change`` merged in; a mapping that names another component replaces the old one."""
+    result = dict(base)
+    for key, value in change.items():
+        old = result.get(key)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, Mapping)
+            and value.get("name", old.get("name")) == old.get("name")
+        ):
+            result[key] = _merged(old, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _words(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else item["msg"]
+        for item in error.errors(include_url=False)
+    )
+
+
+def _joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
+    """Train rows followed by test rows; both must have the same columns."""
+    shared = [name for name in train.coords if name in test.coords]
+    if train.dims != test.dims:
+        test = test.transpose(*train.dims)
+    for dim in train.dims:
+        if dim != "presentation" and train.sizes[dim] != test.sizes[dim]:
+            raise MetricError(
+                f"train and test differ along {dim!r}: {train.sizes[dim]} and {test.sizes[dim]}"
+            )
+    axis = train.dims.index("presentation")
+    coords: dict[Any, Any] = {}
+    for name in shared:
+        values = train[name]
+        if values.dims == ("presentation",):
+            coords[name] = ("presentation", np.concatenate([values.values, test[name].values]))
+        elif "presentation" not in values.dims:
+            coords[name] = (values.dims, values.values)
+    joined = np.concatenate([train.values, test.values], axis=axis)
+    return xr.DataArray(joined, dims=train.dims, coords=coords, attrs=dict(train.attrs))
+
+
+def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArray) -> Score:
+    steps = [(step.over, step.with_) for step in spec.aggregate]
+    notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
+    value = aggregate(samples, steps)
+    if not np.isfinite(value):
+        because = f" ({'; '.join(notes)})" if notes else ""
+        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left{because}")
+    error = float("nan")
+    if spec.error is not None:
+        error = error_of(samples, steps, spec.error.over, spec.error.with_)
+    over = spec.interval.over if spec.interval else tuple(str(d) for d in samples.dims if d != "split")
+    given = samples.attrs.pop("replicates", None)  # an array, or a function that makes it when asked
+    n: dict[str, float] = {}
+    dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
+    if "presentation" in dims:
+        ids = rows["stimulus_id"].values if "stimulus_id" in rows.coords else np.arange(rows.sizes["presentation"])
+        n["stimuli"] = len(encode(ids).labels)
+    elif "stimulus" in dims:
+        n["stimuli"] = rows.sizes["stimulus"]
+    n |= {str(dim): size for dim, size in samples.sizes.items()}
+    n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
+    return Score(
+        value,
+        error=error,
+        scale=spec.scale,
+        direction=spec.direction,
+        unit=spec.unit,
+        samples=samples,
+        n=n,
+        notes=notes,
+        id=spec.id,
+        replicates=given if given is not None else lambda: bootstrap(samples, steps, over, seed=seed),
+    )

@@ -1,0 +1,332 @@
+"""Every problem of every spec at once: schema, references, component parameters, citations, pins, schema files, controls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from neuroledger.core import registry
+from neuroledger.engine.record import read_record, record_path
+from neuroledger.engine.schemas import schema_texts
+from neuroledger.errors import DataError, Problem, RequestError, SpecError
+from neuroledger.spec.base import Component
+from neuroledger.spec.catalog import Catalog, Entry, references
+from neuroledger.spec.kinds import (
+    KINDS,
+    BenchmarkSpec,
+    CeilingSpec,
+    DatasetSpec,
+    MetricSpec,
+    ModelSpec,
+    SuiteSpec,
+)
+from neuroledger.spec.load import explain, read_spec
+
+__all__ = ["check", "citation_keys"]
+
+SCHEMA_LINE = re.compile(r"^# yaml-language-server: \$schema=(\S+)\s*$")
+COMPONENTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "datasets": (("reader", "reader"),),
+    "metrics": (("compare", "metric"),),
+    "ceilings": (("compare", "ceiling"),),
+    "benchmarks": (("paradigm", "paradigm"),),
+    "models": (("builder", "builder"),),
+    "suites": (),
+}
+
+
+def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], int]:
+    """All problems of the specs below ``paths`` (of all specs when none are given), and how many files were read.
+
+    Raises
+    ------
+    RequestError
+        A path is not a spec file or folder of this repository.
+    """
+    chosen = _chosen(catalog, paths)
+    citations = citation_keys(catalog.root / "specs" / "references.bib")
+    problems: list[Problem] = []
+    entries: list[Entry] = []
+    for kind, id, path in chosen:
+        problems += _first_line(catalog, kind, path)
+        try:
+            entry = _entry(catalog, kind, id, path)
+        except SpecError as error:
+            problems += error.problems
+            continue
+        entries.append(entry)
+    for entry in entries:
+        problems += _references(catalog, entry)
+        problems += _components(entry)
+        problems += _overrides(catalog, entry)
+        problems += _citations(entry, citations)
+        problems += _science(catalog, entry)
+    if not paths:
+        problems += _stale_schemas(catalog)
+        problems += _strays(catalog)
+    return sorted(set(problems)), len(chosen)
+
+
+def _entry(catalog: Catalog, kind: str, id: str, path: Path) -> Entry:
+    if path == catalog._files[kind].get(id):
+        return catalog.entry(kind, id)
+    spec, document = read_spec(path, kind, catalog.shown(path))
+    return Entry(kind, spec, document, path)
+
+
+def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Path]]:
+    if not paths:
+        return list(catalog.files())
+    chosen: list[tuple[str, str, Path]] = []
+    for given in paths:
+        path = given.resolve()
+        if not path.exists():
+            raise RequestError(f"{given} does not exist")
+        inside = [
+            item for item in catalog.files() if item[2].resolve() == path or path in item[2].resolve().parents
+        ]
+        if not inside and path.is_file() and path.parent.name in KINDS:
+            inside = [(path.parent.name, path.stem, path)]
+        if not inside:
+            raise RequestError(
+                f"{given} holds no spec; specs lie in specs/<kind>/<id>.yaml with kind {', '.join(KINDS)}"
+            )
+        chosen += inside
+    return chosen
+
+
+def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Problem]:
+    wanted = _schema_line(catalog, kind, path)
+    try:
+        first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+    except (OSError, UnicodeDecodeError):
+        return  # said by the loader
+    found = SCHEMA_LINE.match(first)
+    if found is None or found.group(1) != wanted.split("=", 1)[1]:
+        yield Problem(
+            catalog.shown(path),
+            1,
+            1,
+            "the first line does not name the schema for editors",
+            f"write: {wanted}",
+        )
+
+
+def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
+    specs = catalog.root / "specs"
+    depth = len(path.relative_to(specs).parts) - 1 if path.is_relative_to(specs) else 1
+    return f"# yaml-language-server: $schema={'../' * depth}schema/{kind[:-1]}.json"
+
+
+def _at(
+    entry: Entry, location: tuple[str | int, ...], message: str, hint: str = "", severity: str = "error"
+) -> Problem:
+    line, column = entry.document.position(location)
+    return Problem(entry.document.path, line, column, message, hint, severity)
+
+
+def _references(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
+    for kind, id, location in references(entry):
+        if id not in catalog._files[kind]:
+            suggestion = catalog._suggestion(kind, id).lstrip("; ")
+            yield _at(entry, location, f"no {kind[:-1]} {id!r}", suggestion)
+    spec = entry.spec
+    if isinstance(spec, BenchmarkSpec) and spec.superseded_by is not None:
+        yield from _cycle(catalog, entry, spec)
+
+
+def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
+    seen, after = [spec.id], spec.superseded_by
+    while after is not None and after in catalog._files["benchmarks"]:
+        if after in seen:
+            chain = " → ".join([*seen, after])
+            yield _at(
+                entry,
+                ("superseded_by",),
+                f"superseded_by runs in a circle: {chain}",
+                "break it in one of the files",
+            )
+            return
+        seen.append(after)
+        try:
+            after = catalog.benchmark(after).superseded_by
+        except SpecError:
+            return
+
+
+def _components(entry: Entry) -> Iterator[Problem]:
+    for field, kind in COMPONENTS[entry.kind]:
+        component = getattr(entry.spec, field)
+        if not isinstance(component, Component):
+            continue
+        try:
+            registered = registry.get(kind, component.name)
+        except RequestError as error:
+            yield _at(entry, (field, "name"), str(error))
+            continue
+        try:
+            registered.bind(component.parameters)
+        except ValidationError as error:
+            yield from explain(error, entry.document, registered.parameters, (field,))
+
+
+def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
+    """Metric and ceiling overrides of a benchmark, and the compat modes of a metric, must resolve."""
+    from neuroledger.engine.bind import resolve
+
+    spec = entry.spec
+    tries: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
+    if isinstance(spec, BenchmarkSpec):
+        if spec.metric is not None:
+            tries.append(("metrics", spec.metric, {}, ("metric",)))
+        tries += [("metrics", item, {}, ("metrics", i)) for i, item in enumerate(spec.metrics)]
+        if spec.ceiling is not None:
+            tries.append(("ceilings", spec.ceiling, {}, ("ceiling",)))
+    elif isinstance(spec, (MetricSpec, CeilingSpec)):
+        tries += [(entry.kind, spec.id, {"compat": name}, ("compat", name)) for name in spec.compat]
+    for kind, wanted, options, location in tries:
+        try:
+            resolve(kind, wanted, catalog, options)
+        except RequestError as error:
+            if not str(error).startswith(("no metric", "no ceiling")):
+                yield _at(entry, location, str(error))
+        except SpecError:
+            continue  # said where that spec is checked
+
+
+def _citations(entry: Entry, known: frozenset[str]) -> Iterator[Problem]:
+    for i, key in enumerate(entry.spec.cite):
+        if key not in known:
+            yield _at(
+                entry,
+                ("cite", i),
+                f"citation {key!r} is not in specs/references.bib",
+                "add its BibTeX entry there",
+            )
+
+
+def citation_keys(path: Path) -> frozenset[str]:
+    """Keys of a BibTeX file."""
+    if not path.is_file():
+        return frozenset()
+    return frozenset(
+        re.findall(r"^\s*@\w+\s*\{\s*([^,\s]+)\s*,", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    )
+
+
+def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
+    spec = entry.spec
+    if isinstance(spec, DatasetSpec) and spec.unavailable is None:
+        if not spec.expectations.stimuli and not spec.expectations.assembly:
+            yield _at(
+                entry,
+                ("expectations",),
+                "a data set states no expectations: nothing would guard it",
+                "add `expectations`",
+            )
+        for name, pin in spec.files.items():
+            pointer = catalog.root / "data" / spec.id / f"{name}.dvc"
+            if pin.dvc and not pointer.is_file():
+                yield _at(
+                    entry,
+                    ("files", name),
+                    f"no DVC pointer {catalog.shown(pointer)}",
+                    f"dvc add data/{spec.id}/{name}",
+                )
+    elif isinstance(spec, ModelSpec):
+        for name, pin in spec.weights.items():
+            pointer = catalog.root / "data" / "models" / spec.id / f"{name}.dvc"
+            if pin.dvc and not pointer.is_file():
+                yield _at(
+                    entry,
+                    ("weights", name),
+                    f"no DVC pointer {catalog.shown(pointer)}",
+                    f"dvc add {catalog.shown(pointer)[:-4]}",
+                )
+    elif isinstance(spec, BenchmarkSpec):
+        yield from _normalisation(catalog, entry, spec)
+        yield from _controls(catalog, entry, spec)
+    elif isinstance(spec, SuiteSpec):
+        for i, item in enumerate(spec.benchmarks):
+            if item.version is not None and item.id in catalog._files["benchmarks"]:
+                now = catalog.benchmark(item.id).version
+                if now != item.version:
+                    words = (
+                        f"the suite froze version {item.version} of {item.id!r}, which is at version {now}"
+                    )
+                    yield _at(entry, ("benchmarks", i), words, "make a new version of the suite")
+
+
+def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
+    from neuroledger.core.score import FORMULAS
+    from neuroledger.engine.bind import resolve
+
+    if spec.ceiling is None or spec.normalise in ("none", "floor"):
+        return
+    try:
+        metric, _, _ = resolve("metrics", spec.all_metrics[0], catalog, {})
+        ceiling, _, _ = resolve("ceilings", spec.ceiling, catalog, {})
+    except (RequestError, SpecError):
+        return  # said elsewhere
+    if (metric.scale, ceiling.scale) not in FORMULAS:
+        words = f"no formula normalises scale {metric.scale!r} by a ceiling of scale {ceiling.scale!r}"
+        yield _at(entry, ("ceiling",), words, "choose a ceiling of a fitting scale, or `normalise: none`")
+
+
+def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
+    """What the records say of the controls: a benchmark whose controls fail is refused."""
+    rules = spec.controls
+    for role, ids in (("positive", rules.positive), ("negative", rules.negative)):
+        for i, id in enumerate(ids):
+            path = record_path(catalog.root, spec.id, id)
+            if not path.exists():
+                continue
+            try:
+                record = read_record(path)
+            except DataError as error:
+                yield _at(entry, ("controls", role, i), str(error))
+                continue
+            if record.score is None or record.inputs.get("benchmark", {}).get("version") != spec.version:
+                continue
+            value = float(record.score["value"])
+            if role == "positive" and value < rules.ceiling_at_least:
+                words = f"positive control {id!r} reaches {value:.3f}, below {rules.ceiling_at_least:g}"
+                yield _at(
+                    entry, ("controls", role, i), words, "the benchmark cannot see what is there: mend it"
+                )
+            if role == "negative" and value > rules.floor_at_most:
+                words = f"negative control {id!r} reaches {value:.3f}, above {rules.floor_at_most:g}"
+                yield _at(
+                    entry, ("controls", role, i), words, "the benchmark rewards what is not there: mend it"
+                )
+
+
+def _stale_schemas(catalog: Catalog) -> Iterator[Problem]:
+    for name, text in schema_texts().items():
+        path = catalog.root / "specs" / "schema" / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            yield Problem(
+                catalog.shown(path),
+                1,
+                1,
+                "the JSON Schema is not the one that the code gives",
+                "run `make schemas`",
+            )
+
+
+def _strays(catalog: Catalog) -> Iterable[Problem]:
+    known = {path for _, _, path in catalog.files()}
+    for path in sorted((catalog.root / "specs").rglob("*")):
+        if path.suffix in {".yaml", ".yml"} and path not in known:
+            folders = ", ".join(f"specs/{kind}/" for kind in KINDS)
+            yield Problem(
+                catalog.shown(path),
+                1,
+                1,
+                "this file is no spec where it lies",
+                f"specs are <id>.yaml in {folders}",
+            )

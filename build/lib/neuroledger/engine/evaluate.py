@@ -1,0 +1,202 @@
+"""One job: measure, compare, normalise; controls beside it. Pure: no disk beyond the data it reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.core.measurement import Measurement
+from neuroledger.core.model import Model
+from neuroledger.core.score import Score, normalise, normalise_by_floor
+from neuroledger.engine.session import Session
+from neuroledger.errors import MetricError, NeuroLedgerError, RequestError, UnavailableError
+from neuroledger.spec.base import Override
+from neuroledger.spec.kinds import BenchmarkSpec
+
+__all__ = ["Evaluation", "evaluate"]
+
+# Paradigms whose data can be put in the model's place: the data must then predict themselves.
+SELF_PREDICTING = frozenset({"recording"})
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of one model on one benchmark, the headline first, and what the controls did."""
+
+    scores: Mapping[str, Score]
+    controls: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def headline(self) -> Score:
+        """The first metric's score."""
+        return next(iter(self.scores.values()))
+
+
+def evaluate(
+    session: Session, benchmark: BenchmarkSpec, model: Model | str, *, controls: bool = True
+) -> Evaluation:
+    """Score a model (or the id of one) on a benchmark.
+
+    Raises
+    ------
+    NeuroLedgerError
+        With the reason: data, model, metric, ceiling or a failed control.
+    """
+    if benchmark.unavailable is not None:
+        raise UnavailableError(f"benchmark {benchmark.id!r} is unavailable: {benchmark.unavailable}")
+    session.require_valid(benchmark.dataset)
+    subject = session.model(model) if isinstance(model, str) else model
+    component, parameters = session.paradigm(benchmark)
+    injected = {
+        "rng": np.random.default_rng(session.request.seed),
+        "workspace": session.workspace,
+        "store": session.store,
+    }
+    data = session.dataset(benchmark)
+    measured: Measurement = component.function(
+        subject, data, **{name: injected[name] for name in component.injected}, **parameters
+    )
+    scores = _scores(session, benchmark, measured)
+    done: dict[str, Mapping[str, Any]] = {}
+    if controls:
+        done = _controls(session, benchmark, model if isinstance(model, str) else "", measured)
+        failed = {name: control for name, control in done.items() if not control["passed"]}
+        is_control = isinstance(model, str) and model in (
+            *benchmark.controls.positive,
+            *benchmark.controls.negative,
+        )
+        if failed and not is_control:
+            words = "; ".join(f"{name} ({c['role']}): {c['says']}" for name, c in failed.items())
+            raise MetricError(f"controls of {benchmark.id!r} failed, so its scores mean nothing: {words}")
+    return Evaluation(scores, done)
+
+
+def _scores(
+    session: Session, benchmark: BenchmarkSpec, measured: Measurement, *, only_headline: bool = False
+) -> dict[str, Score]:
+    scores: dict[str, Score] = {}
+    for i, wanted in enumerate(benchmark.all_metrics):
+        if only_headline and i > 0:
+            break
+        name = wanted.name if isinstance(wanted, Override) else wanted
+        if name in measured.costs:
+            scores[name] = measured.costs[name]
+            continue
+        bound = session.metric(wanted, benchmark.compat)
+        raw = bound(measured.source, measured.target, splits=measured.splits)
+        raw = raw.replace(notes=(*measured.notes, *raw.notes))
+        scores[name] = _normalised(session, benchmark, raw, measured) if i == 0 else raw
+    return scores
+
+
+def _normalised(session: Session, benchmark: BenchmarkSpec, raw: Score, measured: Measurement) -> Score:
+    rule = benchmark.normalise or ("ceiling" if benchmark.ceiling else "floor" if benchmark.floor else "none")
+    if rule == "ceiling" and benchmark.ceiling is not None:
+        assembly = measured.repeated if measured.repeated is not None else measured.target
+        ceiling = session.ceiling_score(benchmark.ceiling, assembly, benchmark.compat)
+        return normalise(raw, ceiling, compat=benchmark.compat)
+    if rule == "floor" and benchmark.floor is not None:
+        return normalise_by_floor(raw, _dummy(session, benchmark), benchmark.floor.perfect)
+    return raw
+
+
+def _dummy(session: Session, benchmark: BenchmarkSpec) -> float:
+    """What the benchmark's dummy scores, before any normalisation."""
+    rule = benchmark.floor
+    if rule is None:
+        raise RequestError(f"benchmark {benchmark.id!r} has no floor")
+    if not isinstance(rule.dummy, str):
+        return rule.dummy
+    bare = benchmark.model_copy(update={"floor": None, "normalise": "none"})
+    for id in (rule.dummy, rule.fallback):
+        if id is None:
+            continue
+        value = session._once(
+            ("dummy", benchmark.id, id),
+            lambda id=id: evaluate(session, bare, id, controls=False).headline.value,
+        )
+        if math.isfinite(value) and abs(rule.perfect - value) > 1e-12:
+            return value
+    raise MetricError(f"benchmark {benchmark.id!r}: its dummy {rule.dummy!r} has no usable score")
+
+
+def _controls(
+    session: Session, benchmark: BenchmarkSpec, model: str, measured: Measurement
+) -> dict[str, Mapping[str, Any]]:
+    """Declared control models, the data predicting themselves, and this model with its stimuli permuted."""
+    rules = benchmark.controls
+    done: dict[str, Mapping[str, Any]] = {}
+    for role, ids in (("positive", rules.positive), ("negative", rules.negative)):
+        for id in ids:
+            if id == model:
+                continue
+            done[id] = session._once(
+                ("control", benchmark.id, id),
+                lambda id=id, role=role: _judged(
+                    benchmark, role, lambda: evaluate(session, benchmark, id, controls=False).headline
+                ),
+            )
+    if benchmark.paradigm.name in SELF_PREDICTING:
+        done["itself"] = session._once(
+            ("control", benchmark.id, "itself"),
+            lambda: _judged(
+                benchmark, "positive", lambda: _with_source(session, benchmark, measured, _itself(measured))
+            ),
+        )
+        done["permuted"] = _judged(
+            benchmark,
+            "negative",
+            lambda: _with_source(session, benchmark, measured, _permuted(session, measured.source)),
+        )
+    return done
+
+
+def _judged(benchmark: BenchmarkSpec, role: str, score: Any) -> dict[str, Any]:
+    """A control's value against its bound. A control that cannot be computed has failed, and says why."""
+    rules = benchmark.controls
+    bound = rules.ceiling_at_least if role == "positive" else rules.floor_at_most
+    try:
+        value = float(score().value)
+    except NeuroLedgerError as error:
+        return {"role": role, "value": None, "bound": bound, "passed": False, "says": str(error)}
+    passed = value >= bound if role == "positive" else value <= bound
+    relation = "at least" if role == "positive" else "at most"
+    return {
+        "role": role,
+        "value": value,
+        "bound": bound,
+        "passed": passed,
+        "says": f"{value:.3f}, must be {relation} {bound:g}",
+    }
+
+
+def _with_source(
+    session: Session, benchmark: BenchmarkSpec, measured: Measurement, source: xr.DataArray
+) -> Score:
+    replaced = Measurement(source, measured.target, measured.repeated, measured.splits)
+    return next(iter(_scores(session, benchmark, replaced, only_headline=True).values()))
+
+
+def _itself(measured: Measurement) -> xr.DataArray:
+    """The target in the model's place, neuroids without responses left out."""
+    target = measured.target
+    if "neuroid" not in target.dims:
+        return target
+    whole = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
+    return target.isel(neuroid=np.flatnonzero(whole)) if whole.any() else target.fillna(0.0)
+
+
+def _permuted(session: Session, source: xr.DataArray) -> xr.DataArray:
+    """The model's responses given to the wrong stimuli."""
+    dim = "presentation" if "presentation" in source.dims else "stimulus"
+    order = np.random.default_rng([session.request.seed, 271828]).permutation(source.sizes[dim])
+    moved = source.isel({dim: order})
+    if "stimulus_b" in source.dims:
+        moved = moved.isel(stimulus_b=order)
+    keep = {name: source[name] for name in ("stimulus_id", "stimulus_id_b") if name in source.coords}
+    return moved.assign_coords({name: (values.dims, values.values) for name, values in keep.items()})

@@ -1,0 +1,134 @@
+"""The third stage of the gate: what a data set declares, and what holds of every data set, against what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from neuroledger.core.dataset import Dataset
+from neuroledger.engine.expectations import Inquiry, Subject, UnaskableError, inquire
+from neuroledger.engine.findings import Finding, remedy
+from neuroledger.engine.questions import Answer
+from neuroledger.engine.validation import CheckResult
+from neuroledger.spec import expectations as say
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.kinds import DatasetSpec
+
+__all__ = ["examine"]
+
+_ABOUT_FILES: Final = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One expectation about one part; ``place`` is where the spec declares it, empty if it holds without saying."""
+
+    part: str
+    expectation: say.Check
+    place: str
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.expectation, "check", ""))
+
+
+def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None) -> dict[str, Any]:
+    """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
+    findings = [*_undeclared(catalog, spec, data)]
+    checks: list[CheckResult] = []
+    asked: list[tuple[_Item, Inquiry]] = []
+    items = [*_declared(spec), *_standing(spec, data)]
+    decoded = any(isinstance(item.expectation, say.FilesDecode) for item in items)
+    subject = Subject(data.stimuli, data.assembly, decoded=decoded)
+    for item in items:
+        try:
+            asked.append((item, inquire(item.expectation, item.part, subject)))
+        except UnaskableError as error:
+            checks.append(_result(item, item.part, success=False))
+            findings.append(_finding(item, str(error), _where(spec, item, item.part), error.do))
+    answered, version = _ask([inquiry for _, inquiry in asked], spec, data_docs)
+    for (item, inquiry), answers in zip(asked, answered, strict=True):
+        said = [_breach(inquiry, i, answer) for i, answer in enumerate(answers) if not answer.success]
+        checks.append(_result(item, inquiry.facts.title, success=not said))
+        where = _where(spec, item, inquiry.facts.title)
+        findings += [
+            _finding(item, what, where, remedy(item.expectation, _spec_path(catalog, spec))) for what in said
+        ]
+    return {"findings": tuple(findings), "checks": tuple(checks), "great_expectations": version}
+
+
+def _ask(
+    inquiries: list[Inquiry], spec: DatasetSpec, data_docs: Path | None
+) -> tuple[list[tuple[Answer, ...]], str]:
+    if not inquiries:
+        return [], ""
+    from neuroledger.engine.suites import answers, great_expectations_version
+
+    found = answers(inquiries, private=spec.access == "private", data_docs=data_docs)
+    return found, great_expectations_version()
+
+
+def _declared(spec: DatasetSpec) -> Iterator[_Item]:
+    for part in ("stimuli", "assembly"):
+        for i, expectation in enumerate(getattr(spec.expectations, part)):
+            yield _Item(part, expectation, f"expectations.{part}[{i}]")
+
+
+def _standing(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
+    """What holds of every data set unless its spec says something else about it."""
+    said = {type(expectation) for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)}
+    has_files = data.stimuli is not None and (data.stimuli.archive or data.stimuli.contents) is not None
+    if has_files and not said & _ABOUT_FILES:
+        yield _Item("stimuli", say.FilesExist(check="files_exist"), "")
+    if data.assembly is None:
+        return
+    if say.ValuesFinite not in said and data.assembly.dtype.kind == "f":
+        yield _Item("assembly", say.ValuesFinite(check="values_finite"), "")
+    if say.Aligned not in said and data.stimuli is not None and "stimulus_id" in data.assembly.coords:
+        yield _Item("assembly", say.Aligned(check="aligned"), "")
+
+
+def _undeclared(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[Finding]:
+    """A part of which nothing is declared would pass whatever it holds."""
+    for part, there in (("stimuli", data.stimuli), ("assembly", data.assembly)):
+        if there is not None and not getattr(spec.expectations, part):
+            do = f"declare what must be true of them, under `expectations: {{{part}: […]}}`"
+            where = f"{_spec_path(catalog, spec)}, expectations.{part}"
+            yield Finding("expectations", "error", f"nothing is declared of the {part}", where, do)
+
+
+def _breach(inquiry: Inquiry, i: int, answer: Answer) -> str:
+    return answer.error if answer.error is not None else inquiry.questions[i].breach(answer)
+
+
+def _finding(item: _Item, what: str, where: str, do: str) -> Finding:
+    return Finding(
+        "expectations", item.expectation.severity, what, where, do, item.name, item.expectation.why
+    )
+
+
+def _result(item: _Item, about: str, *, success: bool) -> CheckResult:
+    return CheckResult(
+        part=item.part,
+        check=item.name,
+        about=about + _column(item),
+        declared=bool(item.place),
+        severity=item.expectation.severity,
+        success=success,
+    )
+
+
+def _column(item: _Item) -> str:
+    named = getattr(item.expectation, "column", None)
+    return f", {named}" if named else ""
+
+
+def _where(spec: DatasetSpec, item: _Item, about: str) -> str:
+    place = f" ({item.place})" if item.place else ""
+    return f"data set {spec.id}, {about}{_column(item)}{place}"
+
+
+def _spec_path(catalog: Catalog, spec: DatasetSpec) -> str:
+    return catalog.shown(catalog.entry("datasets", spec.id).path)

@@ -1,0 +1,84 @@
+"""Is a file what its spec says? SHA-256 against the pin, remembered until the file changes."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from neuroledger.errors import DataError, IntegrityError
+from neuroledger.spec.base import SourceFile
+
+__all__ = ["sha256_of_file", "verify_file"]
+
+BLOCK = 1 << 20
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, read in blocks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as opened:
+        while block := opened.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, mend: str = "") -> None:
+    """Return if the file's size and SHA-256 equal ``pin``.
+
+    ``memory`` is a folder in which a verification is remembered under path, size, modification and change time
+    and inode: a file that was not touched since is not read again. None reads it in any case. ``mend`` ends the
+    message of a failure: the command that puts it right.
+
+    Raises
+    ------
+    DataError
+        The file is not there or cannot be read.
+    IntegrityError
+        Its bytes differ.
+    """
+    then = f"; {mend}" if mend else ""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing{then}") from None
+    if stat.st_size != pin.size:
+        raise IntegrityError(f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{then}")
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
+    if memory is not None and _recall(memory, key) == pin.sha256:
+        return
+    try:
+        found = sha256_of_file(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}){then}") from error
+    if found != pin.sha256:
+        raise IntegrityError(
+            f"{path} does not hold the pinned bytes: SHA-256 {found[:12]}…, pinned {pin.sha256[:12]}…{then}"
+        )
+    if memory is not None:
+        _remember(memory, key, found)
+
+
+def _database(folder: Path) -> sqlite3.Connection:
+    folder.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(folder / "verified.sqlite", timeout=10)
+    connection.execute("CREATE TABLE IF NOT EXISTS verified (key TEXT PRIMARY KEY, sha256 TEXT NOT NULL)")
+    return connection
+
+
+def _recall(folder: Path, key: str) -> str | None:
+    try:
+        with closing(_database(folder)) as connection:
+            row = connection.execute("SELECT sha256 FROM verified WHERE key = ?", (key,)).fetchone()
+    except (sqlite3.Error, OSError):
+        return None  # a memory that cannot be read only costs the time to hash again
+    return str(row[0]) if row else None
+
+
+def _remember(folder: Path, key: str, sha256: str) -> None:
+    try:
+        with closing(_database(folder)) as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO verified VALUES (?, ?)", (key, sha256))
+    except (sqlite3.Error, OSError):
+        return  # on a read-only disk the next load simply hashes again

@@ -1,0 +1,91 @@
+"""A dataset id to verified, checked stimuli and assembly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from neuroledger.core import registry
+from neuroledger.core.assembly import check
+from neuroledger.core.dataset import Dataset
+from neuroledger.engine.fetch import folder_of
+from neuroledger.engine.integrity import verify_file
+from neuroledger.errors import DataError, SpecError, UnavailableError
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.load import explain
+
+__all__ = ["load_dataset", "read_dataset", "verified_files"]
+
+
+def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True) -> dict[str, Path]:
+    """Paths of a data set's or model's files, each verified against its pin.
+
+    Raises
+    ------
+    DataError, IntegrityError
+        A file is missing or differs; the message names the command that mends it.
+    """
+    spec = catalog.entry(kind, id).spec
+    pins = spec.files if isinstance(spec, DatasetSpec) else getattr(spec, "weights", {})
+    folder = folder_of(catalog.root, kind, id)
+    memory = catalog.root / ".cache" if trust_memory else None
+    for name, pin in sorted(pins.items()):
+        mend = f"bring it with `neuroledger fetch {id}`"
+        if (folder / name).exists():
+            mend = f"move it away, then `neuroledger fetch {id}`"
+        verify_file(folder / name, pin, memory=memory, mend=mend)
+    return {name: folder / name for name in pins}
+
+
+def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
+    """Run the data set's reader on its verified files.
+
+    Raises
+    ------
+    DataError
+        The files do not hold what the reader expects.
+    """
+    entry = catalog.entry("datasets", id)
+    spec = catalog.dataset(id)
+    if spec.reader is None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    component = registry.get("reader", spec.reader.name)
+    try:
+        parameters = component.bind(spec.reader.parameters)
+    except ValidationError as error:
+        raise SpecError(explain(error, entry.document, component.parameters, ("reader",))) from None
+    try:
+        data: Dataset = component.function(files, **parameters)
+    except (KeyError, IndexError, ValueError, TypeError, OSError) as error:
+        kind = type(error).__name__
+        raise DataError(
+            f"data set {id!r}: reader {spec.reader.name!r} cannot read its files ({kind}: {error})"
+        ) from error
+    degrees = spec.degrees if spec.degrees is not None else data.degrees
+    stimuli = data.stimuli
+    if stimuli is not None:
+        own = stimuli.degrees if "degrees" in stimuli.table.columns else (stimuli.degrees or degrees)
+        stimuli = replace(stimuli, id=id, degrees=own)
+    return replace(data, id=id, stimuli=stimuli, degrees=degrees)
+
+
+def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dataset:
+    """Verified, read, and checked against the conventions.
+
+    Raises
+    ------
+    UnavailableError
+        The data cannot be had here.
+    DataError, IntegrityError, AssemblyError
+        They are missing, changed or break the conventions.
+    """
+    spec = catalog.dataset(id)
+    if spec.unavailable is not None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    data = read_dataset(catalog, id, verified_files(catalog, "datasets", id, trust_memory=trust_memory))
+    if data.assembly is not None:
+        check(data.assembly, name=f"data set {id!r}")
+    return data

@@ -1,0 +1,170 @@
+"""Suite × models to jobs, each with the identity of everything that determines its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neuroledger.core import registry
+from neuroledger.engine.bind import resolve
+from neuroledger.engine.session import Request
+from neuroledger.errors import RequestError
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.identity import DESCRIPTIVE, sha256_of, spec_sha256
+from neuroledger.spec.kinds import BenchmarkSpec, ModelSpec
+
+__all__ = ["Job", "inputs_of", "plan"]
+
+SCHEMA_VERSION = 1
+# Fields that decide whether data may be used or how they are shown, not what a score is.
+DATASET_ONLY_SAYS = DESCRIPTIVE | {
+    "license", "license_note", "access", "access_steps", "source", "species", "modality", "expectations",
+    "unavailable", "defects", "simulated",
+}  # fmt: skip
+BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects"}
+MODEL_ONLY_SAYS = DESCRIPTIVE | {
+    "control",
+    "benchmarks",
+    "license",
+    "unavailable",
+    "simulated",
+    "pretraining",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model on one benchmark; ``id`` is its identity."""
+
+    model: str
+    benchmark: str
+    id: str
+    inputs: dict[str, Any]
+
+
+def plan(
+    catalog: Catalog,
+    *,
+    models: Sequence[str] = (),
+    benchmarks: Sequence[str] = (),
+    suite: str | None = None,
+    request: Request,
+) -> list[Job]:
+    """The jobs of a request, benchmark by benchmark, its control models first.
+
+    Without ``models``, those of the suite (all available ones when it names none). Benchmarks and data sets that
+    are unavailable give no job.
+
+    Raises
+    ------
+    RequestError
+        Unknown ids.
+    SpecError
+        A spec that is needed is wrong.
+    """
+    chosen = list(benchmarks) or ([item.id for item in catalog.suite(suite).benchmarks] if suite else [])
+    if not chosen:
+        raise RequestError("nothing to run: name a suite or benchmarks")
+    named = list(models) or (list(catalog.suite(suite).models) if suite else [])
+    jobs: list[Job] = []
+    for id in chosen:
+        benchmark = catalog.benchmark(id)
+        if benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable:
+            continue
+        wanted = named or [m for m in catalog.ids("models") if fits(catalog.model(m), benchmark)]
+        controls = (*benchmark.controls.positive, *benchmark.controls.negative)
+        for model in dict.fromkeys((*(controls if not models else ()), *wanted)):
+            if models or fits(catalog.model(model), benchmark):
+                inputs = inputs_of(catalog, benchmark, model, request)
+                jobs.append(Job(model, id, sha256_of(inputs), inputs))
+    return jobs
+
+
+def fits(model: ModelSpec, benchmark: BenchmarkSpec) -> bool:
+    """Whether a model is meant for a benchmark: buildable, and not bound to other benchmarks only."""
+    if model.unavailable is not None:
+        return False
+    return not model.benchmarks or any(
+        benchmark.id == pattern or benchmark.dataset == pattern or benchmark.parent == pattern
+        for pattern in model.benchmarks
+    )
+
+
+def inputs_of(
+    catalog: Catalog, benchmark: BenchmarkSpec, model: str | None, request: Request
+) -> dict[str, Any]:
+    """Everything that determines the outcome of a job, as plain data."""
+    dataset = catalog.dataset(benchmark.dataset)
+    if dataset.reader is None:
+        raise RequestError(f"data set {dataset.id!r} is unavailable: {dataset.unavailable}")
+    inputs: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "benchmark": {
+            "id": benchmark.id,
+            "version": benchmark.version,
+            "spec_sha256": spec_sha256(benchmark, without=BENCHMARK_ONLY_SAYS),
+        },
+        "dataset": {
+            "id": dataset.id,
+            "version": dataset.version,
+            "spec_sha256": spec_sha256(dataset, without=DATASET_ONLY_SAYS),
+            "files": {name: pin.sha256 for name, pin in sorted(dataset.files.items())},
+            "component": _component("reader", dataset.reader.name),
+        },
+        "paradigm": _component("paradigm", benchmark.paradigm.name),
+        "metrics": [_bound(catalog, "metrics", wanted, benchmark.compat) for wanted in benchmark.all_metrics],
+        "ceiling": None
+        if benchmark.ceiling is None
+        else _bound(catalog, "ceilings", benchmark.ceiling, benchmark.compat),
+        "seed": request.seed,
+        "limit": request.limit,
+        "device": request.device.split(":")[0],
+    }
+    others = [*benchmark.controls.positive, *benchmark.controls.negative]
+    if benchmark.floor is not None:
+        others += [id for id in (benchmark.floor.dummy, benchmark.floor.fallback) if isinstance(id, str)]
+    inputs["controls"] = {id: _model(catalog, id) for id in sorted(set(others))}
+    if model is not None:
+        inputs["model"] = _model(catalog, model)
+    return inputs
+
+
+def _component(kind: str, name: str) -> str:
+    return f"{name}@{registry.get(kind, name).version}"
+
+
+def _bound(catalog: Catalog, kind: Any, wanted: str | Override, compat: str | None) -> dict[str, Any]:
+    name = wanted.name if isinstance(wanted, Override) else wanted
+    spec = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
+    changes = {"compat": compat} if compat is not None and compat in spec.compat else {}
+    merged, component, _ = resolve(kind, wanted, catalog, changes)
+    return {
+        "id": merged.id,
+        "spec_sha256": spec_sha256(merged, without=DESCRIPTIVE | {"compat"}),
+        "parameters_sha256": sha256_of(component.canonical(merged.compare.parameters)),
+        "component": f"{component.name}@{component.version}",
+    }
+
+
+def _model(catalog: Catalog, id: str) -> dict[str, Any]:
+    spec = catalog.model(id)
+    if spec.builder is None:
+        raise RequestError(f"model {id!r} is unavailable: {spec.unavailable}")
+    component = registry.get("builder", spec.builder.name)
+    return {
+        "id": id,
+        "version": spec.version,
+        "spec_sha256": spec_sha256(spec, without=MODEL_ONLY_SAYS),
+        "weights": {name: pin.sha256 for name, pin in sorted(spec.weights.items())},
+        "component": f"{component.name}@{component.version}",
+    }
+
+
+def by_benchmark(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    """Jobs in groups that share data."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.benchmark, []).append(job)
+    return groups

@@ -1,0 +1,102 @@
+"""What users call from Python: find, load, score, run, records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from neuroledger.core.dataset import Dataset
+from neuroledger.core.model import Model
+from neuroledger.core.score import Score
+from neuroledger.display import choose
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.load import load_dataset
+from neuroledger.engine.params import read_params
+from neuroledger.engine.plan import plan
+from neuroledger.engine.present import open_store
+from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.run import run as run_jobs
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import RequestError
+from neuroledger.spec.catalog import open_catalog
+
+__all__ = ["find", "load", "records", "run", "score"]
+
+
+def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
+    """Specs of one kind as a table, one row each, where every named field equals the given text.
+
+    ``find("benchmarks", parent="V4")``; ``kind`` may be singular.
+
+    Raises
+    ------
+    RequestError
+        No such kind or field.
+    """
+    catalog = open_catalog()
+    folder = kind if kind.endswith("s") else f"{kind}s"
+    if folder not in catalog._files:
+        raise RequestError(f"no kind {kind!r}; kinds are {', '.join(catalog._files)}")
+    rows = [
+        catalog.entry(folder, id).spec.model_dump(mode="json", by_alias=True) for id in catalog.ids(folder)
+    ]
+    table = pd.DataFrame(rows)
+    for name, value in wanted.items():
+        if name not in table.columns:
+            raise RequestError(f"{folder} have no field {name!r}; fields are {', '.join(table.columns)}")
+        table = table[table[name].astype(str) == value]
+    return table.set_index("id")
+
+
+def load(dataset: str) -> Dataset:
+    """The stimuli and the assembly of a data set, verified and checked.
+
+    Raises
+    ------
+    DataError, UnavailableError
+        They are not here, or not what the spec says.
+    """
+    return load_dataset(open_catalog(), dataset)
+
+
+def score(
+    model: Model | str, benchmark: str, *, seed: int = 0, limit: int | None = None, device: str = "cpu"
+) -> Score:
+    """Score a model, by id or as an object in memory, on a benchmark; nothing is recorded.
+
+    Raises
+    ------
+    NeuroLedgerError
+        With the reason.
+    """
+    catalog = open_catalog()
+    with choose("none") as display:
+        session = Session(
+            catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
+        )
+        return evaluate(session, catalog.benchmark(benchmark), model).headline
+
+
+def run(
+    models: Sequence[str] = (),
+    *,
+    suite: str | None = None,
+    benchmarks: Sequence[str] = (),
+    seed: int | None = None,
+) -> list[Record]:
+    """Score what is missing and return the records of the request."""
+    catalog = open_catalog()
+    params = read_params(catalog.root)
+    request = Request(seed=params.seed if seed is None else seed, device=params.device)
+    chosen = suite or (None if benchmarks else params.suite)
+    jobs = plan(catalog, models=models, benchmarks=benchmarks, suite=chosen, request=request)
+    with choose() as display:
+        outcomes = run_jobs(catalog, jobs, request, display, store=open_store(catalog.root, display))
+    return [outcome.record for outcome in outcomes]
+
+
+def records(folder: Path | None = None) -> list[Record]:
+    """Every record of the repository, or below ``folder``."""
+    return list(read_all(folder or open_catalog().root / "results" / "records"))

@@ -1,0 +1,228 @@
+"""Questions to Great Expectations, each with the words that say what is wrong when the answer is no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+__all__ = [
+    "Answer",
+    "Question",
+    "between",
+    "decodes",
+    "distinct",
+    "each",
+    "has_columns",
+    "holds_all",
+    "in_set",
+    "not_null",
+    "pairs",
+    "row_count",
+    "span",
+    "states",
+    "unique_together",
+]
+
+Quote = Literal["values", "rows", "both", "only"]
+"""What a breach quotes: its values, what its rows are called, both, or its only value to end the sentence."""
+
+EXAMPLES: Final = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What Great Expectations said to one question.
+
+    Attributes
+    ----------
+    success
+        Whether the expectation holds.
+    total, breaches
+        Rows examined, and rows that break it.
+    values, rows
+        Some of the values that break it, and what their rows are called; empty for private data.
+    absent
+        Values that were expected and do not occur; empty for private data.
+    observed
+        What was counted instead of what was expected.
+    error
+        Why the answer cannot be believed: Great Expectations failed inside, or had nothing to look at.
+    """
+
+    success: bool
+    total: int | None = None
+    breaches: int | None = None
+    values: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    observed: Any = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One expectation of Great Expectations by name, its arguments, and the words for a breach."""
+
+    type: str
+    arguments: Mapping[str, Any]
+    breach: Callable[[Answer], str] = field(compare=False, repr=False)
+
+
+def not_null(column: str) -> Question:
+    """No value of the column is missing; the other questions skip what is missing."""
+    return Question(
+        "expect_column_values_to_not_be_null",
+        {"column": column},
+        lambda a: f"'{column}': {share(a)} values missing{named(a, 'rows')}",
+    )
+
+
+def each(column: str, verb: str, arguments: Mapping[str, Any], breach: str) -> Question:
+    """Every value of the column keeps the rule ``expect_column_values_<verb>``."""
+    return Question(
+        f"expect_column_values_{verb}",
+        {"column": column, **arguments},
+        lambda a: f"'{column}': {share(a)} values {breach}{named(a, 'values')}",
+    )
+
+
+def in_set(
+    column: str, values: Iterable[Any], breach: str | None = None, *, quote: Quote = "both"
+) -> Question:
+    """Every value of the column is one of ``values``."""
+    allowed = list(values)
+    words = breach or f"values of '{column}' not among {listed(allowed)}"
+    return Question(
+        "expect_column_values_to_be_in_set",
+        {"column": column, "value_set": allowed},
+        lambda a: f"{share(a)} {words}{named(a, quote)}",
+    )
+
+
+def states(column: str, value: Any, breach: str) -> Question:
+    """The column says ``value`` throughout; for tables that state one fact."""
+    return Question(
+        "expect_column_values_to_be_in_set",
+        {"column": column, "value_set": [value]},
+        lambda a: f"{breach} {listed(dict.fromkeys(a.values)) or 'something else'}",
+    )
+
+
+def holds_all(column: str, values: Iterable[Any], breach: str | None = None) -> Question:
+    """Each of ``values`` occurs in the column."""
+    words = breach or f"'{column}': declared but absent"
+    return Question(
+        "expect_column_distinct_values_to_contain_set",
+        {"column": column, "value_set": list(values)},
+        lambda a: f"{words}: {listed(a.absent) or a.breaches}",
+    )
+
+
+def between(
+    column: str, low: float | None, high: float | None, breach: str | None = None, *, quote: Quote = "both"
+) -> Question:
+    """Every value of the column lies between the bounds, both included."""
+    words = breach or f"values of '{column}' not {span(low, high)}"
+    return Question(
+        "expect_column_values_to_be_between",
+        {"column": column, "min_value": low, "max_value": high},
+        lambda a: (
+            f"{words} {listed(a.values) or 'something else'}"
+            if quote == "only"
+            else f"{share(a)} {words}{named(a, quote)}"
+        ),
+    )
+
+
+def pairs(column: str, other: str, breach: str, *, quote: Quote = "both") -> Question:
+    """Two columns agree in every row."""
+    return Question(
+        "expect_column_pair_values_to_be_equal",
+        {"column_A": column, "column_B": other, "ignore_row_if": "neither"},
+        lambda a: f"{share(a)} {breach}{named(a, quote)}",
+    )
+
+
+def decodes(column: str) -> Question:
+    """Every file decodes as an image; the column says so, or why not."""
+    return Question(
+        "expect_column_values_to_be_in_set",
+        {"column": column, "value_set": ["decodes"]},
+        lambda a: (
+            f"{share(a)} images not decodable{named(a, 'rows')}" + (f" ({a.values[0]})" if a.values else "")
+        ),
+    )
+
+
+def unique_together(columns: Sequence[str]) -> Question:
+    """No combination of values occurs twice."""
+    return Question(
+        "expect_compound_columns_to_be_unique",
+        {"column_list": list(columns)},
+        lambda a: f"{share(a)} rows share their {' and '.join(columns)}{named(a, 'rows')}",
+    )
+
+
+def distinct(column: str, count: int) -> Question:
+    """Exactly so many different values occur."""
+    return Question(
+        "expect_column_unique_value_count_to_be_between",
+        {"column": column, "min_value": count, "max_value": count},
+        lambda a: f"'{column}': {a.observed} different values, {count} declared",
+    )
+
+
+def row_count(low: int | None, high: int | None) -> Question:
+    """The table has so many rows."""
+    return Question(
+        "expect_table_row_count_to_be_between",
+        {"min_value": low, "max_value": high},
+        lambda a: f"{a.observed} rows, {span(low, high)} declared",
+    )
+
+
+def has_columns(columns: Sequence[str], *, only: bool) -> Question:
+    """The table has these columns, and with ``only`` no others."""
+
+    def breach(answer: Answer) -> str:
+        observed = list(answer.observed or ())
+        absent = [name for name in columns if name not in observed]
+        surplus = [name for name in observed if name not in columns] if only else []
+        parts = [f"columns missing: {listed(absent)}"] if absent else []
+        parts += [f"columns that were not declared: {listed(surplus)}"] if surplus else []
+        return "; ".join(parts)
+
+    return Question(
+        "expect_table_columns_to_match_set", {"column_set": list(columns), "exact_match": only}, breach
+    )
+
+
+def share(answer: Answer) -> str:
+    """How many of how many rows break the rule."""
+    if answer.breaches is None or answer.total is None:
+        return "some"
+    return f"{answer.breaches} of {answer.total}"
+
+
+def named(answer: Answer, quote: Quote) -> str:
+    """Some of the breaches, or nothing where they may not be quoted."""
+    if quote == "both" and answer.rows:
+        pairs = zip(answer.values, answer.rows, strict=False)
+        shown = [value if value == row else f"{value} ({row})" for value, row in pairs]
+    else:
+        shown = list(answer.rows if quote == "rows" else answer.values)
+    return f": {listed(dict.fromkeys(shown))}" if shown else ""
+
+
+def listed(items: Iterable[Any]) -> str:
+    """The first few of ``items``, and a sign that there are more."""
+    texts = [str(item) for item in items]
+    return ", ".join(texts[:EXAMPLES]) + (", …" if len(texts) > EXAMPLES else "")
+
+
+def span(low: float | None, high: float | None) -> str:
+    """The bounds in words."""
+    if low is not None and high is not None:
+        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return f"at least {low:g}" if low is not None else f"at most {high:g}"

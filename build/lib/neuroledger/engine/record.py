@@ -1,0 +1,103 @@
+"""The record of one job: request, inputs, status, scores, provenance; written whole, with a hash of itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from neuroledger.engine.files import write_json
+from neuroledger.errors import DataError
+from neuroledger.spec.identity import sha256_of
+
+__all__ = ["Record", "read_all", "read_record", "record_path", "write_record"]
+
+SCHEMA_VERSION = 1
+# What the inputs determine. The rest (where and how long) may differ between two runs of the same job.
+PAYLOAD = (
+    "schema_version", "id", "status", "model", "benchmark", "score", "scores", "controls", "request", "inputs", "error",
+)  # fmt: skip
+
+
+class Record(BaseModel):
+    """What is kept of a job."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    """Identity: SHA-256 of everything that determines the outcome."""
+    status: Literal["scored", "partial", "failed"]
+    model: str
+    benchmark: str
+    score: dict[str, Any] | None
+    """The headline score, or None: a failed job has no score."""
+    scores: dict[str, dict[str, Any]]
+    """Every metric's score by metric id, the headline among them."""
+    controls: dict[str, dict[str, Any]]
+    """Each control: role, value, bound, and whether it passed."""
+    request: dict[str, Any]
+    inputs: dict[str, Any]
+    """Identities of specs, data, weights and components."""
+    error: dict[str, str] | None
+    environment: dict[str, Any]
+    timing: dict[str, float]
+    payload_sha256: str = ""
+
+    def payload(self) -> str:
+        """SHA-256 of what the inputs determine."""
+        return sha256_of({name: getattr(self, name) for name in PAYLOAD})
+
+    @property
+    def intact(self) -> bool:
+        """Whether the record still has the content that it was written with."""
+        return self.payload_sha256 == self.payload()
+
+
+def record_path(root: Path, benchmark: str, model: str, *, scratch: bool = False) -> Path:
+    """Where the record of a pair lies; limited runs go to a scratch folder that git ignores."""
+    folder = "scratch" if scratch else "records"
+    return root / "results" / folder / benchmark / f"{model}.json"
+
+
+def write_record(path: Path, record: Record) -> bool:
+    """Write the record; a file that already has the same payload is left byte for byte. True if it was written."""
+    sealed = record.model_copy(update={"payload_sha256": record.payload()})
+    if path.exists():
+        try:
+            old = read_record(path)
+        except DataError:
+            old = None
+        if old is not None and old.intact and old.payload_sha256 == sealed.payload_sha256:
+            return False
+    return write_json(path, sealed.model_dump(mode="json"))
+
+
+def read_record(path: Path) -> Record:
+    """Read one record.
+
+    Raises
+    ------
+    DataError
+        It is not a record.
+    """
+    try:
+        return Record.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, ValidationError) as error:
+        first = str(error).splitlines()[0]
+        raise DataError(f"{path} is not a record ({first}); delete it and run again") from error
+
+
+def read_all(folder: Path) -> Iterator[Record]:
+    """Every record below ``folder``, sorted by path.
+
+    Raises
+    ------
+    DataError
+        One of them cannot be read.
+    """
+    for path in sorted(folder.rglob("*.json")):
+        yield read_record(path)

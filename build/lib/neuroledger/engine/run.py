@@ -1,0 +1,150 @@
+"""All jobs of a request: what is missing is computed, a failure stays with its job, every record is written at once."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neuroledger.core.score import Score
+from neuroledger.display import Display
+from neuroledger.engine.evaluate import Evaluation, evaluate
+from neuroledger.engine.plan import Job
+from neuroledger.engine.provenance import environment
+from neuroledger.engine.record import Record, read_record, record_path, write_record
+from neuroledger.engine.samples import keep_samples
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import DataError, NeuroLedgerError
+from neuroledger.spec.catalog import Catalog
+
+__all__ = ["Outcome", "current", "run", "run_job"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: its record, and whether it was computed now or was there."""
+
+    job: Job
+    record: Record
+    computed: bool
+
+
+def run(
+    catalog: Catalog,
+    jobs: Sequence[Job],
+    request: Request,
+    display: Display,
+    *,
+    retry_failed: bool = False,
+    force: bool = False,
+    store: Any = None,
+) -> list[Outcome]:
+    """Do the jobs whose record is missing, stale, damaged, or failed for want of data.
+
+    Each record is written as soon as its job ends, so an interruption loses at most the job in progress.
+    """
+    session = Session(catalog, request, store)
+    outcomes: list[Outcome] = []
+    for number, job in enumerate(jobs, 1):
+        there = None if force else current(catalog, job, request, retry_failed=retry_failed)
+        if there is not None:
+            outcomes.append(Outcome(job, there, computed=False))
+        else:
+            display.progress("scoring", number - 1, len(jobs))
+            record, evaluation = run_job(session, job)
+            scratch = request.limit is not None
+            write_record(record_path(catalog.root, job.benchmark, job.model, scratch=scratch), record)
+            if evaluation is not None and not scratch:
+                keep_samples(catalog.root, job.id, evaluation.scores)
+            outcomes.append(Outcome(job, record, computed=True))
+            display.line(f"{_sign(record)} {job.benchmark} · {job.model}: {_words(record, evaluation)}")
+        display.progress("scoring", number, len(jobs))
+    return outcomes
+
+
+def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool) -> Record | None:
+    """The job's record, if it is there, undamaged, of the same identity, and not to be tried again."""
+    path = record_path(catalog.root, job.benchmark, job.model, scratch=request.limit is not None)
+    if not path.exists():
+        return None
+    try:
+        record = read_record(path)
+    except DataError:
+        return None
+    if record.id != job.id or not record.intact:
+        return None
+    if record.status == "failed":
+        kind = (record.error or {}).get("type", "")
+        if retry_failed or kind in _FOR_WANT_OF_DATA:
+            return None
+    return record
+
+
+# A failure of this machine or this moment, not of the pair: tried again by every run.
+_FOR_WANT_OF_DATA = frozenset(
+    {"DataError", "IntegrityError", "UnavailableError", "AssemblyError", "MemoryError", "OSError"}
+)
+
+
+def run_job(session: Session, job: Job) -> tuple[Record, Evaluation | None]:
+    """Evaluate one job and describe the outcome; whatever goes wrong becomes a failed record without a score."""
+    started, began = time.perf_counter(), time.process_time()
+    evaluation: Evaluation | None = None
+    error: dict[str, str] | None = None
+    try:
+        evaluation = evaluate(session, session.catalog.benchmark(job.benchmark), job.model)
+    except NeuroLedgerError as problem:
+        error = {"type": type(problem).__name__, "message": str(problem)}
+    except Exception as problem:
+        last = traceback.extract_tb(problem.__traceback__)[-1]
+        where = f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}"
+        error = {"type": type(problem).__name__, "message": f"{problem} ({where})"}
+    timing = {
+        "wall_s": round(time.perf_counter() - started, 3),
+        "cpu_s": round(time.process_time() - began, 3),
+    }
+    return _record(session, job, evaluation, error, timing), evaluation
+
+
+def _record(
+    session: Session,
+    job: Job,
+    evaluation: Evaluation | None,
+    error: dict[str, str] | None,
+    timing: dict[str, float],
+) -> Record:
+    request = session.request
+    scores = (
+        {} if evaluation is None else {name: score.to_dict() for name, score in evaluation.scores.items()}
+    )
+    status: Any = "failed" if evaluation is None else _status(evaluation.headline, request)
+    return Record(
+        id=job.id,
+        status=status,
+        model=job.model,
+        benchmark=job.benchmark,
+        score=None if evaluation is None else next(iter(scores.values())),
+        scores=scores,
+        controls={} if evaluation is None else {name: dict(c) for name, c in evaluation.controls.items()},
+        request={"seed": request.seed, "limit": request.limit, "device": request.device},
+        inputs=job.inputs,
+        error=error,
+        environment=environment(session.catalog.root),
+        timing=timing,
+    )
+
+
+def _status(headline: Score, request: Request) -> str:
+    return "partial" if request.limit is not None or headline.status == "partial" else headline.status
+
+
+def _sign(record: Record) -> str:
+    return {"scored": "✓", "partial": "◐", "failed": "✗"}[record.status]
+
+
+def _words(record: Record, evaluation: Evaluation | None) -> str:
+    if evaluation is None:
+        return (record.error or {}).get("message", "failed")
+    return str(evaluation.headline)

@@ -1,0 +1,68 @@
+"""JSON Schemas of the spec kinds, the parameters of every registered component included."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from neuroledger.core import registry
+from neuroledger.engine.files import write_text
+from neuroledger.spec.kinds import KINDS
+
+__all__ = ["schema_texts", "write_schemas"]
+
+# Field of a kind → kind of component that its `name` chooses.
+CHOOSES = {
+    "datasets": ("reader", "reader"),
+    "metrics": ("compare", "metric"),
+    "ceilings": ("compare", "ceiling"),
+    "benchmarks": ("paradigm", "paradigm"),
+    "models": ("builder", "builder"),
+}
+
+
+def schema_texts() -> dict[str, str]:
+    """File name → text of each kind's JSON Schema."""
+    return {f"{kind[:-1]}.json": json.dumps(_schema(kind), indent=1, sort_keys=True) + "\n" for kind in KINDS}
+
+
+def write_schemas(root: Path) -> list[Path]:
+    """Write the schemas to specs/schema/ and return those that changed."""
+    folder = root / "specs" / "schema"
+    return [folder / name for name, text in schema_texts().items() if write_text(folder / name, text)]
+
+
+def _schema(kind: str) -> dict[str, Any]:
+    schema = KINDS[kind].model_json_schema(by_alias=True)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = f"NeuroLedger {kind[:-1]}"
+    if kind in CHOOSES:
+        field, component_kind = CHOOSES[kind]
+        definitions = schema.setdefault("$defs", {})
+        options = []
+        for name in registry.names(component_kind):
+            options.append(_component(component_kind, name, definitions))
+        chosen: dict[str, Any] = {
+            "oneOf": options,
+            "description": f"A registered {component_kind} and its parameters",
+        }
+        if kind == "models":
+            chosen = {"anyOf": [chosen, {"type": "null"}]}
+        schema["properties"][field] = chosen
+    return schema
+
+
+def _component(kind: str, name: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    registered = registry.get(kind, name)
+    prefix = f"{kind}.{name}."
+    own = registered.parameters.model_json_schema(by_alias=True, ref_template="#/$defs/" + prefix + "{model}")
+    for model, definition in own.pop("$defs", {}).items():
+        definitions[prefix + model] = definition
+    described = (registered.function.__doc__ or "").strip().split("\n")[0]
+    own["title"] = name
+    own["description"] = described
+    own["properties"] = {"name": {"const": name, "type": "string"}, **own.get("properties", {})}
+    own["required"] = ["name", *own.get("required", [])]
+    own["additionalProperties"] = False
+    return own

@@ -1,0 +1,146 @@
+"""Is a record still what its inputs give? Tampered, stale, changed data, reproducible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from neuroledger.display import Display
+from neuroledger.engine.load import verified_files
+from neuroledger.engine.plan import Job, inputs_of
+from neuroledger.engine.record import Record, read_record
+from neuroledger.engine.run import run_job
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import DataError, NeuroLedgerError, RequestError
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.identity import sha256_of
+
+__all__ = ["Verdict", "verify"]
+
+# Another machine's BLAS rounds differently; a score that moves by more than this is another score.
+TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found about one record."""
+
+    path: str
+    state: Literal[
+        "current",
+        "reproduced",
+        "failed before",
+        "tampered",
+        "stale",
+        "data changed",
+        "not reproduced",
+        "unreadable",
+    ]
+    reason: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the record can be relied on."""
+        return self.state in {"current", "reproduced", "failed before"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "good": self.good}
+
+
+def verify(catalog: Catalog, paths: Sequence[Path], *, recompute: bool, display: Display) -> list[Verdict]:
+    """Verdicts on the records at ``paths`` (all of them when none are given).
+
+    A record is tampered with when its own hash does not fit, stale when today's specs and components give another
+    identity, and its data are changed when a file's bytes differ from the pin; every file is hashed anew. With
+    ``recompute`` the score is computed again and compared.
+
+    Raises
+    ------
+    RequestError
+        A path does not exist.
+    """
+    chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
+    sessions: dict[tuple[Any, ...], Session] = {}
+    hashed: dict[tuple[str, str], str] = {}
+    verdicts = []
+    for number, path in enumerate(chosen):
+        if not path.is_file():
+            raise RequestError(f"{path} does not exist")
+        display.progress("verifying", number, len(chosen))
+        verdicts.append(_verdict(catalog, path, recompute, sessions, hashed))
+    display.progress("verifying", len(chosen), len(chosen))
+    return verdicts
+
+
+def _verdict(
+    catalog: Catalog,
+    path: Path,
+    recompute: bool,
+    sessions: dict[tuple[Any, ...], Session],
+    hashed: dict[tuple[str, str], str],
+) -> Verdict:
+    shown = catalog.shown(path.resolve())
+    try:
+        record = read_record(path)
+    except DataError as error:
+        return Verdict(shown, "unreadable", str(error))
+    if not record.intact:
+        return Verdict(shown, "tampered", "its content does not fit its own hash; run it again")
+    request = Request(**record.request)
+    try:
+        inputs = inputs_of(catalog, catalog.benchmark(record.benchmark), record.model, request)
+    except NeuroLedgerError as error:
+        return Verdict(shown, "stale", str(error))
+    if sha256_of(inputs) != record.id:
+        return Verdict(
+            shown, "stale", f"{', '.join(_moved(record.inputs, inputs))} changed since; run it again"
+        )
+    if record.status == "failed":
+        return Verdict(shown, "failed before", (record.error or {}).get("message", ""))
+    for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
+        problem = _hash_once(catalog, kind, id, hashed)
+        if problem:
+            return Verdict(shown, "data changed", problem)
+    if not recompute:
+        return Verdict(shown, "current")
+    session = sessions.setdefault((request.seed, request.limit, request.device), Session(catalog, request))
+    again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
+    difference = _difference(record, again)
+    if difference is None:
+        return Verdict(
+            shown,
+            "reproduced",
+            "same payload" if again.payload() == record.payload_sha256 else f"within {TOLERANCE:g}",
+        )
+    return Verdict(shown, "not reproduced", difference)
+
+
+def _hash_once(catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], str]) -> str:
+    if (kind, id) not in hashed:
+        try:
+            verified_files(catalog, kind, id, trust_memory=False)
+            hashed[kind, id] = ""
+        except DataError as error:
+            hashed[kind, id] = str(error)
+    return hashed[kind, id]
+
+
+def _moved(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+
+
+def _difference(old: Record, new: Record) -> str | None:
+    if new.score is None or old.score is None:
+        return f"status {new.status} now: {(new.error or {}).get('message', '')}"
+    for name in sorted(old.scores):
+        for field in ("value", "raw"):
+            was, now = old.scores[name].get(field), new.scores.get(name, {}).get(field)
+            if was is None and now is None:
+                continue
+            if was is None or now is None or not math.isclose(was, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+                return f"{name} {field} was {was}, is {now}"
+    return None

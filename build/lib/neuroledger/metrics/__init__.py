@@ -1,0 +1,1 @@
+"""Metrics: each compares two assemblies, or counts what a run cost."""

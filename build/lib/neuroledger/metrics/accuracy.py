@@ -1,0 +1,66 @@
+"""Share of stimuli answered as the target says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.core.agreement import TRUTHS, choices, same
+from neuroledger.core.coding import coordinate, encode, locate, repeated
+from neuroledger.core.registry import metric
+from neuroledger.errors import MetricError
+
+__all__ = ["accuracy"]
+
+
+@metric("accuracy", version=1, input="behaviour")
+def accuracy(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+    """Whether each answer equals the target: ``(presentation,)`` with 1 and 0; its mean is the accuracy.
+
+    Parameters
+    ----------
+    source
+        Model behaviour: labels ``(presentation,)`` or probabilities ``(presentation, choice)``, of which the
+        most probable choice counts.
+    target
+        The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` where both sides have it, by
+        position otherwise. A target with a truth of its own (human trials) is judged by that truth.
+
+    Raises
+    ------
+    MetricError
+        Nothing to compare, different lengths without ids, or stimuli that the model did not answer.
+    """
+    answers = choices(source)
+    own = coordinate(target, *TRUTHS) if isinstance(target, xr.DataArray) else None
+    right = np.asarray(own) if own is not None else np.asarray(getattr(target, "values", target)).ravel()
+    answers = answers[_rows(source, target, answers, right)]
+    correct = same(answers, right).astype(np.float64)
+    ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    coords = {"stimulus_id": ("presentation", ids)} if ids is not None else {}
+    return xr.DataArray(correct, dims=("presentation",), coords=coords)
+
+
+def _rows(source: xr.DataArray, target: Any, answers: npt.NDArray[Any], right: npt.NDArray[Any]) -> Any:
+    if right.size == 0 or answers.size == 0:
+        raise MetricError("there are no answers to compare")
+    ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    own = coordinate(source, "stimulus_id") if isinstance(source, xr.DataArray) else None
+    if ids is None or own is None:
+        if answers.size != right.size:
+            raise MetricError(
+                f"{answers.size} answers against {right.size} targets, and no stimulus_id on both sides to match them"
+            )
+        return slice(None)
+    if own.size == ids.size and same(own, ids).all():
+        return slice(None)
+    twice = repeated(encode(own).codes)
+    if twice.size:
+        raise MetricError(f"stimulus {own[twice[0]]!r} has several answers; keep one per stimulus")
+    rows = locate(ids, own)
+    if (rows < 0).any():
+        raise MetricError(f"{int((rows < 0).sum())} stimuli have no answer, among them {ids[rows < 0][0]!r}")
+    return rows

@@ -1,0 +1,234 @@
+"""Decoding scores: predictions on held-out windows against the truth, with an interval over subjects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from scipy.special import ndtri, stdtrit
+
+from neuroledger.core.registry import metric
+from neuroledger.errors import MetricError
+from neuroledger.metrics.decoding_measures import MEASURES, Measure, Rows
+
+__all__ = ["decoding"]
+
+Array = npt.NDArray[Any]
+Counts = npt.NDArray[np.float64]
+
+FEW_CLUSTERS = 6
+BOUNDS = {
+    "rmse": (0.0, np.inf),
+    "r2": (-np.inf, 1.0),
+    "pearson_r": (-1.0, 1.0),
+    "word_error_rate": (0.0, np.inf),
+}
+LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
+
+
+@metric("decoding", version=1, input="predictions")
+def decoding(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    measure: Literal[
+        "accuracy",
+        "balanced_accuracy",
+        "macro_f1",
+        "auroc",
+        "pearson_r",
+        "rmse",
+        "r2",
+        "retrieval",
+        "word_error_rate",
+    ] = "balanced_accuracy",
+    unit: Literal["window", "recording", "subject"] = "window",
+    cluster: str = "subject",
+    pool: bool = False,
+    resamples: int = 1000,
+    k: int | None = None,
+    symbols: Literal["word", "character"] | None = None,
+) -> xr.DataArray:
+    r"""One value per training seed and split, (seed, split); the formula is that of the `measure`.
+
+    Parameters
+    ----------
+    source
+        Predictions: (presentation,), or (presentation, choice) scores, or (presentation, neuroid) embeddings; in
+        the order of `target`, with coordinates `seed`, `split`, `subject` and `recording` where there are several.
+    target
+        The truth, of the same rows.
+    unit
+        What is scored: every window, or one answer per recording or subject. The latter is the share of windows
+        that voted for each choice, or the mean of the predicted numbers.
+    cluster
+        The coordinate that is resampled for the interval: what was drawn independently, subjects as a rule.
+    pool
+        Score all splits of a seed together, not each and then their mean: needed where a split tests one class.
+    resamples, k, symbols
+        Bootstrap resamples; candidates that count as a hit (retrieval); what an error rate counts.
+
+    Returns
+    -------
+    xr.DataArray
+        attrs["replicates"] (resample,): the mean over splits and seeds when clusters are drawn with replacement,
+        spread about the value by :math:`\sqrt{n/(n-1)}\, t_{0.975,n-1}/z_{0.975}`, which makes the percentile
+        interval of few clusters as wide as Student's [hesterberg2015]. A split counts in a resample as often as its
+        clusters do. attrs["notes"]: the unit, the cluster and their numbers.
+
+    Raises
+    ------
+    MetricError
+        if rows do not match, predictions are not finite, or the truth varies within a unit.
+    """
+    rows, seeds, splits, clusters = _units(source, target, unit, cluster, measure)
+    options = {name: value for name, value in (("k", k), ("symbols", symbols)) if value is not None}
+    if pool:
+        splits = np.zeros(len(splits), dtype=int)
+    cells = {
+        (seed, split): np.flatnonzero((seeds == seed) & (splits == split))
+        for seed in np.unique(seeds)
+        for split in np.unique(splits[seeds == seed])
+    }
+    scorers = {cell: MEASURES[measure](_take(rows, at), **options) for cell, at in cells.items()}
+    seed_names, split_names = np.unique(seeds), np.unique(splits)
+    values = np.full((len(seed_names), len(split_names)), np.nan)
+    for (seed, split), at in cells.items():
+        place = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
+        values[place] = scorers[seed, split](np.ones(len(at)))
+    samples = xr.DataArray(values, dims=("seed", "split"), coords={"seed": seed_names, "split": split_names})
+    names = np.unique(clusters)
+    samples.attrs["notes"] = _notes(unit, cluster, len(names))
+    samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
+    samples.attrs["replicates"] = np.empty(0)
+    samples.attrs["predictions"] = _predictions(source, target)
+    if len(names) > 1 and np.isfinite(values).all():
+        raw = _resample(cells, scorers, clusters, names, resamples, rng)
+        spread = np.sqrt(len(names) / (len(names) - 1)) * stdtrit(len(names) - 1, 0.975) / ndtri(0.975)
+        value = float(values.mean(axis=1).mean())
+        samples.attrs["replicates"] = np.clip(
+            value + spread * (raw - value), *BOUNDS.get(measure, (0.0, 1.0))
+        )
+    return samples
+
+
+def _resample(
+    cells: dict[tuple[Any, Any], Array],
+    scorers: dict[tuple[Any, Any], Measure],
+    clusters: Array,
+    names: Array,
+    resamples: int,
+    rng: np.random.Generator,
+) -> Counts:
+    """The mean over splits and seeds of every resample of the clusters, (resample,); undefined ones are left out."""
+    codes = np.searchsorted(names, clusters)
+    draws = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples).astype(float)
+    scores = np.empty((resamples, len(cells)))
+    shares = np.empty_like(scores)
+    for column, (cell, at) in enumerate(cells.items()):
+        present = np.unique(codes[at])
+        weights = draws[:, codes[at]]
+        scores[:, column] = [scorers[cell](row) if row.any() else np.nan for row in weights]
+        shares[:, column] = draws[:, present].mean(axis=1)
+    shares = np.where(np.isfinite(scores), shares, 0.0)
+    total = shares.sum(axis=1)
+    defined = total > 0
+    return (np.where(np.isfinite(scores), scores, 0.0) * shares).sum(axis=1)[defined] / total[defined]
+
+
+def _units(
+    source: xr.DataArray, target: xr.DataArray, unit: str, cluster: str, measure: str
+) -> tuple[Rows, Array, Array, Array]:
+    """What is scored, with the seed, split and cluster of each row."""
+    count = target.sizes["presentation"]
+    if source.sizes.get("presentation") != count:
+        raise MetricError(f"{source.sizes.get('presentation')} predictions for {count} presentations")
+    answer, truth = np.asarray(source.values), np.asarray(target.values)
+    if answer.dtype.kind in "fc" and not np.isfinite(answer).all():
+        raise MetricError(
+            f"{int((~np.isfinite(answer)).sum())} predictions are not finite: the model diverged"
+        )
+    choices = np.asarray(source["choice"].values).astype(str) if "choice" in source.dims else None
+    subject, stimulus = _along(target, "subject", count), _along(target, "stimulus_id", count)
+    seeds, splits = _along(source, "seed", count, 0), _along(source, "split", count, 0)
+    clusters = _along(target, cluster, count)
+    if unit == "window":
+        return Rows(truth, answer, choices, subject, stimulus), seeds, splits, clusters
+    groups = np.stack([seeds.astype(str), splits.astype(str), subject, _along(target, unit, count)], axis=1)
+    _, first, group = np.unique(groups, axis=0, return_index=True, return_inverse=True)
+    group = group.ravel()
+    if measure in LABELLED and truth.ndim == 1:
+        truth = truth.astype(str)
+        if (truth != truth[first][group]).any():
+            raise MetricError(f"the truth varies within a {unit}: score windows, or choose another unit")
+        truth = truth[first]
+        labels = Rows(truth, answer, choices, subject, stimulus).labels
+        choices = np.unique(labels) if choices is None else choices
+        votes = (labels[:, None] == choices).astype(float)
+    else:
+        votes, truth = answer, _mean_of(truth.astype(float), group)
+    return (
+        Rows(truth, _mean_of(votes.astype(float), group), choices, subject[first], stimulus[first]),
+        seeds[first],
+        splits[first],
+        clusters[first],
+    )
+
+
+def _windows(source: xr.DataArray) -> int:
+    """How many different windows were tested; each is predicted once per training seed."""
+    return len(np.unique(source["row"].values)) if "row" in source.coords else source.sizes["presentation"]
+
+
+def _take(rows: Rows, at: Array) -> Rows:
+    return replace(
+        rows,
+        truth=rows.truth[at],
+        answer=rows.answer[at],
+        subject=rows.subject[at],
+        stimulus=rows.stimulus[at],
+    )
+
+
+def _mean_of(values: Array, group: Array) -> Array:
+    total = np.zeros((int(group.max()) + 1, *values.shape[1:]))
+    np.add.at(total, group, values)
+    return total / np.bincount(group).reshape(-1, *([1] * (values.ndim - 1)))
+
+
+def _along(array: xr.DataArray, name: str, count: int, default: Any = None) -> Array:
+    """A coordinate of the presentations; texts unless a default says that it may be missing."""
+    if name in array.coords and array[name].dims == ("presentation",):
+        values = np.asarray(array[name].values)
+        return values if default is not None else values.astype(str)
+    if name in array.coords and array[name].ndim == 0:
+        return np.full(count, array[name].item() if default is not None else str(array[name].item()))
+    if default is not None:
+        return np.full(count, default)
+    if name in ("subject", "stimulus_id", "recording"):
+        return np.full(count, "1")
+    raise MetricError(f"no coordinate {name!r} on the presentations: name one that was drawn independently")
+
+
+def _notes(unit: str, cluster: str, clusters: int) -> list[str]:
+    scored = {
+        "window": "every window is scored",
+        "recording": "one answer per recording",
+        "subject": "one answer per subject",
+    }
+    if clusters < 2:
+        return [f"{scored[unit]}; no interval: all rows have one {cluster}"]
+    few = ", too few to trust its ends" if clusters < FEW_CLUSTERS else ""
+    return [f"{scored[unit]}; interval over {clusters} values of {cluster}{few}"]
+
+
+def _predictions(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+    """The predictions with the truth beside them."""
+    truth = (target.dims, np.asarray(target.values))
+    if target.dims == ("presentation",):
+        return source.assign_coords(truth=truth)
+    return source

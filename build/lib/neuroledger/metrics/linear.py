@@ -1,0 +1,117 @@
+"""Linear regression without penalty, of least norm where features outnumber stimuli."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from neuroledger.metrics.problem import Prediction, Problem
+from neuroledger.metrics.ridge import leave_out
+
+__all__ = ["Linear"]
+
+Floats = NDArray[np.float64]
+
+# Reciprocal condition below which a triangular factor counts as rank deficient.
+SINGULAR = 1e-11
+# Reciprocal condition of the Gram matrix above which its Cholesky factor is exact enough.
+SOUND = 1e-5
+
+
+class Linear(BaseModel):
+    """Ordinary least squares with an intercept; of all that fit equally well, the one of least norm."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["linear"] = "linear"
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order; computed on the host, where rank decisions are safest."""
+        rows, count = problem.X.shape
+        fewest = min(len(split.train) for split in problem.splits)
+        put = problem.workspace.put
+        if count >= rows:
+            inverse = _wide_inverse(problem)
+            if inverse is not None:
+                yield from leave_out(problem, put(inverse))
+                return
+        elif count + 1 < fewest:
+            hat = _tall_basis(problem)
+            if hat is not None:
+                yield from _left_out_of_hat(problem, hat)
+                return
+        yield from _each(problem)
+
+
+def _wide_inverse(problem: Problem) -> Floats | None:
+    """Inverse of the Gram matrix with the constant vector lifted, or None when it is rank deficient.
+
+    Where forming the Gram matrix would cost digits, its triangular factor is taken from the features themselves.
+    """
+    from scipy.linalg import lapack, qr
+
+    K = problem.workspace.take(cast(Floats, problem.features.K))
+    lift = float(np.trace(K)) / len(K) ** 2
+    lifted = np.asfortranarray(K + lift)
+    size = float(np.abs(lifted).sum(axis=0).max())
+    factor, failed = lapack.dpotrf(lifted, lower=0, overwrite_a=1, clean=1)
+    sound = failed == 0 and float(lapack.dpocon(factor, size, uplo="U")[0]) > SOUND
+    if not sound:
+        X = np.asarray(problem.X, dtype=np.float64)
+        wide = np.empty((X.shape[1] + 1, len(X)), order="F")
+        wide[:-1] = (X - X.mean(axis=0)).T
+        wide[-1] = np.sqrt(lift)
+        factor = qr(wide, mode="r", overwrite_a=True, check_finite=False)[0][: len(X)]
+        if float(lapack.dtrcon(factor)[0]) < SINGULAR:
+            return None
+    inverse, failed = lapack.dtrtri(factor)
+    return None if failed else cast(Floats, inverse @ inverse.T)
+
+
+def _tall_basis(problem: Problem) -> Floats | None:
+    """Orthonormal basis of constant and features (row × feature + 1), or None when they are rank deficient."""
+    from scipy.linalg import lapack, qr
+
+    X = np.asarray(problem.X, dtype=np.float64)
+    X = X - X.mean(axis=0)
+    scale = np.sqrt((X * X).sum(axis=0))
+    if not scale.all():
+        return None
+    Q, R = qr(X / scale, mode="economic", overwrite_a=True, check_finite=False)
+    if float(lapack.dtrcon(np.asfortranarray(R))[0]) < SINGULAR:
+        return None
+    return np.hstack([np.full((len(X), 1), 1 / np.sqrt(len(X))), Q])
+
+
+def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
+    """Predictions from the projection ``H = QQᵀ``: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``."""
+    Y = problem.Y - problem.mean
+    residual = Y - Q @ (Q.T @ Y)
+    for split in problem.splits:
+        out = problem.left_out(split)
+        within = np.eye(len(out)) - Q[out] @ Q[out].T
+        place = np.empty(len(Y), np.intp)
+        place[out] = np.arange(len(out))
+        solved = np.linalg.solve(within, residual[out])[place[split.test]]
+        yield Prediction(problem.workspace.put(Y[split.test] - solved + problem.mean))
+
+
+def _each(problem: Problem) -> Iterator[Prediction]:
+    """Predictions fitted split by split by singular values, for features that are rank deficient."""
+    from scipy.linalg import lstsq, qr
+
+    Z = np.asarray(problem.X, dtype=np.float64)
+    Z = Z - Z.mean(axis=0)
+    if Z.shape[1] > len(Z):
+        Z = qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T
+    for split in problem.splits:
+        A, B = Z[split.train], problem.Y[split.train]
+        a, b = A.mean(axis=0), B.mean(axis=0)
+        floor = max(A.shape) * np.finfo(np.float64).eps
+        weights, _, rank, _ = lstsq(A - a, B - b, cond=floor, check_finite=False)
+        note = f"features have rank {int(rank)} on the train presentations; the solution of least norm was taken"
+        yield Prediction(problem.workspace.put((Z[split.test] - a) @ weights + b), (note,))

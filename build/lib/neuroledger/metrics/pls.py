@@ -1,0 +1,212 @@
+"""Partial least squares, all splits at once, from the Gram matrix of the features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from neuroledger.core.gram import Features
+from neuroledger.core.splits import Split
+from neuroledger.core.workspace import Array
+from neuroledger.metrics.problem import Prediction, Problem
+
+__all__ = ["Pls"]
+
+# Splits are computed together while their target-side matrices stay below this many numbers.
+TOGETHER = 32_000_000
+# A component whose scores shrink by this factor when the earlier ones are taken out is rounding, not signal.
+SPENT = 1e-10
+# The cross-product matrix is computed afresh once its leading value has fallen this far since the last time.
+STALE = 1e-7
+
+
+class Pls(BaseModel):
+    """PLS2 regression without scaling (NIPALS): ``components`` directions of greatest covariance with the targets.
+
+    Each direction is found by power iteration from the first target, stopped when the squared change of the
+    unit weight vector falls below ``tolerance`` or after ``iterations`` steps: scikit-learn's rule, which shows in
+    the sixth digit. A smaller ``tolerance`` gives the exact singular vector.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["pls"] = "pls"
+    components: Annotated[int, Field(ge=1)] = 25
+    tolerance: Annotated[float, Field(gt=0)] = 1e-6
+    iterations: Annotated[int, Field(ge=1)] = 500
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order."""
+        workspace, xp = problem.workspace, problem.workspace.xp
+        Y = problem.centred
+        rows, count = Y.shape
+        reduced, start = (Y, None) if count <= rows else _reduce(Y, xp)
+        together = max(1, TOGETHER // (rows * int(reduced.shape[1])))
+        mean = workspace.put(problem.mean)
+        for first in range(0, len(problem.splits), together):
+            batch = problem.splits[first : first + together]
+            latent = _latent(problem, self, reduced, start, batch)
+            for at, split in enumerate(batch):
+                scores, used = latent.scores[at], int(latent.used[at])
+                train, test = workspace.indices(split.train), workspace.indices(split.test)
+                fitted = scores[:used][:, train]
+                base = Y[train].mean(0)
+                sizes = (fitted * fitted).sum(1)
+                loadings = (fitted @ (Y[train] - base)) / sizes[:, None]
+                values = scores[:used][:, test].T @ loadings + (base + mean)
+                yield Prediction(values, self._notes(used))
+
+    def _notes(self, used: int) -> tuple[str, ...]:
+        if used == self.components:
+            return ()
+        return (
+            f"only {used} of {self.components} PLS components could be told from rounding; those were used",
+        )
+
+
+class _Latent(NamedTuple):
+    """Scores of every row on each component (split × component × row), and how many components carry signal."""
+
+    scores: Array
+    used: Array
+
+
+def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
+    """Coordinates of centred ``Y`` in an orthonormal basis of its rows, for more targets than rows.
+
+    PLS sees the targets only through ``Y Yᵀ`` and the column it starts from, so this loses nothing.
+    """
+    values, vectors = xp.linalg.eigh(Y @ Y.T)
+    keep = values > values[-1] * 1e-14
+    root = xp.sqrt(values[keep])
+    vectors = vectors[:, keep]
+    column = _first_varying(Y)
+    return vectors * root, (vectors.T @ Y[:, column]) / root
+
+
+def _first_varying(Y: Array) -> int:
+    varies = (abs(Y) > 1e-13 * abs(Y).max()).any(0)
+    return int(np.flatnonzero(np.asarray(varies.tolist()))[0]) if bool(varies.any()) else 0
+
+
+def _latent(
+    problem: Problem, rule: Pls, Y: Array, start: Array | None, splits: tuple[Split, ...] | Any
+) -> _Latent:
+    workspace, xp = problem.workspace, problem.workspace.xp
+    features = problem.features
+    rows, width = Y.shape
+    components = min(rule.components, features.count, min(len(split.train) for split in splits) - 1)
+    new: dict[str, Any] = {"dtype": Y.dtype, "device": Y.device}
+
+    inside = np.zeros((len(splits), rows))
+    for at, split in enumerate(splits):
+        inside[at, split.train] = 1.0
+    w = workspace.put(inside)
+    trained = w.sum(1)
+    mean = (w @ Y) / trained[:, None]
+    Yc = (Y[None] - mean[:, None]) * w[:, :, None]
+    Z = _cross(problem, features, Y, mean, splits)
+    Z = Z - ((w[:, None] @ Z)[:, 0] / trained[:, None])[:, None]
+    M = Yc.mT @ Z
+
+    first = xp.zeros((len(splits), width), **new)
+    for at in range(len(splits)):
+        if start is None:
+            first[at, _first_varying(Yc[at])] = 1.0
+        else:
+            first[at] = start
+
+    T = xp.zeros((len(splits), components, rows), **new)
+    S, fitted = xp.zeros_like(T), xp.zeros_like(T)
+    Q = xp.zeros((len(splits), components, width), **new)
+    sizes = xp.ones((len(splits), components), **new)
+    used = xp.zeros(len(splits), **new)
+    alive = xp.ones(len(splits), **new)
+    fresh: Array | None = None
+    initial: Array | None = None
+    for k in range(components):
+        c, power = _dominant(M, first, rule, xp)
+        if fresh is None or initial is None:
+            fresh = initial = power
+        stale = power < STALE * fresh
+        if bool(stale.any()):
+            for at in np.flatnonzero(np.asarray(stale.tolist())):
+                residual = Yc[at] - fitted[at, :k].T @ Q[at, :k]
+                M[at] = residual.T @ (Z[at] - S[at, :k].T @ Q[at, :k])
+            c, power = _dominant(M, first, rule, xp)
+            fresh = xp.where(stale, power, fresh)
+        alive = xp.where(power > 1e-26 * initial, alive, 0.0)
+        v = (Z @ c[:, :, None])[:, :, 0]
+        if k:
+            v = v - (S[:, :k].mT @ (Q[:, :k] @ c[:, :, None]))[:, :, 0]
+        v = v / xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        before = (v * v * w).sum(1)
+        for _ in range(2 if k else 0):
+            h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
+            v = v - (T[:, :k].mT @ h[:, :, None])[:, :, 0]
+        kept = v * w
+        size = (kept * v).sum(1)
+        alive = xp.where(size > SPENT**2 * before, alive, 0.0)
+        used = used + alive
+        if not bool((alive > 0).any()):
+            break
+        v, kept = v * alive[:, None], kept * alive[:, None]
+        size = xp.where(alive > 0, size, 1.0)
+        s = features.times(kept.T).T
+        s = s - ((s * w).sum(1) / trained)[:, None]
+        load = (Yc.mT @ kept[:, :, None])[:, :, 0] / size[:, None]
+        z = (Z.mT @ kept[:, :, None])[:, :, 0]
+        if k:
+            z = z - (Q[:, :k].mT @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
+        outer = z[:, :, None] * load[:, None]
+        M = M - outer - outer.mT + (kept * s).sum(1)[:, None, None] * load[:, :, None] * load[:, None]
+        T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, kept, s, load, size
+    return _Latent(T, used)
+
+
+def _cross(problem: Problem, features: Features, Y: Array, mean: Array, splits: Any) -> Array:
+    """``X Xᵀ Y`` of each split's train rows (split × row × target), from one product over all rows."""
+    workspace, xp = problem.workspace, problem.workspace.xp
+    every = workspace.indices(np.arange(len(Y)))
+    whole = features.times(Y)
+    ones = features.times(xp.ones_like(Y[:, :1]))
+    result = xp.empty((len(splits), *Y.shape), dtype=Y.dtype, device=Y.device)
+    for at, split in enumerate(splits):
+        out = problem.left_out(split)
+        fewer_out = len(out) <= len(split.train)
+        rows = workspace.indices(out if fewer_out else split.train)
+        block = features.block(every, rows)
+        part, total = block @ Y[rows], block.sum(1)[:, None]
+        if fewer_out:
+            part, total = whole - part, ones - total
+        result[at] = part - total * mean[at]
+    return cast(Array, result)
+
+
+def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]:
+    """Weights ``c`` of the targets for each split and ``cᵀ M c``, by power iteration on ``M = (XᵀY)ᵀ(XᵀY)``.
+
+    The rule watches the feature weights ``XᵀYc``, whose inner products are those of ``c`` through ``M``.
+    """
+    a = (M @ start[:, :, None])[:, :, 0]
+    c, power = start, (start * a).sum(1)
+    if M.shape[1] == 1:
+        return c, power
+    active = xp.ones(len(M), dtype=xp.bool if hasattr(xp, "bool") else bool, device=M.device)
+    for step in range(1, rule.iterations):
+        size = xp.sqrt((a * a).sum(1))
+        c2 = a / xp.where(size > 0, size, 1.0)[:, None]
+        a2 = (M @ c2[:, :, None])[:, :, 0]
+        power2 = (c2 * a2).sum(1)
+        both = power * power2
+        change = 2 - 2 * (c2 * a).sum(1) / xp.sqrt(xp.where(both > 0, both, 1.0))
+        c = xp.where(active[:, None], c2, c)
+        a = xp.where(active[:, None], a2, a)
+        power = xp.where(active, power2, power)
+        active = active & (change >= rule.tolerance) & (both > 0)
+        if not bool(active.any()):
+            break
+    return c, power

@@ -1,0 +1,221 @@
+"""Representational similarity: do two systems find the same stimuli alike?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.core.gram import gram
+from neuroledger.core.rdm import Comparison, Distance, compare, condensed, dissimilarity, mean_ranks
+from neuroledger.core.registry import metric
+from neuroledger.core.splits import Split
+from neuroledger.core.workspace import Workspace
+from neuroledger.errors import MetricError
+
+__all__ = ["rdm", "rdm_subsets"]
+
+Floats = NDArray[np.float64]
+
+
+class _Pair(NamedTuple):
+    """RDMs of source (row × row) and target (subject × row × row), and the rows that have a pattern on both sides."""
+
+    source: Floats
+    target: Floats
+    usable: NDArray[np.bool_]
+    subjects: list[str]
+    notes: list[str]
+
+    def compared(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
+        """Agreement over the pairs of ``rows``, for each subject."""
+        at = np.ix_(rows, rows)
+        a = condensed(self.source[at])
+        return np.array([compare(a, condensed(b[at]), comparison) for b in self.target])
+
+
+@metric("rdm", version=1)
+def rdm(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    workspace: Workspace,
+    rng: np.random.Generator,
+    distance: Distance = "correlation",
+    comparison: Comparison = "spearman",
+) -> xr.DataArray:
+    """Agreement of the dissimilarities of all pairs of stimuli [kriegeskorte2008].
+
+    Parameters
+    ----------
+    source, target
+        ``(presentation, neuroid)``, or RDMs ``(stimulus, stimulus_b)``; the target may hold one RDM per
+        ``subject``.
+
+    Returns
+    -------
+    xr.DataArray
+        One number, or one per ``subject``. The interval resamples stimuli (a stimulus drawn twice is never compared
+        with itself); under ``spearman`` with the ranks of the full RDM.
+
+    Raises
+    ------
+    MetricError
+        Fewer than 3 stimuli have a pattern on both sides.
+    """
+    pair = _pair(source, target, distance, workspace)
+    values = pair.compared(np.flatnonzero(pair.usable), comparison)
+    attrs = {"notes": pair.notes, "replicates": _replicates(pair, comparison, rng)}
+    if not pair.subjects:
+        return xr.DataArray(values[0], attrs=attrs)
+    return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=attrs)
+
+
+@metric("rdm_subsets", version=1)
+def rdm_subsets(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    distance: Distance = "correlation",
+    comparison: Comparison = "spearman",
+) -> xr.DataArray:
+    """Agreement of dissimilarities over the test presentations of each split, as :func:`rdm` (split)."""
+    pair = _pair(source, target, distance, workspace)
+    if pair.subjects:
+        raise MetricError(
+            "subsets of stimuli are compared for assemblies; for RDMs of several subjects use `rdm`"
+        )
+    values = [pair.compared(split.test[pair.usable[split.test]], comparison)[0] for split in splits]
+    return xr.DataArray(
+        values, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": pair.notes}
+    )
+
+
+def _pair(source: xr.DataArray, target: xr.DataArray, distance: Distance, workspace: Workspace) -> _Pair:
+    notes: list[str] = []
+    if "stimulus_b" in target.dims:
+        source = _aligned(source, target)
+    a = _matrices(source, distance, workspace, "source", notes)
+    b = _matrices(target, distance, workspace, "target", notes)
+    if len(a) != 1:
+        raise MetricError("the source holds several RDMs; choose one subject")
+    if a.shape[1] != b.shape[1]:
+        raise MetricError(
+            f"source has {a.shape[1]} stimuli and target {b.shape[1]}; both sides need the same"
+        )
+    usable = _patterned(a) & _patterned(b)
+    if not usable.all():
+        notes.append(
+            f"{int((~usable).sum())} of {len(usable)} stimuli left out: they evoke no pattern on one side"
+        )
+    if usable.sum() < 3:
+        raise MetricError(
+            f"only {int(usable.sum())} stimuli have a pattern on both sides; at least 3 are needed"
+        )
+    at = np.ix_(usable, usable)
+    if not (np.isfinite(a[0][at]).all() and all(np.isfinite(one[at]).all() for one in b)):
+        raise MetricError(
+            "an RDM has missing entries for stimuli that have others; complete it or drop the stimuli"
+        )
+    subjects = [str(s) for s in target["subject"].values] if "subject" in target.dims else []
+    return _Pair(a[0], b, usable, subjects, notes)
+
+
+def _patterned(matrices: Floats) -> NDArray[np.bool_]:
+    """Rows that have any dissimilarity to others, in every RDM."""
+    off = ~np.eye(matrices.shape[1], dtype=bool)
+    return cast("NDArray[np.bool_]", (np.isfinite(matrices) & off).any(axis=2).all(axis=0))
+
+
+def _matrices(
+    assembly: xr.DataArray, distance: Distance, workspace: Workspace, name: str, notes: list[str]
+) -> Floats:
+    """RDMs of an assembly (subject or 1 × row × row)."""
+    if "stimulus_b" in assembly.dims:
+        order = (
+            ("subject", "stimulus", "stimulus_b")
+            if "subject" in assembly.dims
+            else ("stimulus", "stimulus_b")
+        )
+        values = np.array(assembly.transpose(*order).values, dtype=np.float64)
+        return values if values.ndim == 3 else values[None]
+    if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
+        assembly = assembly.isel(time_bin=0)
+    if set(assembly.dims) != {"presentation", "neuroid"}:
+        raise MetricError(f"{name}: an RDM needs (presentation, neuroid), not {tuple(assembly.dims)}")
+    X = assembly.transpose("presentation", "neuroid").values
+    if name == "target":
+        missing = ~np.isfinite(X).all(axis=0)
+        if missing.any():
+            notes.append(f"{int(missing.sum())} of {X.shape[1]} neuroids left out: responses are missing")
+            X = X[:, ~missing]
+    if X.shape[1] < (2 if distance == "correlation" else 1):
+        raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
+    return dissimilarity(gram(X, workspace).on_host(workspace), distance)[None]
+
+
+def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+    """Source rows in the order of the target's stimuli."""
+    key = "stimulus_id"
+    own = {str(id): row for row, id in enumerate(source[key].values)}
+    wanted = [str(id) for id in target[key].values]
+    missing = [id for id in wanted if id not in own]
+    if missing:
+        raise MetricError(f"the source lacks {len(missing)} of {len(wanted)} stimuli, such as {missing[0]!r}")
+    rows = np.array([own[id] for id in wanted])
+    if "stimulus_b" in source.dims:
+        return source.isel(stimulus=rows, stimulus_b=rows)
+    return source.isel(presentation=rows)
+
+
+def _replicates(pair: _Pair, comparison: Comparison, rng: np.random.Generator) -> Callable[[], Floats]:
+    """The mean over subjects with stimuli drawn anew, made when it is asked for.
+
+    A stimulus that is drawn ``w`` times weighs ``w``, a pair the product of its two weights: every draw is then a
+    handful of quadratic forms of the RDMs.
+    """
+    seed = int(rng.integers(2**63))
+
+    def draw() -> Floats:
+        if comparison == "kendall_tau_a":
+            return np.empty(0)
+        rows = np.flatnonzero(pair.usable)
+        at = np.ix_(rows, rows)
+        draws = int(max(200, min(1000, 2_000_000_000 // max(1, len(rows) ** 2))))
+        weights = np.random.default_rng(seed).multinomial(
+            len(rows), np.full(len(rows), 1 / len(rows)), size=draws
+        )
+        ranked = comparison in ("spearman", "rho_a")
+        a, *rest = (_square(one[at], ranked) for one in (pair.source, *pair.target))
+        return cast(
+            Floats, np.mean([_weighted(a, b, weights.astype(np.float64), comparison) for b in rest], axis=0)
+        )
+
+    return draw
+
+
+def _square(matrix: Floats, ranked: bool) -> Floats:
+    """Entries, or their ranks, with a zero diagonal."""
+    from scipy.spatial.distance import squareform
+
+    values = condensed(matrix)
+    return cast(Floats, squareform(mean_ranks(values) if ranked else values, checks=False))
+
+
+def _weighted(a: Floats, b: Floats, W: Floats, comparison: Comparison) -> Floats:
+    """Correlation (or cosine) of the entries of ``a`` and ``b`` under each row of weights."""
+
+    def total(matrix: Floats) -> Floats:
+        return cast(Floats, ((W @ matrix) * W).sum(axis=1))
+
+    aa, bb, ab = total(a * a), total(b * b), total(a * b)
+    if comparison != "cosine":
+        pairs = W.sum(axis=1) ** 2 - (W * W).sum(axis=1)
+        sa, sb = total(a), total(b)
+        aa, bb, ab = aa - sa * sa / pairs, bb - sb * sb / pairs, ab - sa * sb / pairs
+    return cast(Floats, ab / np.sqrt(aa * bb))

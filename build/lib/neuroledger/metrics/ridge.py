@@ -1,0 +1,102 @@
+"""Ridge regression over splits with one factorisation, by the block leave-out identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, cast
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from neuroledger.core.gram import mirror_upper
+from neuroledger.core.workspace import Array
+from neuroledger.errors import MetricError
+from neuroledger.metrics.problem import Prediction, Problem
+
+__all__ = ["Ridge", "leave_out", "penalised"]
+
+
+class Ridge(BaseModel):
+    """Ridge regression with an unpenalised intercept: minimises ``|Y − XB − b|² + alpha·|B|²``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["ridge"] = "ridge"
+    alpha: Annotated[float, Field(gt=0)] = 1.0
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order."""
+        features = problem.features
+        if features.K is None:
+            yield from _primal(problem, cast(Array, features.X), self.alpha)
+        else:
+            xp = problem.workspace.xp
+            yield from leave_out(problem, _inverse(penalised(features.K, self.alpha, xp), xp))
+
+
+def penalised(K: Array, alpha: float, xp: Any) -> Array:
+    """``K + αI`` with the constant vector lifted out of the null space of centred ``K``.
+
+    The lift is taken out again with the intercept; it keeps that subtraction free of cancellation.
+    """
+    return cast(
+        Array,
+        K + float(K.diagonal().sum()) / len(K) ** 2 + alpha * xp.eye(len(K), dtype=K.dtype, device=K.device),
+    )
+
+
+def _inverse(K: Array, xp: Any) -> Array:
+    """Inverse of a symmetric positive definite matrix, which is overwritten.
+
+    Raises
+    ------
+    MetricError
+        The matrix is singular in float64.
+    """
+    if xp is not np:
+        return cast(Array, xp.cholesky_inverse(xp.linalg.cholesky(K)))
+    from scipy.linalg import lapack
+
+    # A symmetric matrix in C order is its own transpose in Fortran order: no copy is made.
+    factor, info = lapack.dpotrf(K.T, lower=0, overwrite_a=1)
+    if info == 0:
+        inverse, info = lapack.dpotri(factor, lower=0, overwrite_c=1)
+    if info != 0:
+        raise MetricError("the penalised Gram matrix is singular; use a larger alpha")
+    mirror_upper(inverse)
+    return cast(Array, inverse)
+
+
+def leave_out(problem: Problem, P: Array) -> Iterator[Prediction]:
+    """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows.
+
+    With the intercept projected out of ``P``, the residual of left-out rows ``o`` is the solution of
+    ``P[o, o] r = (P Y)[o]``: no split is fitted again.
+    """
+    workspace, xp = problem.workspace, problem.workspace.xp
+    total = P.sum(1)
+    P -= total[:, None] * (total / total.sum())
+    Y, mean = problem.centred, workspace.put(problem.mean)
+    C = P @ Y
+    for split in problem.splits:
+        out = problem.left_out(split)
+        rows = workspace.indices(out)
+        residual = xp.linalg.solve(P[rows][:, rows], C[rows])
+        place = np.empty(len(problem.Y), np.intp)
+        place[out] = np.arange(len(out))
+        at = workspace.indices(place[split.test])
+        yield Prediction(Y[workspace.indices(split.test)] - residual[at] + mean)
+
+
+def _primal(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
+    """Predictions by the normal equations of the features, down-dated by each split's left-out rows."""
+    workspace, xp = problem.workspace, problem.workspace.xp
+    Y, mean = problem.centred, workspace.put(problem.mean)
+    XX, XY, penalty = X.T @ X, X.T @ Y, alpha * xp.eye(X.shape[1], dtype=X.dtype, device=X.device)
+    for split in problem.splits:
+        out, train = workspace.indices(problem.left_out(split)), workspace.indices(split.train)
+        count = len(split.train)
+        x, y = X[train].mean(0), Y[train].mean(0)
+        A = XX - X[out].T @ X[out] - count * x[:, None] * x + penalty
+        B = XY - X[out].T @ Y[out] - count * x[:, None] * y
+        yield Prediction((X[workspace.indices(split.test)] - x) @ xp.linalg.solve(A, B) + (y + mean))

@@ -1,0 +1,1 @@
+"""Builders: from a model spec to something that can be recorded and asked."""

@@ -1,0 +1,159 @@
+"""Two small convolutional networks for signals, EEGNet and ShallowFBCSPNet, with their published parameter counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuroledger.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["eegnet", "limit_norms", "shallow_fbcsp_net"]
+
+_SAFE_LOG_FLOOR = 1e-6
+
+
+def eegnet(
+    channels: int,
+    samples: int,
+    outputs: int,
+    *,
+    temporal_filters: int = 8,
+    depth: int = 2,
+    kernel: int = 64,
+    depthwise_kernel: int = 16,
+    dropout: float = 0.25,
+) -> nn.Module:
+    """EEGNet for windows (window, channel, sample): temporal, spatial, then separable convolution [lawhern2018].
+
+    A bank of `temporal_filters` filters over time, `depth` spatial filters for each (their norm is held at one by
+    `limit_norms`), a separable convolution, and one linear layer over what the two poolings leave.
+    With 22 channels, 256 samples and 4 outputs: 1,456 parameters and 516 in the last layer.
+
+    Raises
+    ------
+    ModelError
+        if fewer than 32 samples are given: the poolings would leave nothing.
+    """
+    from torch import nn
+
+    features = temporal_filters * depth
+    length = _same(_same(samples, kernel) // 4, depthwise_kernel) // 8
+    _require(length, "EEGNet", samples, at_least=32)
+    spatial = nn.Conv2d(temporal_filters, features, (channels, 1), groups=temporal_filters, bias=False)
+    spatial.largest_norm = 1.0
+    network = nn.Sequential(
+        nn.Unflatten(1, (1, channels)),
+        nn.Conv2d(1, temporal_filters, (1, kernel), padding=(0, kernel // 2), bias=False),
+        nn.BatchNorm2d(temporal_filters, momentum=0.01, eps=1e-3),
+        spatial,
+        nn.BatchNorm2d(features, momentum=0.01, eps=1e-3),
+        nn.ELU(),
+        nn.AvgPool2d((1, 4)),
+        nn.Dropout(dropout),
+        nn.Conv2d(
+            features,
+            features,
+            (1, depthwise_kernel),
+            groups=features,
+            padding=(0, depthwise_kernel // 2),
+            bias=False,
+        ),
+        nn.Conv2d(features, features, 1, bias=False),
+        nn.BatchNorm2d(features, momentum=0.01, eps=1e-3),
+        nn.ELU(),
+        nn.AvgPool2d((1, 8)),
+        nn.Dropout(dropout),
+        nn.Flatten(),
+        nn.Linear(features * length, outputs),
+    )
+    return _glorot(network)
+
+
+def shallow_fbcsp_net(
+    channels: int,
+    samples: int,
+    outputs: int,
+    *,
+    filters: int = 40,
+    kernel: int = 25,
+    pool: int = 75,
+    stride: int = 15,
+    dropout: float = 0.5,
+) -> nn.Module:
+    """ShallowFBCSPNet for windows (window, channel, sample): learned log band power [schirrmeister2017].
+
+    Temporal and spatial filters, squared, averaged over `pool` samples every `stride`, logarithm, one linear layer.
+    With 22 channels, 256 samples and 4 outputs: 36,320 parameters and 1,764 in the last layer.
+
+    Raises
+    ------
+    ModelError
+        if the window is shorter than one pooling of the filtered signal.
+    """
+    from torch import nn
+
+    length = (samples - kernel + 1 - pool) // stride + 1
+    _require(length, "ShallowFBCSPNet", samples, at_least=kernel + pool - 1)
+    network = nn.Sequential(
+        nn.Unflatten(1, (1, channels)),
+        nn.Conv2d(1, filters, (1, kernel)),
+        nn.Conv2d(filters, filters, (channels, 1), bias=False),
+        nn.BatchNorm2d(filters, momentum=0.1),
+        _elementwise(lambda values: values * values),
+        nn.AvgPool2d((1, pool), (1, stride)),
+        _elementwise(lambda values: values.clamp(min=_SAFE_LOG_FLOOR).log()),
+        nn.Dropout(dropout),
+        nn.Flatten(),
+        nn.Linear(filters * length, outputs),
+    )
+    return _glorot(network)
+
+
+def limit_norms(network: nn.Module) -> None:
+    """Shrink, in place, each filter of the layers that carry `largest_norm` to at most that Euclidean norm."""
+    import torch
+
+    for module in network.modules():
+        limit = getattr(module, "largest_norm", None)
+        if limit is not None:
+            with torch.no_grad():
+                module.weight.copy_(torch.renorm(module.weight, p=2, dim=0, maxnorm=limit))
+
+
+def _same(samples: int, kernel: int) -> int:
+    """Length after a convolution padded by half its kernel on both sides."""
+    return samples + 2 * (kernel // 2) - kernel + 1
+
+
+def _require(length: int, name: str, samples: int, *, at_least: int) -> None:
+    if length < 1:
+        raise ModelError(
+            f"{name} needs windows of at least {at_least} samples, these have {samples}: "
+            "lengthen the window or raise the sampling rate"
+        )
+
+
+def _elementwise(function: Any) -> nn.Module:
+    from torch import nn
+
+    class Elementwise(nn.Module):  # type: ignore[misc]
+        """One function on every value."""
+
+        def forward(self, values: Tensor) -> Tensor:
+            return function(values)
+
+    return Elementwise()
+
+
+def _glorot(network: nn.Module) -> nn.Module:
+    """Uniform Glorot weights and zero biases, as both papers' reference implementations start."""
+    from torch import nn
+
+    for module in network.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    return network

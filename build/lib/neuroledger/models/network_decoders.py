@@ -1,0 +1,167 @@
+"""Networks as decoders: the two of this package, any braindecode class by name, any torch module by import path."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue
+
+from neuroledger.core.decoder import Decoder, Objective, Signature
+from neuroledger.core.registry import builder
+from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.convolutional_decoders import eegnet, shallow_fbcsp_net
+from neuroledger.models.decoding_recipes import NeuralBench, Recipe, TrainingRecipe
+from neuroledger.models.signal_training import TrainedNetwork
+
+__all__ = ["braindecode_decoder", "network_decoder", "torch_decoder"]
+
+OBJECTIVES: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval")
+PUBLISHED = NeuralBench()
+OWN: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"eegnet": eegnet, "shallow_fbcsp_net": shallow_fbcsp_net}
+)
+# What modules of other packages call the parts of a signature.
+NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "channels": ("channels", "n_channels", "n_chans", "in_chans", "num_channels"),
+        "samples": ("samples", "n_samples", "n_times", "input_window_samples"),
+        "outputs": ("outputs", "n_outputs", "n_classes", "num_classes"),
+        "sampling_rate": ("sampling_rate", "sfreq"),
+    }
+)
+
+
+@builder("network_decoder", version=1)
+def network_decoder(
+    *,
+    id: str,
+    architecture: Literal["eegnet", "shallow_fbcsp_net"],
+    parameters: dict[str, JsonValue] | None = None,
+    recipe: Recipe = PUBLISHED,
+    trained: bool = True,
+    device: str = "cpu",
+    shuffles_labels: bool = False,
+) -> Decoder:
+    """EEGNet or ShallowFBCSPNet, trained from random weights by `recipe`; untrained, it is the chance level.
+
+    Raises
+    ------
+    ModelError
+        The architecture does not take a parameter, or the windows are too short for it.
+    """
+
+    def make(signature: Signature) -> Any:
+        try:
+            return OWN[architecture](
+                signature.channels, signature.samples, signature.outputs, **(parameters or {})
+            )
+        except TypeError as error:
+            raise ModelError(
+                f"model {id!r}: {architecture} does not take these parameters: {error}"
+            ) from error
+
+    return _decoder(id, make, recipe, trained, device, shuffles_labels)
+
+
+@builder("braindecode_decoder", version=1)
+def braindecode_decoder(
+    *,
+    id: str,
+    architecture: str,
+    parameters: dict[str, JsonValue] | None = None,
+    recipe: Recipe = PUBLISHED,
+    device: str = "cpu",
+) -> Decoder:
+    """A network of braindecode by the name of its class, trained by `recipe`.
+
+    Raises
+    ------
+    UnavailableError
+        braindecode is not installed or does not import here (it needs a torchaudio that fits the installed torch).
+    ModelError
+        It has no such class.
+    """
+
+    def make(signature: Signature) -> Any:
+        try:
+            models = importlib.import_module("braindecode.models")
+        except (ImportError, OSError) as error:
+            raise UnavailableError(
+                f"model {id!r} needs braindecode ({error}); pip install neuroledger[braindecode], "
+                "with a torchaudio built for the same torch"
+            ) from error
+        if not hasattr(models, architecture):
+            raise ModelError(f"model {id!r}: braindecode has no network {architecture!r}")
+        return _built(getattr(models, architecture), signature, parameters or {}, id)
+
+    return _decoder(id, make, recipe, True, device, False)
+
+
+@builder("torch_decoder", version=1)
+def torch_decoder(
+    *,
+    id: str,
+    path: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
+    parameters: dict[str, JsonValue] | None = None,
+    recipe: Recipe = PUBLISHED,
+    device: str = "cpu",
+) -> Decoder:
+    """Any torch module by import path, windows (window, channel, sample) in, (window, output) out, trained by `recipe`.
+
+    The parts of the signature are handed to the constructor under the names that it has for them: `channels`,
+    `n_channels` or `n_chans`; `samples` or `n_times`; `outputs`, `n_outputs` or `n_classes`; `sampling_rate` or `sfreq`.
+
+    Raises
+    ------
+    ModelError
+        There is nothing at the path, or it does not take the parameters.
+    """
+
+    def make(signature: Signature) -> Any:
+        module, _, name = path.rpartition(".")
+        try:
+            constructor = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ModelError(f"model {id!r}: nothing can be imported from {path!r} ({error})") from error
+        return _built(constructor, signature, parameters or {}, id)
+
+    return _decoder(id, make, recipe, True, device, False)
+
+
+def _built(constructor: Any, signature: Signature, parameters: Mapping[str, Any], id: str) -> Any:
+    """The module, given the signature under the constructor's own names, then the declared parameters."""
+    taken = inspect.signature(constructor).parameters
+    known = {
+        name: getattr(signature, part) for part, names in NAMES.items() for name in names if name in taken
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return constructor(**{**known, **parameters})
+    except (TypeError, ValueError) as error:
+        name = getattr(constructor, "__name__", constructor)
+        raise ModelError(f"model {id!r}: {name} cannot be built: {error}") from error
+
+
+def _decoder(
+    id: str,
+    make: Callable[[Signature], Any],
+    recipe: TrainingRecipe,
+    trained: bool,
+    device: str,
+    shuffles_labels: bool,
+) -> Decoder:
+    if not trained:
+        recipe = recipe.model_copy(update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1})
+    return Decoder(
+        id=id,
+        make=lambda signature: TrainedNetwork(make, signature, recipe, device),
+        stochastic=True,
+        objectives=OBJECTIVES,
+        shuffles_labels=shuffles_labels,
+    )

@@ -1,0 +1,86 @@
+"""Images become the array that a network takes, by steps that its spec declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from neuroledger.errors import ModelError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Side = Annotated[int, Field(gt=0, le=4096)]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Preprocessing(BaseModel):
+    """Resize, crop, colour, and normalisation (value / 255 − mean) / std, in this order.
+
+    ``resize`` is the side in pixels: of the square that the image is stretched to (``fit: stretch``), or of the
+    image's shorter side (``fit: shorter``); None leaves the size. ``crop`` then keeps the central square.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    resize: Side | None = 224
+    fit: Literal["stretch", "shorter"] = "stretch"
+    interpolation: Literal["nearest", "box", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    crop: Side | None = None
+    colour: Literal["rgb", "grey"] = "rgb"
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[Annotated[float, Field(gt=0)], ...] = IMAGENET_STD
+
+    def __call__(self, images: Iterable[Image], *, model: str) -> NDArray[np.float32]:
+        """The images as (stimulus, channel, height, width), float32.
+
+        Raises
+        ------
+        ModelError
+            The images end up with different sizes, or mean and std do not fit the channels.
+        """
+        channels = 3 if self.colour == "rgb" else 1
+        if not {len(self.mean), len(self.std)} <= {1, channels}:
+            raise ModelError(
+                f"model {model!r}: mean and std need 1 or {channels} numbers for {self.colour} images"
+            )
+        arrays = [self._array(image) for image in images]
+        sizes = sorted({(array.shape[2], array.shape[1]) for array in arrays})
+        if len(sizes) > 1:
+            listed = ", ".join(f"{width} x {height}" for width, height in sizes[:4])
+            raise ModelError(
+                f"model {model!r}: images of {len(sizes)} sizes ({listed}{' …' if len(sizes) > 4 else ''} pixels); "
+                "add `resize` (or `crop`) to its preprocessing"
+            )
+        return np.stack(arrays)
+
+    def _array(self, image: Image) -> NDArray[np.float32]:
+        image = self._sized(image).convert("RGB" if self.colour == "rgb" else "L")
+        values = np.asarray(image, dtype=np.float32) / np.float32(255)
+        values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
+        mean, std = (np.array(numbers, dtype=np.float32)[:, None, None] for numbers in (self.mean, self.std))
+        normalised: NDArray[np.float32] = (values - mean) / std
+        return normalised
+
+    def _sized(self, image: Image) -> Image:
+        from PIL.Image import Resampling
+
+        width, height = image.size
+        if self.resize is not None:
+            target = (self.resize, self.resize)
+            if self.fit == "shorter":
+                # The longer side is cut to whole pixels, as torchvision does.
+                short = min(width, height)
+                target = (self.resize * width // short, self.resize * height // short)
+            image = image.resize(target, Resampling[self.interpolation.upper()])
+            width, height = image.size
+        if self.crop is not None:
+            left, top = round((width - self.crop) / 2), round((height - self.crop) / 2)
+            image = image.crop((left, top, left + self.crop, top + self.crop))
+        return image

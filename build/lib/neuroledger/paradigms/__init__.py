@@ -1,0 +1,1 @@
+"""Paradigms: what a model is asked, and what is measured."""

@@ -1,0 +1,248 @@
+"""Decoding: a decoder is trained on part of the signals and asked what the rest of them show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.core import signals
+from neuroledger.core.dataset import Dataset
+from neuroledger.core.decoder import Decoder, Objective, Signature, StoppedEarly, answer
+from neuroledger.core.decoding_gates import gate, partition_sha256
+from neuroledger.core.decoding_splits import Fold, SplitRule, draw_folds
+from neuroledger.core.measurement import Measurement
+from neuroledger.core.registry import paradigm
+from neuroledger.errors import DataError, ModelError, RequestError
+
+__all__ = ["decoding", "measure_folds"]
+
+Array = npt.NDArray[Any]
+
+
+@paradigm("decoding", version=1)
+def decoding(
+    model: Decoder,
+    data: Dataset,
+    *,
+    rng: np.random.Generator,
+    splits: SplitRule,
+    target: str | tuple[str, ...] = "label",
+    objective: Objective = "classification",
+    seeds: tuple[int, ...] = (33, 34, 35),
+    unseen_classes: bool = False,
+) -> Measurement:
+    """Predictions for every tested window beside the truth, from one training per fold and seed.
+
+    Parameters
+    ----------
+    model
+        A decoder; one whose training does not depend on the seed is trained with the first seed only.
+    data
+        Signals; for retrieval, also the embeddings to be found, as the extra assembly named by `target`.
+    splits
+        The rule of the partition. Its folds pass the gates, and its SHA-256 must be the pinned one, if one is pinned.
+    target
+        The coordinate that is decoded; several for `multilabel`.
+    objective
+        What is asked: one class, several labels, a number, an embedding among candidates, or a sequence.
+    seeds
+        Seeds of the training.
+    unseen_classes
+        Whether tested classes may be missing from the training part (retrieval over new concepts needs no such leave).
+
+    Returns
+    -------
+    Measurement
+        source: (presentation, choice) scores, or (presentation,) numbers, or (presentation, neuroid) embeddings, with
+        `seed`, `split` and `row`; target: the truth. Notes tell the partition's SHA-256 and what was waived.
+
+    Raises
+    ------
+    DataError
+        The data are no signals, lack the target, or the partition leaks.
+    ModelError
+        The model is no decoder, cannot be asked this, or answers wrongly.
+    """
+    if data.assembly is None:
+        raise DataError(f"data set {data.id!r} has no signals to decode")
+    assembly = signals.check(data.assembly, name=data.id or "signals")
+    truth = _truth(assembly, data, target, objective)
+    folds = draw_folds(splits, assembly)
+    digest = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
+    if splits.sha256 is not None and digest != splits.sha256:
+        raise DataError(
+            f"splits {splits.name!r}: the partition's SHA-256 is {digest}, pinned is {splits.sha256}"
+        )
+    labels = truth.astype(str) if objective == "classification" and not unseen_classes else None
+    gate(folds, assembly, disjoint=splits.disjoint, labels=labels, waive=splits.waive)
+    notes = [f"splits {splits.name}, {len(folds)} folds, sha256 {digest[:12]}"]
+    notes += [f"gate waived: {name}" for name in splits.waive]
+    measured = measure_folds(model, assembly, truth, folds, objective=objective, seeds=seeds, rng=rng)
+    return Measurement(source=measured.source, target=measured.target, notes=(*notes, *measured.notes))
+
+
+@dataclass(frozen=True)
+class _Measured:
+    source: xr.DataArray
+    target: xr.DataArray
+    notes: tuple[str, ...]
+
+
+def measure_folds(
+    model: Decoder,
+    assembly: xr.DataArray,
+    truth: Array,
+    folds: list[Fold],
+    *,
+    objective: Objective,
+    seeds: tuple[int, ...],
+    rng: np.random.Generator,
+) -> _Measured:
+    """Train on every fold with every seed and put the predictions one below the other.
+
+    Raises
+    ------
+    ModelError
+        The model is no decoder, cannot be asked this, or answers wrongly.
+    RequestError
+        There are no seeds.
+    """
+    if not isinstance(model, Decoder):
+        raise ModelError(
+            f"model {getattr(model, 'id', model)!r} is not a decoder: it is shown stimuli, not trained on signals"
+        )
+    if objective not in model.objectives:
+        raise ModelError(
+            f"decoder {model.id!r} cannot be asked for {objective}; it can for {', '.join(model.objectives)}"
+        )
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise RequestError("decoding needs at least one training seed, each once")
+    values = np.asarray(assembly.transpose(*signals.DIMS).values, dtype=np.float32)
+    choices = np.unique(truth.astype(str)) if objective == "classification" else np.empty(0, dtype=str)
+    truth = truth.astype(str) if objective == "classification" else truth
+    notes: list[str] = []
+    if model.plants:
+        values = _planted(values, truth, model.plants)
+        notes.append(f"control: a signal of {model.plants:g} standard deviations was planted in every window")
+    if model.shuffles_labels:
+        notes.append("control: the training labels were permuted")
+    answers, rows, split_of, seed_of = [], [], [], []
+    for seed in seeds if model.stochastic else seeds[:1]:
+        for number, fold in enumerate(folds):
+            estimator = model.make(_signature(assembly, truth, choices, objective, seed))
+            _fit(estimator, values, _training_truth(model, truth, fold, rng), fold)
+            answers.append(answer(estimator, values[fold.test], objective, choices, id=model.id))
+            rows.append(fold.test)
+            split_of.append(np.full(len(fold.test), number))
+            seed_of.append(np.full(len(fold.test), seed))
+    at = np.concatenate(rows)
+    coords: dict[str, Any] = {
+        str(name): ("presentation", coordinate.values[at])
+        for name, coordinate in assembly.coords.items()
+        if coordinate.dims == ("presentation",)
+    }
+    truth_of = _labelled(truth[at], np.empty(0), coords)
+    coords |= {
+        "row": ("presentation", at),
+        "split": ("presentation", np.concatenate(split_of)),
+        "seed": ("presentation", np.concatenate(seed_of)),
+    }
+    return _Measured(_labelled(np.concatenate(answers), choices, coords), truth_of, tuple(notes))
+
+
+def _truth(
+    assembly: xr.DataArray, data: Dataset, target: str | tuple[str, ...], objective: Objective
+) -> Array:
+    """What the windows show: (presentation,), or (presentation, output)."""
+    if objective == "retrieval":
+        if not isinstance(target, str) or target not in data.extras:
+            raise DataError(
+                f"data set {data.id!r} has no embeddings {target!r}; it has {', '.join(data.extras) or 'none'}"
+            )
+        embeddings = data.extras[target]
+        row_of = {str(id): row for row, id in enumerate(embeddings["stimulus_id"].values)}
+        lost = sorted({str(id) for id in assembly["stimulus_id"].values} - set(row_of))
+        if lost:
+            raise DataError(f"embeddings {target!r} lack {len(lost)} stimuli, first {lost[0]}")
+        return np.asarray(
+            embeddings.values[[row_of[str(id)] for id in assembly["stimulus_id"].values]], dtype=float
+        )
+    names = (target,) if isinstance(target, str) else target
+    for name in names:
+        if name not in assembly.coords or assembly[name].dims != ("presentation",):
+            raise DataError(f"data set {data.id!r}: presentations have no coordinate {name!r} to decode")
+    if objective == "multilabel":
+        return np.stack([assembly[name].values.astype(int) for name in names], axis=1)
+    if len(names) != 1:
+        raise RequestError(f"{objective} decodes one target, not {len(names)}")
+    values = np.asarray(assembly[names[0]].values)
+    return values.astype(float) if objective == "regression" else values.astype(str)
+
+
+def _fit(estimator: Any, values: Array, truth: Array, fold: Fold) -> None:
+    """Train; who does not watch a validation part learns from it too, as the published baselines do."""
+    if len(fold.validation) and isinstance(estimator, StoppedEarly):
+        estimator.fit_watching(
+            values[fold.train], truth[fold.train], values[fold.validation], truth[fold.validation]
+        )
+        return
+    seen = np.sort(np.concatenate([fold.train, fold.validation]))
+    estimator.fit(values[seen], truth[seen])
+
+
+def _training_truth(model: Decoder, truth: Array, fold: Fold, rng: np.random.Generator) -> Array:
+    if not model.shuffles_labels:
+        return truth
+    shuffled = truth.copy()
+    for part in (fold.train, fold.validation):
+        shuffled[part] = truth[rng.permutation(part)]
+    return shuffled
+
+
+def _signature(
+    assembly: xr.DataArray, truth: Array, choices: Array, objective: Objective, seed: int
+) -> Signature:
+    outputs = len(choices) if objective == "classification" else (truth.shape[1] if truth.ndim == 2 else 1)
+    return Signature(
+        objective=objective,
+        channels=assembly.sizes["channel"],
+        samples=assembly.sizes["sample"],
+        outputs=outputs,
+        sampling_rate=float(assembly.attrs["sampling_rate"]),
+        channel_ids=tuple(assembly["channel_id"].values.astype(str).tolist()),
+        seed=seed,
+    )
+
+
+def _planted(values: Array, truth: Array, amplitude: float) -> Array:
+    """Windows with a half-wave over time on one channel per class (or scaled by the number), of known amplitude."""
+    wave = np.sin(np.linspace(0, np.pi, values.shape[2])).astype(values.dtype)
+    planted = values.copy()
+    if truth.dtype.kind in "US":
+        codes = np.unique(truth, return_inverse=True)[1]
+        channel = codes % values.shape[1]
+        size = amplitude * (1 + codes // values.shape[1]) * values.std(axis=(0, 2))[channel]
+        planted[np.arange(len(codes)), channel] += size[:, None].astype(values.dtype) * wave
+        return planted
+    columns = truth.reshape(len(truth), -1).astype(float)
+    columns = (columns - columns.mean(axis=0)) / np.maximum(columns.std(axis=0), 1e-12)
+    for column in range(columns.shape[1]):
+        channel = column % values.shape[1]
+        scale = amplitude * values[:, channel].std()
+        planted[:, channel] += (scale * columns[:, column, None] * wave).astype(values.dtype)
+    return planted
+
+
+def _labelled(values: Array, choices: Array, coords: dict[str, Any]) -> xr.DataArray:
+    if values.ndim == 1:
+        return xr.DataArray(values, dims=("presentation",), coords=coords)
+    if len(choices):
+        return xr.DataArray(values, dims=("presentation", "choice"), coords={**coords, "choice": choices})
+    numbered = np.arange(values.shape[1])
+    return xr.DataArray(
+        values, dims=("presentation", "neuroid"), coords={**coords, "neuroid_id": ("neuroid", numbered)}
+    )

@@ -1,0 +1,1 @@
+"""Readers: from a lab's files to stimuli and an assembly."""

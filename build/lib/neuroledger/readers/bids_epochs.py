@@ -1,0 +1,80 @@
+"""Recordings laid out by the Brain Imaging Data Structure, read through mne-bids and cut into windows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from neuroledger.core.dataset import Dataset
+from neuroledger.core.registry import reader
+from neuroledger.errors import DataError, UnavailableError
+from neuroledger.readers.signal_preprocessing import (
+    UNTOUCHED,
+    Preprocessing,
+    Recording,
+    Window,
+    join,
+    quiet_mne,
+    windows_of,
+)
+
+__all__ = ["bids_epochs"]
+
+
+@reader("bids_epochs", version=1)
+def bids_epochs(
+    files: Mapping[str, Path],
+    *,
+    task: str,
+    window: Window,
+    datatype: Literal["eeg", "meg", "ieeg", "emg"] = "eeg",
+    subjects: tuple[str, ...] = (),
+    preprocessing: Preprocessing = UNTOUCHED,
+) -> Dataset:
+    """Windows of every recording of `task`, events from its `events.tsv`, channel types from its `channels.tsv`.
+
+    The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on. Subjects, sessions and
+    runs are those of the file names.
+
+    Raises
+    ------
+    DataError
+        No recording of this task and these subjects is there, or one cannot be read.
+    UnavailableError
+        mne-bids is not installed.
+    """
+    try:
+        import mne_bids
+    except ImportError as error:
+        raise UnavailableError("reading BIDS needs mne-bids: pip install neuroledger[bids]") from error
+    marker = next(
+        (path for name, path in sorted(files.items()) if name.endswith("dataset_description.json")), None
+    )
+    if marker is None:
+        raise DataError("no dataset_description.json among the files: this is not a BIDS folder")
+    root = marker.parent
+    with quiet_mne():
+        found = mne_bids.find_matching_paths(
+            root, tasks=task, datatypes=datatype, suffixes=datatype, subjects=list(subjects) or None
+        )
+    wanted = sorted(
+        (path for path in found if path.fpath in set(files.values())), key=lambda path: str(path.fpath)
+    )
+    if not wanted:
+        raise DataError(f"no {datatype} recording of task {task!r} is among the files")
+    parts = []
+    for path in wanted:
+        name = path.fpath.relative_to(root).as_posix()
+        with quiet_mne():
+            try:
+                raw = mne_bids.read_raw_bids(path)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise DataError(f"{name} cannot be read as BIDS ({error})") from error
+        recording = Recording(
+            file=name, subject=path.subject, session=path.session or "1", run=path.run or "1"
+        )
+        digest = hashlib.sha256(path.fpath.read_bytes()).hexdigest()
+        parts.append(windows_of(raw, recording, window, preprocessing, sha256=digest))
+    return Dataset(stimuli=None, assembly=join(parts))

@@ -1,0 +1,79 @@
+"""Recordings in any format that MNE reads, cut into windows around their events."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.io import loadmat
+
+from neuroledger.core.dataset import Dataset
+from neuroledger.core.registry import reader
+from neuroledger.errors import DataError
+from neuroledger.readers.signal_preprocessing import (
+    UNTOUCHED,
+    Preprocessing,
+    Recording,
+    Window,
+    join,
+    quiet_mne,
+    windows_of,
+)
+
+__all__ = ["mne_epochs"]
+
+
+@reader("mne_epochs", version=1)
+def mne_epochs(
+    files: Mapping[str, Path],
+    *,
+    recordings: tuple[Recording, ...],
+    window: Window,
+    preprocessing: Preprocessing = UNTOUCHED,
+    event_fields: tuple[str, ...] = (),
+) -> Dataset:
+    """Windows of all recordings, prepared as declared; the format is known by the file's ending.
+
+    `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on; they become coordinates.
+
+    Raises
+    ------
+    DataError
+        A recording is not among the files, cannot be read, or lacks a channel, event or field.
+    UnavailableError
+        MNE is not installed.
+    """
+    parts = []
+    for recording in recordings:
+        if recording.file not in files:
+            raise DataError(
+                f"recording {recording.file!r} is not among the files: {', '.join(sorted(files))}"
+            )
+        path = files[recording.file]
+        with quiet_mne() as mne:
+            try:
+                raw = mne.io.read_raw(path, preload=False)
+            except (OSError, ValueError, RuntimeError, NotImplementedError) as error:
+                raise DataError(f"{recording.file} cannot be read by MNE ({error})") from error
+        columns = {name: _field(path, name) for name in event_fields}
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        parts.append(windows_of(raw, recording, window, preprocessing, sha256=digest, columns=columns))
+    return Dataset(stimuli=None, assembly=join(parts))
+
+
+def _field(path: Path, name: str) -> npt.NDArray[Any]:
+    """One field of the events of an EEGLAB file, as text, empty where it is absent."""
+    if path.suffix != ".set":
+        raise DataError(f"{path.name}: event_fields are those of EEGLAB's .set files")
+    content = loadmat(path, squeeze_me=True, struct_as_record=False)
+    events = np.atleast_1d(content["EEG"].event if "EEG" in content else content["event"])
+    if not all(hasattr(event, name) for event in events):
+        raise DataError(
+            f"{path.name}: its events have no field {name!r}; they have {', '.join(events[0]._fieldnames)}"
+        )
+    values = [getattr(event, name) for event in events]
+    return np.array([str(value) if np.size(value) == 1 else "none" for value in values])

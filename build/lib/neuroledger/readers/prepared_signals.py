@@ -1,0 +1,54 @@
+"""Signals that are windows already, in one netCDF file, with the partition of a split file put beside them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from neuroledger.core import assembly, signals
+from neuroledger.core.dataset import Dataset
+from neuroledger.core.registry import reader
+from neuroledger.errors import DataError
+
+__all__ = ["prepared_signals"]
+
+
+@reader("prepared_signals", version=1)
+def prepared_signals(
+    files: Mapping[str, Path],
+    *,
+    file: str = "signals.nc",
+    split_file: str | None = None,
+    embeddings: dict[str, str] | None = None,
+) -> Dataset:
+    """The signals of `file`; `split_file` is a CSV with `event` and `split`, `embeddings` are netCDF files by name.
+
+    The split file gives every value of the coordinate `event` one of train, validation, test or none.
+
+    Raises
+    ------
+    DataError
+        A file is missing, is no signals, or the split file leaves an event out.
+    """
+    for name in (file, *([split_file] if split_file else []), *(embeddings or {}).values()):
+        if name not in files:
+            raise DataError(f"{name!r} is not among the files: {', '.join(sorted(files))}")
+    windows = signals.check(assembly.read(files[file]), name=file)
+    if split_file is not None:
+        with files[split_file].open(newline="", encoding="utf-8") as lines:
+            table = {row["event"]: row["split"] for row in csv.DictReader(lines)}
+        if "event" not in windows.coords:
+            raise DataError(f"{file} has no coordinate `event` to find the split of a window by")
+        events = windows["event"].values.astype(str)
+        lost = sorted(set(events.tolist()) - set(table))
+        if lost:
+            raise DataError(f"{split_file} leaves out {len(lost)} events, first {lost[0]}")
+        windows = windows.assign_coords(split=("presentation", np.array([table[event] for event in events])))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        extras={name: assembly.read(files[at]) for name, at in embeddings.items()},
+    )

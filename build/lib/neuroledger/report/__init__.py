@@ -1,0 +1,1 @@
+"""Reports: records to tables, figures and pages."""

@@ -1,0 +1,1 @@
+"""Specs: plain data that say what there is."""

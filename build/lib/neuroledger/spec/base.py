@@ -1,0 +1,107 @@
+"""The pieces every kind of spec is made of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+__all__ = ["Component", "Frozen", "Id", "Override", "Published", "Scale", "Sha256", "SourceFile", "Spec"]
+
+Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+FileName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*$"),
+]
+
+Scale = Literal[
+    "correlation",
+    "reliability",
+    "half_reliability",
+    "explained_variance",
+    "similarity",
+    "consistency",
+    "accuracy",
+    "f1",
+    "auroc",
+    "fraction",
+    "rate",
+    "rank",
+    "distance",
+    "error",
+    "score",
+    "count",
+    "bytes",
+    "operations",
+    "seconds",
+    "per_second",
+    "joules",
+]
+Direction = Literal["higher", "lower"]
+
+
+class Frozen(BaseModel):
+    """Plain, frozen data that refuses unknown fields."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False, strict=False
+    )
+
+
+class Component(BaseModel):
+    """A component by name, with its parameters: data, until the engine binds it to a registered function."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True, allow_inf_nan=False)
+
+    name: Id
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The fields beside ``name``."""
+        return dict(self.model_extra or {})
+
+
+class Override(Component):
+    """A metric or ceiling by id, with fields that replace those of its spec."""
+
+
+class SourceFile(Frozen):
+    """One pinned file: where it comes from and what its bytes must be."""
+
+    sha256: Sha256
+    size: Annotated[int, Field(ge=0)]
+    url: Annotated[str, StringConstraints(pattern=r"^(https|s3)://\S+$")] | None = None
+    dvc: bool = False
+    sha1: Sha1 | None = None
+    version_id: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SourceFile:
+        if self.dvc == (self.url is not None):
+            raise ValueError("give either `dvc: true` or a `url`")
+        return self
+
+
+class Published(Frozen):
+    """A figure from a publication: shown as published, never as a score of this repository."""
+
+    model: str
+    value: float
+    error: float | None = None
+    metric: str | None = None
+    seeds: Annotated[int, Field(ge=1)] | None = None
+    source: str
+    note: str | None = None
+
+
+class Spec(Frozen):
+    """What every spec file begins with."""
+
+    id: Id
+    version: Annotated[int, Field(ge=1)]
+    title: Annotated[str, StringConstraints(min_length=3, max_length=200)]
+    description: str | None = None
+    cite: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()

@@ -1,0 +1,259 @@
+"""The six kinds of spec: dataset, metric, ceiling, benchmark, model, suite."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from neuroledger.spec.base import (
+    Component,
+    Direction,
+    FileName,
+    Frozen,
+    Id,
+    Override,
+    Published,
+    Scale,
+    Sha256,
+    SourceFile,
+    Spec,
+)
+from neuroledger.spec.expectations import Expectations
+
+__all__ = [
+    "KINDS",
+    "Aggregation",
+    "BenchmarkSpec",
+    "CeilingSpec",
+    "Controls",
+    "DatasetSpec",
+    "ErrorRule",
+    "FloorRule",
+    "IntervalRule",
+    "MetricSpec",
+    "ModelSpec",
+    "Pretraining",
+    "SplitsSpec",
+    "SuiteSpec",
+    "Weighted",
+]
+
+
+class SplitsSpec(Frozen):
+    """How presentations are divided into train and test parts."""
+
+    name: Literal["shuffle", "kfold", "group", "leave_one_out", "coordinate", "predefined"] = "shuffle"
+    folds: Annotated[int, Field(ge=1, le=10_000)] = 10
+    train: Annotated[float, Field(gt=0, lt=1)] | None = None
+    test: Annotated[float, Field(gt=0, lt=1)] | None = None
+    by: str = "stimulus_id"
+    unique: bool = False
+    stratify: str | None = None
+    groups: str | None = None
+    coordinate: str | None = None
+    train_values: tuple[str | int | float, ...] = ()
+    test_values: tuple[str | int | float, ...] = ()
+    seed: Annotated[int, Field(ge=0)] = 1
+
+
+class Aggregation(Frozen):
+    """Reduce one dimension of the samples, skipping missing values."""
+
+    over: str
+    with_: Annotated[Literal["mean", "median", "sum", "max", "min", "abs_mean"], Field(alias="with")]
+
+
+class ErrorRule(Frozen):
+    """How the error is had from the values along one dimension: standard error of the mean, or standard deviation."""
+
+    over: str
+    with_: Annotated[Literal["sem", "std"], Field(alias="with")] = "sem"
+
+
+class IntervalRule(Frozen):
+    """Which dimensions of the samples are resampled for the 95 % interval."""
+
+    over: tuple[str, ...]
+
+
+class _Comparison(Spec):
+    """What metrics and ceilings have in common: a registered function, its splits, and how samples become one number."""
+
+    compare: Component
+    splits: SplitsSpec | None = None
+    aggregate: tuple[Aggregation, ...] = ()
+    error: ErrorRule | None = None
+    interval: IntervalRule | None = None
+    scale: Scale
+    direction: Direction = "higher"
+    unit: str | None = None
+    compat: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+
+
+class MetricSpec(_Comparison):
+    """A metric: compares what a model gave with what a brain gave, or counts what a run cost."""
+
+
+class CeilingSpec(_Comparison):
+    """A ceiling: the best score that the noise of the data allows."""
+
+
+class DatasetSpec(Spec):
+    """A data set: pinned files, the reader that turns them into stimuli and an assembly, and what must be true of them."""
+
+    license: str
+    license_note: str | None = None
+    access: Literal["public", "private"] = "public"
+    access_steps: tuple[str, ...] = ()
+    source: str | None = None
+    simulated: bool = False
+    species: str | None = None
+    modality: str | None = None
+    files: dict[FileName, SourceFile] = Field(default_factory=dict)
+    reader: Component | None = None
+    degrees: Annotated[float, Field(gt=0)] | None = None
+    expectations: Expectations = Field(default_factory=Expectations)
+    unavailable: str | None = None
+    defects: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _readable(self) -> DatasetSpec:
+        if self.unavailable is None and (not self.files or self.reader is None):
+            raise ValueError("a data set has `files` and a `reader`, or says why it is `unavailable`")
+        return self
+
+
+class Controls(Frozen):
+    """Models that must reach the ceiling (positive) and models that must stay at the floor (negative)."""
+
+    positive: tuple[Id, ...] = ()
+    negative: tuple[Id, ...] = ()
+    ceiling_at_least: Annotated[float, Field(gt=0)] = 0.8
+    floor_at_most: Annotated[float, Field(ge=0)] = 0.1
+
+
+class FloorRule(Frozen):
+    """Normalise by what a dummy reaches and what perfection is: (score - dummy) / (perfect - dummy)."""
+
+    dummy: Id | float
+    fallback: Id | None = None
+    perfect: float = 1.0
+
+
+class BenchmarkSpec(Spec):
+    """A benchmark: data, selection, paradigm, metric and ceiling, with its place in the hierarchy."""
+
+    parent: str
+    dataset: Id
+    select: dict[str, JsonValue] = Field(default_factory=dict)
+    paradigm: Component
+    metric: Id | Override | None = None
+    metrics: tuple[Id | Override, ...] = ()
+    ceiling: Id | Override | None = None
+    floor: FloorRule | None = None
+    normalise: Literal["ceiling", "floor", "none"] | None = None
+    compat: Literal["brainscore"] | None = None
+    controls: Controls = Field(default_factory=Controls)
+    unavailable: str | None = None
+    published: tuple[Published, ...] = ()
+    defects: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    superseded_by: Id | None = None
+
+    @field_validator("metric", "ceiling", mode="before")
+    @classmethod
+    def _text_or_mapping(cls, value: Any) -> Any:
+        return Override.model_validate(value) if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _one_headline(self) -> BenchmarkSpec:
+        if (self.metric is None) == (not self.metrics):
+            raise ValueError("give one `metric`, or several `metrics` of which the first is the headline")
+        if self.ceiling is not None and self.floor is not None:
+            raise ValueError("normalise by a `ceiling` or by a `floor`, not by both")
+        if self.normalise == "ceiling" and self.ceiling is None:
+            raise ValueError("`normalise: ceiling` needs a `ceiling`")
+        if self.normalise == "floor" and self.floor is None:
+            raise ValueError("`normalise: floor` needs a `floor`")
+        return self
+
+    @property
+    def all_metrics(self) -> tuple[Id | Override, ...]:
+        """The headline metric first, then the others."""
+        return (self.metric,) if self.metric is not None else self.metrics
+
+
+class Pretraining(Frozen):
+    """A data set that a model was trained on, by id and by the SHA-256 of its recordings."""
+
+    dataset: str
+    recordings: tuple[Sha256, ...] = ()
+
+
+class ModelSpec(Spec):
+    """A model: a registered builder, its parameters and weights, and how its layers map to regions."""
+
+    builder: Component | None = None
+    weights: dict[FileName, SourceFile] = Field(default_factory=dict)
+    layers: tuple[str, ...] = ()
+    regions: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    commit: dict[str, JsonValue] | None = None
+    readout: str | None = None
+    visual_degrees: Annotated[float, Field(gt=0)] | None = None
+    pretraining: tuple[str | Pretraining, ...] = ()
+    control: Literal["positive", "negative"] | None = None
+    simulated: bool = False
+    benchmarks: tuple[str, ...] = ()
+    license: str | None = None
+    notes: tuple[str, ...] = ()
+    unavailable: str | None = None
+
+    @model_validator(mode="after")
+    def _buildable(self) -> ModelSpec:
+        if self.builder is None and self.unavailable is None:
+            raise ValueError("a model has a `builder`, or says why it is `unavailable`")
+        return self
+
+
+class Weighted(Frozen):
+    """A benchmark in a suite, with its weight."""
+
+    id: Id
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    version: Annotated[int, Field(ge=1)] | None = None
+
+
+class SuiteSpec(Spec):
+    """A suite: a named, versioned list of benchmarks and the models that are scored on them by default."""
+
+    benchmarks: Annotated[tuple[Weighted, ...], Field(min_length=1)]
+    models: tuple[Id, ...] = ()
+    released: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @field_validator("benchmarks", mode="before")
+    @classmethod
+    def _bare_ids(cls, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [{"id": item} if isinstance(item, str) else item for item in value]
+        return value
+
+    @model_validator(mode="after")
+    def _each_once(self) -> SuiteSpec:
+        ids = [item.id for item in self.benchmarks]
+        twice = sorted({i for i in ids if ids.count(i) > 1})
+        if twice:
+            raise ValueError(f"listed twice: {', '.join(twice)}")
+        return self
+
+
+KINDS: dict[str, type[Spec]] = {
+    "datasets": DatasetSpec,
+    "metrics": MetricSpec,
+    "ceilings": CeilingSpec,
+    "benchmarks": BenchmarkSpec,
+    "models": ModelSpec,
+    "suites": SuiteSpec,
+}

@@ -1,0 +1,151 @@
+"""A spec file to a validated spec, with every problem placed at line and column."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from neuroledger.errors import Problem, SpecError
+from neuroledger.spec.base import Spec
+from neuroledger.spec.document import Document, old_boolean, parse
+from neuroledger.spec.kinds import KINDS
+
+__all__ = ["explain", "load_document", "read_spec", "spec_of"]
+
+
+def load_document(path: Path, shown: str | None = None) -> Document:
+    """Read one YAML file strictly; ``shown`` is the name used in messages."""
+    name = shown or str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            [Problem(name, 1, 1, f"not UTF-8 text (byte {error.start})", "save the file as UTF-8")]
+        ) from None
+    except OSError as error:
+        raise SpecError([Problem(name, 1, 1, f"cannot be read: {error.strerror}")]) from None
+    return parse(text, name)
+
+
+def read_spec(path: Path, kind: str, shown: str | None = None) -> tuple[Spec, Document]:
+    """Read and validate one spec of ``kind`` (a folder name such as ``metrics``).
+
+    Raises
+    ------
+    SpecError
+        With every problem of the file.
+    """
+    document = load_document(path, shown)
+    return spec_of(document, kind, stem=path.stem), document
+
+
+def spec_of(document: Document, kind: str, stem: str | None = None) -> Spec:
+    """Validate a parsed document as a spec of ``kind``; its id must equal ``stem`` when that is given."""
+    model = KINDS[kind]
+    if not isinstance(document.data, dict):
+        raise SpecError([Problem(document.path, 1, 1, f"a {kind[:-1]} spec is a mapping of fields")])
+    try:
+        spec = model.model_validate(document.data)
+    except ValidationError as error:
+        raise SpecError(explain(error, document, model)) from None
+    if stem is not None and spec.id != stem:
+        line, column = document.position(("id",))
+        message = f"id {spec.id!r} differs from the file name {stem!r}"
+        raise SpecError(
+            [Problem(document.path, line, column, message, f"write `id: {stem}`, or rename the file")]
+        )
+    return spec
+
+
+def explain(
+    error: ValidationError, document: Document, model: type[BaseModel], prefix: Sequence[str | int] = ()
+) -> list[Problem]:
+    """Pydantic's errors as problems with positions, near misses and plain words.
+
+    ``prefix`` is where in the document the validated data stand.
+    """
+    problems: dict[tuple[int, int, str], Problem] = {}
+    for item in error.errors(include_url=False):
+        location, missing = _locate(document.data, (*prefix, *item["loc"]))
+        kind, hint = item["type"], ""
+        name = ".".join(str(part) for part in location[len(prefix) :])
+        message = item["msg"].removeprefix("Value error, ")
+        key = False
+        if kind == "extra_forbidden":
+            key = True
+            message = f"unknown field {name!r}"
+            hint = _near(str(location[-1]), _fields_at(model, location[len(prefix) : -1]))
+        elif kind == "missing":
+            wanted = missing or item["loc"][-1]
+            message = f"required field {wanted!r} is missing" + (f" in {name}" if name else "")
+        else:
+            message = f"{name}: {message}" if name else message
+            if kind in {"literal_error", "union_tag_invalid"}:
+                hint = _near(_given(item["input"]), re.findall(r"'([^']+)'", str(item.get("ctx", {}))))
+            elif kind == "bool_parsing" or (kind.startswith("bool") and old_boolean(item["input"])):
+                hint = "write true or false"
+            elif kind == "string_type" and isinstance(item["input"], (int, float)):
+                hint = f'quote it: "{item["input"]}"'
+        line, column = document.position(tuple(location), key=key)
+        problem = Problem(document.path, line, column, message, hint)
+        problems.setdefault((line, column, message), problem)
+    return sorted(problems.values())
+
+
+def _locate(data: Any, path: Sequence[str | int]) -> tuple[tuple[str | int, ...], str | None]:
+    """The part of pydantic's location that exists in the document; union tags and class names fall out."""
+    found: tuple[str | int, ...] = ()
+    rest: str | None = None
+    for part in path:
+        if isinstance(data, dict) and part in data:
+            data, found, rest = data[part], (*found, part), None
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            data, found, rest = data[part], (*found, part), None
+        else:
+            rest = str(part)
+    return found, rest
+
+
+def _fields_at(model: Any, path: Sequence[str | int]) -> list[str]:
+    """Names of the fields that would be right at ``path`` below ``model``."""
+    models = _models_in(model)
+    for part in path:
+        if isinstance(part, int):
+            continue
+        step: list[type[BaseModel]] = []
+        for candidate in models:
+            for field_name, field in candidate.model_fields.items():
+                if part in (field_name, field.alias):
+                    step.extend(_models_in(field.annotation))
+        models = step or models
+    return sorted(
+        {field.alias or name for candidate in models for name, field in candidate.model_fields.items()}
+    )
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if isinstance(annotation, UnionType) or typing.get_origin(annotation) is not None:
+        return [model for part in typing.get_args(annotation) for model in _models_in(part)]
+    return []
+
+
+def _given(value: Any) -> str:
+    return str(value.get("name", value.get("check", ""))) if isinstance(value, dict) else str(value)
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    matches = difflib.get_close_matches(word, known, 1, 0.55)
+    return (
+        f"did you mean {matches[0]!r}?"
+        if matches
+        else (f"known: {', '.join(known)}" if 0 < len(known) <= 25 else "")
+    )

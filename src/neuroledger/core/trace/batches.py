@@ -1,0 +1,152 @@
+"""How a network is run over batches: what of a batch is the input, one sample of it, and steps through time."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neuroledger.core.trace.spiking import fresh_state, spikes, spiking_modules
+from neuroledger.errors import ModelError, RequestError
+
+__all__ = ["call", "evaluation", "first_sample", "inputs_of", "size_of", "steps_through_time", "unwrapped"]
+
+CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
+
+_LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
+_GUARD = threading.Lock()
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module itself where it was compiled: a compiled graph runs out of sight."""
+    return getattr(module, "_orig_mod", module)
+
+
+def inputs_of(batch: Any) -> Any:
+    """The input in a batch: the batch itself, or the first of ``(input, target, …)``."""
+    return batch[0] if isinstance(batch, (tuple, list)) else batch
+
+
+def size_of(inputs: Any) -> int:
+    """Number of samples: the length of the first tensor's first dimension.
+
+    Raises
+    ------
+    RequestError
+        There is no tensor in the batch, or one without dimensions.
+    """
+    first = next(iter(_tensors(inputs)), None)
+    if first is None or first.dim() == 0:
+        raise RequestError("a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments")
+    return len(first)
+
+
+def first_sample(inputs: Any) -> Any:
+    """The first sample as a batch of one."""
+    if isinstance(inputs, torch.Tensor):
+        return inputs[:1]
+    if isinstance(inputs, Mapping):
+        return {key: first_sample(value) for key, value in inputs.items()}
+    if isinstance(inputs, (tuple, list)):
+        return type(inputs)(first_sample(value) for value in inputs)
+    return inputs
+
+
+def _tensors(inputs: Any) -> Iterator[Tensor]:
+    if isinstance(inputs, torch.Tensor):
+        yield inputs
+    elif isinstance(inputs, Mapping):
+        for value in inputs.values():
+            yield from _tensors(value)
+    elif isinstance(inputs, (tuple, list)):
+        for value in inputs:
+            yield from _tensors(value)
+
+
+def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
+    """The module's answer; with ``time_axis``, one call per step, and the steps' first outputs stacked in its place.
+
+    A mapping becomes keyword arguments, a tuple several arguments.
+    """
+    if time_axis is not None:
+        answers = [spikes(module(step)) for step in inputs.unbind(time_axis)]
+        return torch.stack(answers, 1)
+    if isinstance(inputs, Mapping):
+        return module(**inputs)
+    if isinstance(inputs, (tuple, list)):
+        return module(*inputs)
+    return module(inputs)
+
+
+@contextmanager
+def evaluation(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients, spiking state without a past; all put back as it was.
+
+    Passes over the same network take turns, batch by batch, for they share its spiking state.
+    """
+    with _GUARD:
+        lock = _LOCKS.setdefault(module, threading.RLock())
+    with lock, torch.no_grad(), fresh_state(module):
+        training = [child for child in module.modules() if child.training]
+        for child in training:
+            child.training = False
+        try:
+            yield
+        finally:
+            for child in training:
+                child.training = True
+
+
+def steps_through_time(module: nn.Module, inputs: Any) -> int | None:
+    """The axis of time (1) if the module is a spiking network that takes one step at a time, else None.
+
+    Such a network has spiking layers with a state of their own, answers one step with ``(spikes, membrane)``, and
+    either cannot take a whole sequence or would run each spiking layer once over it.
+    """
+    layers = spiking_modules(module)
+    if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
+        return None
+    sample = inputs[:1]
+    try:
+        with evaluation(module):
+            answer = module(sample[:, 0])
+    except CALL_ERRORS:
+        return None
+    if not (isinstance(answer, (tuple, list)) and len(answer) >= 2):
+        return None
+    calls = dict.fromkeys(layers, 0)
+    here = threading.get_ident()
+
+    def noting(name: str) -> Any:
+        def note(*_: Any) -> None:
+            if threading.get_ident() == here:
+                calls[name] += 1
+
+        return note
+
+    hooks = [layer.register_forward_pre_hook(noting(name)) for name, layer in layers.items()]
+    try:
+        with evaluation(module):
+            module(sample)
+    except CALL_ERRORS:
+        return 1
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return 1 if max(calls.values()) <= 1 else None
+
+
+def answered(module: nn.Module, inputs: Any, time_axis: int | None) -> Any:
+    """The module's answer, or a ModelError that says what went wrong."""
+    try:
+        return call(module, inputs, time_axis)
+    except CALL_ERRORS as error:
+        shapes = ", ".join(str(tuple(x.shape)) for x in _tensors(inputs))
+        raise ModelError(
+            f"the forward pass of {type(module).__name__} failed on inputs {shapes}: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,116 @@
+"""Every torch function that a network calls passes by here; those that multiply are counted.
+
+Functions are watched, not modules, so that a layer, the same layer written with functions, a layer called twice and a
+layer called with keyword arguments all count as what they do. The watch belongs to one pass and one thread: other
+passes over the same network, even at the same time, neither see it nor are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from neuroledger.core.trace import attention, connections, recurrent
+from neuroledger.core.trace.tally import Tally
+
+__all__ = ["ACTIVATIONS", "BLIND", "RULES", "Watch"]
+
+Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "linear": connections.linear,
+        "bilinear": connections.bilinear,
+        "conv1d": connections.convolution,
+        "conv2d": connections.convolution,
+        "conv3d": connections.convolution,
+        "conv_transpose1d": connections.transposed,
+        "conv_transpose2d": connections.transposed,
+        "conv_transpose3d": connections.transposed,
+        **{
+            name: connections.product(0)
+            for name in ("matmul", "__matmul__", "mm", "bmm", "mv", "dot", "vdot")
+        },
+        "__rmatmul__": lambda tally, result, args, kwargs: connections.products(tally, args[1], args[0]),
+        **{
+            name: connections.product(1)
+            for name in ("addmm", "addmm_", "addmv", "addmv_", "baddbmm", "baddbmm_", "addbmm", "addbmm_")
+        },
+        "einsum": connections.einsum,
+        **{kind: recurrent.stack(kind) for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+        "lstm_cell": recurrent.cell("lstm"),
+        "gru_cell": recurrent.cell("gru"),
+        "rnn_tanh_cell": recurrent.cell("rnn_tanh"),
+        "rnn_relu_cell": recurrent.cell("rnn_relu"),
+        "multi_head_attention_forward": attention.multi_head,
+        "scaled_dot_product_attention": attention.scaled_dot_product,
+    }
+)
+
+# Functions that multiply and accumulate, and that no rule counts.
+BLIND = frozenset(
+    {
+        "cdist", "chain_matmul", "multi_dot", "tensordot", "conv_tbc", "kron", "outer", "ger", "addr", "cov", "corrcoef",
+        "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "matrix_power", "pairwise_distance", "solve",
+        "lstsq", "flex_attention", "inner", "_sparse_mm",
+    }
+)  # fmt: skip
+
+ACTIVATIONS = frozenset(
+    {
+        "relu", "relu_", "relu6", "sigmoid", "sigmoid_", "tanh", "tanh_", "gelu", "elu", "elu_", "selu", "selu_", "celu",
+        "celu_", "silu", "mish", "leaky_relu", "leaky_relu_", "hardtanh", "hardtanh_", "prelu", "threshold",
+        "threshold_", "_threshold", "softplus", "softsign", "hardswish", "hardsigmoid", "hardshrink", "softshrink",
+        "tanhshrink", "log_sigmoid", "logsigmoid", "rrelu", "rrelu_", "glu",
+    }
+)  # fmt: skip
+
+RULE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
+
+
+class Watch(TorchFunctionMode):  # type: ignore[misc]
+    """Counts operations and activations of the functions called inside of it, in this thread."""
+
+    def __init__(self, module: nn.Module, tally: Tally, *, operations: bool, activations: bool) -> None:
+        super().__init__()
+        self.tally = tally
+        self.operations, self.activations = operations, activations
+        self.site: str | None = None
+        self.inside = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call the function, then count it if it is one that counts."""
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        name = getattr(func, "__name__", "")
+        if name in RULES:
+            if self.operations:
+                self._count(name, result, args, kwargs or {})
+        elif name in ACTIVATIONS:
+            if self.activations and not self.inside:
+                self._activation(name, result)
+        elif name in BLIND and self.operations:
+            self.tally.miss(name, f"no rule counts torch's {name}")
+        return result
+
+    def _count(self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            RULES[name](self.tally, result, args, kwargs)
+        except RULE_ERRORS as error:
+            weights = [x for x in args if isinstance(x, torch.Tensor) and self.tally.owner(x) is not None]
+            where = self.tally.owner(weights[0]) if weights else None
+            for weight in weights:
+                self.tally.reach(weight)
+            self.tally.miss(where or name, f"{name}: {error}", sum(w.numel() for w in weights if w.dim() > 1))
+
+    def _activation(self, name: str, result: torch.Tensor) -> None:
+        layer = self.tally.layer(self.site or f"functional.{name.strip('_')}")
+        self.site = None
+        layer.elements += result.numel()
+        self.tally.add(layer, "zeros", result.numel() - self.tally.scratch.nonzero(result))

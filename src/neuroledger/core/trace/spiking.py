@@ -1,0 +1,71 @@
+"""Spiking layers: which modules they are, where their state lies, and how it is set back.
+
+A module is spiking if it derives from snntorch's ``SpikingNeuron``, or if its class has ``spiking_state``: the names of
+the tensors it carries from one time step to the next, the membrane potential first (None before the first step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["fresh_state", "is_spiking", "membrane", "spikes", "spiking_modules", "state_names"]
+
+
+def is_snntorch(module: nn.Module) -> bool:
+    """Whether the module is one of snntorch's neurons; snntorch itself is not imported."""
+    return any(
+        kind.__name__ == "SpikingNeuron" and kind.__module__.split(".")[0] == "snntorch"
+        for kind in type(module).__mro__
+    )
+
+
+def is_spiking(module: nn.Module) -> bool:
+    """Whether the module is a layer of spiking neurons."""
+    return bool(getattr(type(module), "spiking_state", ())) or is_snntorch(module)
+
+
+def spiking_modules(module: nn.Module) -> dict[str, nn.Module]:
+    """Spiking layers by dotted name, however deep they are nested; each once."""
+    return {name: child for name, child in module.named_modules() if is_spiking(child)}
+
+
+def state_names(module: nn.Module) -> tuple[str, ...]:
+    """Names of the tensors that a spiking module carries from step to step."""
+    declared = getattr(type(module), "spiking_state", None)
+    if declared:
+        return tuple(declared)
+    return tuple(name for name in module._buffers if name in module._non_persistent_buffers_set)
+
+
+def membrane(module: nn.Module) -> Tensor | None:
+    """The membrane potential as it stands, or None before the first step."""
+    declared = getattr(type(module), "spiking_state", None)
+    value = getattr(module, declared[0] if declared else "mem", None)
+    return value if isinstance(value, torch.Tensor) and value.numel() else None
+
+
+def spikes(output: Any) -> Tensor:
+    """The spikes in what a spiking layer returns: the first of several tensors."""
+    return output[0] if isinstance(output, (tuple, list)) else output
+
+
+@contextmanager
+def fresh_state(module: nn.Module) -> Iterator[None]:
+    """Every spiking layer of ``module``, nested ones too, starts without a past; afterwards its state is put back."""
+    kept: list[tuple[nn.Module, str, Any]] = []
+    for layer in spiking_modules(module).values():
+        for name in state_names(layer):
+            value = getattr(layer, name)
+            kept.append((layer, name, value))
+            empty = value.new_zeros(0) if is_snntorch(layer) else None
+            setattr(layer, name, empty)
+    try:
+        yield
+    finally:
+        for layer, name, value in kept:
+            setattr(layer, name, value)

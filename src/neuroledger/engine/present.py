@@ -1,0 +1,232 @@
+"""Stimuli are presented to a model once: what it answered is kept on disk, by content, for all who ask again."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.core.activations import Probe, batch_bytes
+from neuroledger.core.stimuli import StimulusSet
+from neuroledger.display import Display, NoDisplay
+from neuroledger.engine.files import write_json
+from neuroledger.errors import DataError, RequestError
+from neuroledger.spec.identity import sha256_of
+
+__all__ = ["DiskStore", "open_store", "size_in_words", "time_in_words"]
+
+Array = NDArray[Any]
+
+FORMAT: Final = 1
+SPARE_BYTES: Final = 512 * 1024**2
+"""Disk that stays free, so that records can always be written."""
+JOIN_IN_MEMORY: Final = 128 * 1024**2
+BIG_BYTES: Final = 1024**3
+BIG_SECONDS: Final = 30.0
+
+
+def open_store(root: Path, display: Display | None = None) -> DiskStore:
+    """The store of a repository: ``.cache/activations``, or the folder that ``NEUROLEDGER_ACTIVATIONS`` names."""
+    named = os.environ.get("NEUROLEDGER_ACTIVATIONS")
+    return DiskStore(Path(named) if named else root / ".cache" / "activations", display)
+
+
+class DiskStore:
+    """Activations in files, one ``.npy`` per layer, named by the hash of what determines them.
+
+    That is: the model's identity (builder and its version, weights, preprocessing, device), the contents of the
+    stimuli, and the layer. What a model in memory answered is kept until the program ends.
+    """
+
+    def __init__(self, folder: Path, display: Display | None = None) -> None:
+        self.folder = folder
+        self.display = display or NoDisplay()
+        self._passing = _passing_folder(folder)
+
+    def get(
+        self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
+    ) -> dict[str, Array]:
+        """The layers that are kept already, as memory maps (presentation, …)."""
+        found = {}
+        for layer in layers:
+            array = _open(self._path(identity, stimuli, layer))
+            if array is not None:
+                found[layer] = array
+        return found
+
+    def put(
+        self,
+        identity: Mapping[str, Any],
+        stimuli: StimulusSet,
+        probe: Probe,
+        rows: int,
+        batches: Iterator[Mapping[str, Array]],
+        *,
+        model: str,
+    ) -> dict[str, Array]:
+        """Write the batches as they come, whole layers or none, and return them as memory maps.
+
+        Raises
+        ------
+        RequestError
+            They do not fit on the disk; the message says what to change.
+        DataError
+            The disk cannot be written.
+        """
+        self._announce(model, stimuli, probe, rows)
+        paths = {layer: self._path(identity, stimuli, layer) for layer in probe.shapes}
+        try:
+            self._write(model, paths, probe, rows, batches)
+            for layer, path in paths.items():
+                described = {"identity": dict(identity), "layer": layer, "stimuli": stimuli.content_sha256}
+                write_json(path.with_suffix(".json"), described)
+        except OSError as error:
+            raise DataError(
+                f"activations cannot be written to {self.folder} ({error.strerror or error}): free space or rights "
+                "there, or name another folder in NEUROLEDGER_ACTIVATIONS"
+            ) from error
+        return self.get(identity, stimuli, list(paths))
+
+    def join(self, arrays: Sequence[Array]) -> Array:
+        """Layers (presentation, feature) side by side; on disk, without a name, where they are large."""
+        kind = np.result_type(*arrays)
+        shape = (len(arrays[0]), sum(array.shape[1] for array in arrays))
+        if shape[0] * shape[1] * kind.itemsize <= JOIN_IN_MEMORY:
+            return np.concatenate(arrays, axis=1, dtype=kind)
+        self._passing.mkdir(parents=True, exist_ok=True)
+        path = self._passing / f"{uuid.uuid4().hex}.npy"
+        step = max(1, JOIN_IN_MEMORY // (shape[1] * kind.itemsize))
+        with path.open("wb") as file:
+            _header(file, shape, kind)
+            for start in range(0, shape[0], step):
+                part = [array[start : start + step] for array in arrays]
+                file.write(np.concatenate(part, axis=1, dtype=kind).tobytes())
+        joined = np.load(path, mmap_mode="r", allow_pickle=False)
+        path.unlink()
+        return np.asarray(joined)
+
+    def _write(
+        self,
+        model: str,
+        paths: Mapping[str, Path],
+        probe: Probe,
+        rows: int,
+        batches: Iterator[Mapping[str, Array]],
+    ) -> None:
+        unfinished = {layer: _unfinished(path) for layer, path in paths.items()}
+        files: dict[str, BinaryIO] = {}
+        done = 0
+        try:
+            for layer, path in unfinished.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                files[layer] = path.open("wb")
+                _header(files[layer], (rows, *probe.shapes[layer]), probe.dtypes[layer])
+            for batch in batches:
+                for layer, values in batch.items():
+                    files[layer].write(np.ascontiguousarray(values, dtype=probe.dtypes[layer]).tobytes())
+                done += len(next(iter(batch.values())))
+                self.display.progress(f"{model}: presenting", done, rows)
+            for layer, file in files.items():
+                file.close()
+                unfinished[layer].replace(paths[layer])
+        finally:
+            for file in files.values():
+                file.close()
+            for path in unfinished.values():
+                path.unlink(missing_ok=True)
+
+    def _announce(self, model: str, stimuli: StimulusSet, probe: Probe, rows: int) -> None:
+        needed, seconds = probe.bytes_per_stimulus * rows, probe.seconds * rows
+        self.folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.folder).free
+        size = (
+            f"{model}: {rows:,} presentations of {stimuli.id or 'its stimuli'}, {len(probe.shapes)} layers: about "
+            f"{time_in_words(seconds)}, {size_in_words(needed)} on disk, "
+            f"{size_in_words(batch_bytes(probe))} of memory"
+        )
+        if needed > free - SPARE_BYTES:
+            largest = max(probe.shapes, key=lambda layer: int(np.prod(probe.shapes[layer])))
+            raise RequestError(
+                f"{size}. {self.folder} has {size_in_words(free)} free, of which {size_in_words(SPARE_BYTES)} stay "
+                f"free: name fewer layers (the largest is {largest!r}), show fewer stimuli with --limit, or name a "
+                "folder on a larger disk in NEUROLEDGER_ACTIVATIONS"
+            )
+        if needed > BIG_BYTES or seconds > BIG_SECONDS:
+            self.display.line(size)
+
+    def _path(self, identity: Mapping[str, Any], stimuli: StimulusSet, layer: str) -> Path:
+        key = sha256_of(
+            {
+                "format": FORMAT,
+                "identity": dict(identity),
+                "stimuli": stimuli.content_sha256,
+                "layer": layer,
+            }
+        )
+        home = self._passing if "process" in identity else self.folder
+        return home / key[:2] / f"{key}.npy"
+
+
+def size_in_words(count: float) -> str:
+    """``1536`` → ``1.5 KiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def time_in_words(seconds: float) -> str:
+    """``90`` → ``1.5 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@lru_cache
+def _passing_folder(folder: Path) -> Path:
+    """Where this process keeps what ends with it; what dead processes left is removed."""
+    for left in folder.glob("process-*"):
+        number = left.name.removeprefix("process-")
+        if number.isdigit() and not _alive(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+    own = folder / f"process-{os.getpid()}"
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.stem}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+
+
+def _header(file: BinaryIO, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
+    """The head of a ``.npy`` file of which the rows follow."""
+    described = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, described)
+
+
+def _open(path: Path) -> Array | None:
+    """A memory map of the file, or None where it is missing or not whole (it is then made anew)."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False) if path.is_file() else None
+    except (ValueError, EOFError, OSError):
+        path.unlink(missing_ok=True)
+        return None

@@ -1,0 +1,333 @@
+"""Records become a tidy table, and a leaderboard with ties that says who is not ranked and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import pandas as pd
+
+from neuroledger.engine.params import read_params
+from neuroledger.engine.record import Record, read_all
+from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
+
+__all__ = ["Cell", "Column", "Leaderboard", "Row", "leaderboard", "tidy"]
+
+# Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
+COMMENSURABLE: Final = frozenset(
+    {
+        "correlation",
+        "reliability",
+        "explained_variance",
+        "similarity",
+        "consistency",
+        "accuracy",
+        "fraction",
+        "score",
+    }
+)
+NORMAL_95: Final = 1.959964
+
+Status = Literal["scored", "partial", "failed", "stale", "edited", "missing", "unavailable"]
+Role = Literal["model", "positive", "negative"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one benchmark; ``top`` if nothing is clearly better."""
+
+    status: Status
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    raw: float | None = None
+    reason: str = ""
+    top: bool = False
+
+    @property
+    def half_width(self) -> float:
+        """Half of the 95 % interval; 0 where the value has none, as counts have."""
+        if self.low is None or self.high is None:
+            return 0.0
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Column:
+    """One benchmark of the board.
+
+    ``floor`` is the highest score of a negative control, ``ceiling`` the value that the raw score is set against;
+    ``counts`` says whether the benchmark enters the score of the suite.
+    """
+
+    id: str
+    title: str
+    parent: str
+    dataset: str
+    weight: float
+    scale: str
+    unit: str | None
+    direction: str
+    normalise: str
+    counts: bool
+    simulated: bool
+    private: bool
+    unavailable: str
+    floor: float | None
+    ceiling: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on all benchmarks; ``rank`` is the interval of ranks that the intervals of the scores allow."""
+
+    model: str
+    title: str
+    role: Role
+    simulated: bool
+    cells: tuple[Cell, ...]
+    score: Cell
+    rank: tuple[int, int] | None
+
+    @property
+    def place(self) -> str:
+        """The rank as text: ``1``, ``1–3`` for a tie, empty when not ranked."""
+        if self.rank is None:
+            return ""
+        first, last = self.rank
+        return str(first) if first == last else f"{first}–{last}"
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Models in order of their score, then those that cannot be ranked, then the controls."""
+
+    suite: str
+    version: int
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per model: rank, score with interval, and the score on each benchmark."""
+        return pd.DataFrame(
+            [
+                {
+                    "rank": row.place,
+                    "model": row.model,
+                    "role": row.role,
+                    "score": row.score.value,
+                    "low": row.score.low,
+                    "high": row.score.high,
+                    **{column.id: cell.value for column, cell in zip(self.columns, row.cells, strict=True)},
+                }
+                for row in self.rows
+            ]
+        )
+
+    def __str__(self) -> str:
+        from neuroledger.report.text import leaderboard_text
+
+        return leaderboard_text(self)
+
+
+def tidy(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per model, benchmark and metric: status, value with interval, raw value, ceiling, counts, identity."""
+    rows = []
+    for record in records:
+        headline = next(iter(record.scores), "")
+        for metric, plain in record.scores.items() or [("", dict[str, Any]())]:
+            ceiling = plain.get("ceiling") or {}
+            rows.append(
+                {
+                    "model": record.model,
+                    "benchmark": record.benchmark,
+                    "metric": metric,
+                    "headline": metric == headline,
+                    "status": record.status,
+                    **{name: plain.get(name) for name in ("value", "low", "high", "error", "raw")},
+                    "ceiling": ceiling.get("value"),
+                    "scale": plain.get("scale", ""),
+                    "direction": plain.get("direction", ""),
+                    **{f"n_{name}": count for name, count in plain.get("n", {}).items()},
+                    "seed": record.request.get("seed"),
+                    "limit": record.request.get("limit"),
+                    "reason": _reason(record),
+                    "id": record.id,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def leaderboard(
+    records: Sequence[Record] | None = None, *, suite: str | None = None, catalog: Catalog | None = None
+) -> Leaderboard:
+    """The board of a suite (that of ``params.yaml`` when none is named) from records (all that are kept).
+
+    The score of a model is the weighted mean over the benchmarks whose scale runs from nothing to everything; its
+    interval takes the benchmarks as independent. Two models tie when the interval of their difference, had from
+    their two 95 % intervals, holds 0. A model that lacks one of these benchmarks is shown and not ranked; controls
+    are shown apart.
+
+    Raises
+    ------
+    RequestError, DataError
+        No such suite; a record cannot be read.
+    """
+    catalog = catalog or open_catalog()
+    chosen = catalog.suite(suite or read_params(catalog.root).suite)
+    if records is None:
+        records = list(read_all(catalog.root / "results" / "records"))
+    found = {(record.model, record.benchmark): record for record in records}
+    columns = tuple(_column(catalog, item.id, item.weight, records) for item in chosen.benchmarks)
+    rows = [_row(catalog, model, columns, found) for model in _models(catalog, chosen, columns, records)]
+    return Leaderboard(chosen.id, chosen.version, chosen.title, columns, _ordered(_with_tops(rows, columns)))
+
+
+def _models(
+    catalog: Catalog, suite: SuiteSpec, columns: Sequence[Column], records: Sequence[Record]
+) -> list[str]:
+    """The suite's models, and every other model with a record on one of its benchmarks."""
+    ids = {column.id for column in columns}
+    recorded = sorted({record.model for record in records if record.benchmark in ids})
+    known = set(catalog.ids("models"))
+    return [model for model in dict.fromkeys([*suite.models, *recorded]) if model in known]
+
+
+def _column(catalog: Catalog, id: str, weight: float, records: Sequence[Record]) -> Column:
+    spec = catalog.benchmark(id)
+    dataset = catalog.dataset(spec.dataset)
+    first = spec.all_metrics[0]
+    metric = catalog.metric(first if isinstance(first, str) else first.name)
+    scored = [record.score for record in records if record.benchmark == id and record.score]
+    scale = str(scored[0]["scale"]) if scored else metric.scale
+    direction = str(scored[0]["direction"]) if scored else metric.direction
+    ceilings = [plain["ceiling"]["value"] for plain in scored if plain.get("ceiling")]
+    unavailable = spec.unavailable or dataset.unavailable or ""
+    return Column(
+        id=id,
+        title=spec.title,
+        parent=spec.parent,
+        dataset=spec.dataset,
+        weight=weight,
+        scale=scale,
+        unit=metric.unit,
+        direction=direction,
+        normalise=_normalisation(spec),
+        counts=not unavailable and direction == "higher" and scale in COMMENSURABLE,
+        simulated=dataset.simulated,
+        private=dataset.access == "private",
+        unavailable=unavailable,
+        floor=_floor(id, records),
+        ceiling=ceilings[0] if ceilings else None,
+    )
+
+
+def _normalisation(spec: BenchmarkSpec) -> str:
+    return spec.normalise or ("ceiling" if spec.ceiling else "floor" if spec.floor else "none")
+
+
+def _floor(benchmark: str, records: Sequence[Record]) -> float | None:
+    """The highest score of a negative control, permuted stimuli among them."""
+    values = [
+        control["value"]
+        for record in records
+        if record.benchmark == benchmark
+        for control in record.controls.values()
+        if control.get("role") == "negative" and control.get("value") is not None
+    ]
+    return max(values, default=None)
+
+
+def _row(
+    catalog: Catalog, model: str, columns: Sequence[Column], found: Mapping[tuple[str, str], Record]
+) -> Row:
+    spec = catalog.model(model)
+    cells = tuple(_cell(catalog, found.get((model, column.id)), column) for column in columns)
+    role: Role = spec.control or "model"
+    return Row(model, spec.title, role, spec.simulated, cells, _score(cells, columns), None)
+
+
+def _cell(catalog: Catalog, record: Record | None, column: Column) -> Cell:
+    if column.unavailable:
+        return Cell("unavailable", reason=column.unavailable)
+    if record is None:
+        return Cell("missing", reason="not run yet")
+    if not record.intact:
+        return Cell("edited", reason="the record was changed after it was written: run it again")
+    if record.inputs.get("benchmark", {}).get("version") != catalog.benchmark(column.id).version:
+        return Cell("stale", reason="the benchmark has a new version: run it again")
+    if record.status == "failed" or record.score is None:
+        return Cell("failed", reason=_reason(record))
+    plain = record.score
+    low, high = plain.get("low"), plain.get("high")
+    if low is None and plain.get("error") is not None:
+        low, high = (plain["value"] + sign * NORMAL_95 * plain["error"] for sign in (-1, 1))
+    return Cell(record.status, plain["value"], low, high, plain.get("raw"), _reason(record))
+
+
+def _reason(record: Record) -> str:
+    if record.error:
+        return str(record.error.get("message", ""))
+    return str((record.score or {}).get("reason", ""))
+
+
+def _score(cells: Sequence[Cell], columns: Sequence[Column]) -> Cell:
+    """The weighted mean over the benchmarks that count, or why there is none."""
+    counted = [(cell, column) for cell, column in zip(cells, columns, strict=True) if column.counts]
+    lacking = [column.id for cell, column in counted if cell.status != "scored" or cell.value is None]
+    if not counted:
+        return Cell("missing", reason="the suite's benchmarks have no common scale")
+    if lacking:
+        return Cell("partial", reason=f"without {', '.join(lacking)}")
+    total = sum(column.weight for _, column in counted)
+    value = sum(column.weight * (cell.value or 0.0) for cell, column in counted) / total
+    spread = math.hypot(*(column.weight * cell.half_width for cell, column in counted)) / total
+    return Cell("scored", value, value - spread, value + spread)
+
+
+def _clearly_better(a: Cell, b: Cell, *, higher: bool) -> bool:
+    if a.value is None or b.value is None:
+        return False
+    difference = a.value - b.value if higher else b.value - a.value
+    return difference > math.hypot(a.half_width, b.half_width)
+
+
+def _with_tops(rows: Sequence[Row], columns: Sequence[Column]) -> list[Row]:
+    """Rows with ranks, and with the cells marked that nothing is clearly better than; controls take no part."""
+    runners = [row for row in rows if row.role == "model"]
+    ranked = [row for row in runners if row.score.status == "scored"]
+    marked = []
+    for row in rows:
+        cells = tuple(
+            replace(cell, top=_is_top(cell, [other.cells[i] for other in runners], columns[i]))
+            if row.role == "model"
+            else cell
+            for i, cell in enumerate(row.cells)
+        )
+        rank = None
+        if row.role == "model" and row.score.status == "scored":
+            better = sum(_clearly_better(other.score, row.score, higher=True) for other in ranked)
+            worse = sum(_clearly_better(row.score, other.score, higher=True) for other in ranked)
+            rank = (1 + better, len(ranked) - worse)
+        marked.append(replace(row, cells=cells, rank=rank))
+    return marked
+
+
+def _is_top(cell: Cell, others: Sequence[Cell], column: Column) -> bool:
+    rivals = [other for other in others if other.status == "scored"]
+    higher = column.direction == "higher"
+    return cell.status == "scored" and not any(
+        _clearly_better(other, cell, higher=higher) for other in rivals
+    )
+
+
+def _ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
+    def key(row: Row) -> tuple[int, float, str]:
+        group = {"model": 0 if row.rank else 1, "positive": 2, "negative": 3}[row.role]
+        return group, -(row.score.value if row.score.value is not None else -math.inf), row.model
+
+    return tuple(sorted(rows, key=key))

@@ -1,0 +1,168 @@
+"""The leaderboard as text: for the terminal, for a paper, for a spreadsheet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from neuroledger.report.table import Cell, Column, Leaderboard, Row
+
+__all__ = ["FORMATS", "as_csv", "as_json", "as_latex", "as_markdown", "leaderboard_text", "number"]
+
+SAID: Final = {
+    "failed": "failed",
+    "missing": "–",
+    "unavailable": "n/a",
+    "partial": "partial",
+    "stale": "stale",
+    "edited": "edited",
+}
+WIDE: Final = 1e4
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A value as a reader wants it: three decimals for scores, thousands separated for counts."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= WIDE else f"{value:.{digits}f}"
+
+
+def leaderboard_text(board: Leaderboard) -> str:
+    """The board in lines: one numbered column per benchmark, the numbers explained below."""
+    head = ["rank", "model", "score", *[f"[{i}]" for i in range(1, len(board.columns) + 1)]]
+    blocks = [
+        [_line(row) for row in board.rows if row.role == "model" and row.rank is not None],
+        [_line(row) for row in board.rows if row.role == "model" and row.rank is None],
+        [_line(row) for row in board.rows if row.role != "model"] + _limits(board),
+    ]
+    widths = [max(len(line[i]) for line in [head, *sum(blocks, [])]) for i in range(len(head))]
+
+    def joined(line: Sequence[str]) -> str:
+        cells = [
+            cell.ljust(w) if i < 2 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    rule = "─" * len(joined(["x" * w for w in widths]))
+    lines = [f"{board.title} · suite {board.suite}, version {board.version}", "", joined(head), rule]
+    for i, block in enumerate(blocks):
+        lines += [rule] if i and block else []
+        lines += [joined(line) for line in block]
+    return "\n".join([*lines, "", *_legend(board)])
+
+
+def _line(row: Row) -> list[str]:
+    name = row.model if row.role == "model" else f"{row.model} ({row.role} control)"
+    return [row.place, name, _interval(row.score), *[_value(cell) for cell in row.cells]]
+
+
+def _limits(board: Leaderboard) -> list[list[str]]:
+    floors = [number(column.floor) for column in board.columns]
+    ceilings = [number(column.ceiling) if column.ceiling is not None else "–" for column in board.columns]
+    return [
+        ["", "floor: best negative control", "", *floors],
+        ["", "ceiling of the raw value", "", *ceilings],
+    ]
+
+
+def _interval(cell: Cell) -> str:
+    if cell.value is None:
+        return SAID.get(cell.status, cell.status)
+    if cell.low is None:
+        return number(cell.value)
+    return f"{number(cell.value)} ±{number(cell.half_width)}"
+
+
+def _value(cell: Cell) -> str:
+    if cell.value is None or cell.status != "scored":
+        return SAID.get(cell.status, cell.status)
+    return f"{'*' if cell.top else ''}{number(cell.value)}"
+
+
+def _legend(board: Leaderboard) -> list[str]:
+    lines = [f"[{i}] {column.id}: {describe(column)}" for i, column in enumerate(board.columns, 1)]
+    lines.append("* nothing is clearly better. Ranks are shared where 95 % intervals leave the order open.")
+    told = [f"{row.model}: not ranked, {row.score.reason}" for row in board.rows if _unranked(row)]
+    failed = [
+        f"{row.model} on {column.id}: {cell.status}: {cell.reason}"
+        for row in board.rows
+        for column, cell in zip(board.columns, row.cells, strict=True)
+        if cell.status in {"failed", "partial", "stale", "edited"}
+    ]
+    absent = [
+        f"{column.id}: unavailable: {column.unavailable}" for column in board.columns if column.unavailable
+    ]
+    return [*lines, *told, *failed, *absent]
+
+
+def _unranked(row: Row) -> bool:
+    return row.role == "model" and row.rank is None
+
+
+def describe(column: Column) -> str:
+    """What a column's numbers are."""
+    words = column.scale.replace("_", " ")
+    words += {"ceiling": " after the ceiling", "floor": " above the dummy"}.get(column.normalise, "")
+    words += "" if column.direction == "higher" else ", lower is better"
+    words += "" if column.counts else ", not part of the score"
+    return f"{words} (simulated data)" if column.simulated else words
+
+
+def as_csv(board: Leaderboard) -> str:
+    """Comma-separated values, full precision."""
+    text: str = board.to_frame().to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def as_json(board: Leaderboard) -> str:
+    """The whole board as JSON, sorted keys."""
+    return json.dumps(asdict(board), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_markdown(board: Leaderboard) -> str:
+    """A table for a README or a pull request."""
+    head = ["rank", "model", "score", *[column.id for column in board.columns]]
+    lines = [head, ["---"] * len(head), *[_line(row) for row in board.rows]]
+    return (
+        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        + "\n"
+    )
+
+
+def as_latex(board: Leaderboard) -> str:
+    """A ``booktabs`` table for a paper; the suite and its version are its caption."""
+    head = ["Rank", "Model", "Score", *[column.id for column in board.columns]]
+    body = [" & ".join(_escaped(cell) for cell in _line(row)) + r" \\" for row in board.rows]
+    caption = _escaped(f"{board.title} (suite {board.suite}, version {board.version})")
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{caption}}}",
+            rf"\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}",
+            r"\toprule",
+            " & ".join(_escaped(cell) for cell in head) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _escaped(text: str) -> str:
+    special = {c: rf"\{c}" for c in "&%$#_{}"} | {"±": r"$\pm$", "–": "--", "~": r"\textasciitilde{}"}
+    return "".join(special.get(c, c) for c in text.replace("\\", "/"))
+
+
+FORMATS: Final[dict[str, Callable[[Leaderboard], str]]] = {
+    "text": leaderboard_text,
+    "csv": as_csv,
+    "json": as_json,
+    "markdown": as_markdown,
+    "latex": as_latex,
+}

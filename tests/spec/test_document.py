@@ -1,0 +1,75 @@
+"""Specs are plain data: strict YAML, with the position of every value."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroledger.errors import SpecError
+from neuroledger.spec.document import parse
+
+
+def problem_of(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        parse(text, "specs/x.yaml")
+    assert len(caught.value.problems) == 1
+    return str(caught.value)
+
+
+def test_scalars_are_those_of_yaml_1_2() -> None:
+    document = parse(
+        "a: no\nb: 1e-3\nc: 12:30\nd: 010\ne: 2020-01-01\nf: null\ng: true\nh: -4\ni: .5\nj: 1_000\n", "x"
+    )
+    assert document.data == {
+        "a": "no",
+        "b": 0.001,
+        "c": "12:30",
+        "d": "010",
+        "e": "2020-01-01",
+        "f": None,
+        "g": True,
+        "h": -4,
+        "i": 0.5,
+        "j": "1_000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("a: 1\nb: 2\na: 3", "specs/x.yaml:3:1", "duplicate key 'a' (first at line 1)"),
+        ("a: !!python/name:os.system x", "specs/x.yaml:1:4", "tag"),
+        ("a: !mine 3", "specs/x.yaml:1:4", "tag"),
+        ("a: &anchor [1]\nb: *anchor", "specs/x.yaml:1:4", "anchor"),
+        ("base: 1\n<<: {a: 1}", "specs/x.yaml:2:1", "merge key"),
+        ("a:\n\tb: 1", "specs/x.yaml:2:1", "not valid YAML"),
+        ("a: 1\n---\nb: 1", "specs/x.yaml:2:1", "another document"),
+        ("", "specs/x.yaml:1:1", "empty"),
+        ("a: [1, 2", "specs/x.yaml:2:1", "not valid YAML"),
+        ("[a, b]: 1", "specs/x.yaml:1:1", "key must be plain text"),
+        ("x: " + "[" * 100_000, "specs/x.yaml:1:", "nested deeper than 40"),
+        ("x: " + "a" * 300_000, "specs/x.yaml:1:1", "larger than 256 KiB"),
+    ],
+)
+def test_what_is_not_plain_data_is_refused_with_its_place(text: str, where: str, what: str) -> None:
+    message = problem_of(text)
+    assert message.startswith(where)
+    assert what in message
+
+
+def test_tabs_are_explained() -> None:
+    assert "use spaces, not tabs" in problem_of("a:\n\tb: 1")
+
+
+def test_positions_point_at_values_and_keys() -> None:
+    document = parse("a: 1\nlist:\n  - x\n  - {k: v}\n", "x")
+    assert document.position(("list", 1, "k")) == (4, 9)
+    assert document.position(("list",), key=True) == (2, 1)
+    assert document.position(("list", 7, "nowhere")) == (3, 3)
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_data_or_one_placed_problem(text: str) -> None:
+    try:
+        parse(text, "x.yaml")
+    except SpecError as error:
+        assert error.problems[0].line >= 1

@@ -1,0 +1,92 @@
+"""A wrong spec is told apart from a right one with every problem, its place and a near miss."""
+
+from pathlib import Path
+
+import pytest
+
+from neuroledger.errors import RequestError, SpecError
+from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.identity import spec_sha256
+from neuroledger.spec.kinds import KINDS
+from neuroledger.spec.load import read_spec
+
+METRIC = """# yaml-language-server: $schema=../schema/metric.json
+id: {id}
+version: 1
+title: A metric for tests
+compare: {{name: regression, estimator: {{name: ridge}}}}
+scale: correlation
+"""
+
+
+def problems(tmp_path: Path, text: str, kind: str = "metrics", id: str = "m") -> list[str]:
+    path = tmp_path / f"{id}.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        read_spec(path, kind, f"{id}.yaml")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_all_problems_of_a_file_are_told_at_once_with_near_misses(tmp_path: Path) -> None:
+    text = (
+        METRIC.format(id="m").replace("version: 1", "verson: 1")
+        + "direction: hihger\naggregate: [{over: split, with: men}]\n"
+    )
+    found = problems(tmp_path, text)
+    assert any(
+        line.startswith("m.yaml:3:1: unknown field 'verson'\n    hint: did you mean 'version'?")
+        for line in found
+    )
+    assert any("required field 'version' is missing" in line for line in found)
+    assert any(line.startswith("m.yaml:7:12:") and "did you mean 'higher'" in line for line in found)
+    assert any(line.startswith("m.yaml:8:33:") and "aggregate.0.with" in line for line in found)
+
+
+def test_an_id_must_equal_the_file_name(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, METRIC.format(id="other"))
+    assert found.startswith("m.yaml:2:5: id 'other' differs from the file name 'm'")
+
+
+def test_old_booleans_are_explained(tmp_path: Path) -> None:
+    text = METRIC.format(id="m") + "splits: {unique: perhaps}\n"
+    (found,) = problems(tmp_path, text)
+    assert "write true or false" in found
+
+
+def test_a_number_where_text_is_meant_says_to_quote_it(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, METRIC.format(id="m").replace("title: A metric for tests", "title: 12345"))
+    assert 'quote it: "12345"' in found
+
+
+def test_a_file_that_is_not_text_is_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="not UTF-8"):
+        read_spec(path, "metrics")
+
+
+def test_unknown_ids_name_their_neighbours(repository: Path) -> None:
+    catalog = open_catalog(repository)
+    with pytest.raises(RequestError, match="did you mean 'ridge'"):
+        catalog.metric("ridg")
+    with pytest.raises(RequestError, match="there is a metric of that name"):
+        catalog.benchmark("pls_cv")
+
+
+def test_every_spec_of_the_repository_loads_and_bears_its_file_name(repository: Path) -> None:
+    catalog = open_catalog(repository)
+    for kind, id, _ in catalog.files():
+        assert catalog.entry(kind, id).spec.id == id
+
+
+def test_words_that_only_describe_do_not_change_an_identity(repository: Path) -> None:
+    metric = open_catalog(repository).metric("pls")
+    assert spec_sha256(metric) == spec_sha256(
+        metric.model_copy(update={"title": "Another title", "cite": ()})
+    )
+    assert spec_sha256(metric) != spec_sha256(metric.model_copy(update={"version": 99}))
+
+
+def test_every_kind_has_a_schema_line_that_names_an_existing_schema(repository: Path) -> None:
+    for kind in KINDS:
+        assert (repository / "specs" / "schema" / f"{kind[:-1]}.json").is_file()

@@ -1,0 +1,44 @@
+"""The command line answers at once: nothing heavy is imported before it is needed."""
+
+import subprocess
+import sys
+
+HEAVY = {
+    "numpy",
+    "pandas",
+    "xarray",
+    "torch",
+    "sklearn",
+    "scipy",
+    "great_expectations",
+    "dvc",
+    "mne",
+    "matplotlib",
+    "rich",
+}
+
+
+def imported_by(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print('\\n'.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "from neuroledger.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert not imported_by(code) & (HEAVY | {"pydantic", "yaml"})
+
+
+def test_list_and_show_import_nothing_heavy() -> None:
+    assert (
+        not imported_by("from neuroledger.cli import main\nmain(['list', 'metrics'])\nmain(['show', 'pls'])")
+        & HEAVY
+    )
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert not imported_by("import neuroledger") & (HEAVY | {"pydantic", "yaml"})
