@@ -34,13 +34,15 @@ class Task:
     """What a model is to decide about each stimulus.
 
     ``label``: one of ``choices``. ``probabilities``: the probability of each label that the fitting stimuli have in
-    their column ``label_column``. ``odd_one_out``: which of three stimuli (rows in threes) is unlike the other two.
+    their column ``label_column``. ``odd_one_out``: which of three stimuli is unlike the other two, for each of
+    ``triplets`` of stimulus ids, or for the rows in threes.
     """
 
     name: Literal["label", "probabilities", "odd_one_out"]
     choices: tuple[str, ...] = ()
     label_column: str = "image_label"
     similarity: Literal["dot", "cosine"] = "dot"
+    triplets: tuple[tuple[str, str, str], ...] = ()
 
 
 @runtime_checkable
@@ -159,7 +161,9 @@ class LayeredModel:
         layer = self.readout or self.layers[-1]
         features = self._features(stimuli, layer, trials)
         if task.name == "odd_one_out":
-            return readout.odd_one_out(features, stimuli.ids, similarity=task.similarity)
+            return readout.odd_one_out(
+                features, stimuli.ids, similarity=task.similarity, triplets=task.triplets
+            )
         if task.name == "label":
             return readout.label(features, stimuli.ids, task.choices, model=self.id)
         if fitting_stimuli is None:
@@ -238,9 +242,10 @@ class LayeredModel:
                 f"model {self.id!r}: {values.shape[1]} time steps for {len(self.times)} declared time bins"
             )
         if time_bins is None:
-            return values.mean(axis=1).reshape(len(values), -1)
+            return np.asarray(values.mean(axis=1)).reshape(len(values), -1)
         aligned = align_time(values, self.times, time_bins, self.id)
-        return aligned.reshape(len(values), len(time_bins), -1).swapaxes(1, 2)
+        responses: Array = aligned.reshape(len(values), len(time_bins), -1).swapaxes(1, 2)
+        return responses
 
     def _join(self, responses: Sequence[Array]) -> Array:
         flat = all(values.ndim == 2 for values in responses)

@@ -16,6 +16,7 @@ Array = NDArray[Any]
 
 PENALTY: Final = 1e-3
 TRIPLET: Final = 3
+PAIRS: Final = ((0, 1), (0, 2), (1, 2))
 
 
 def probabilities(
@@ -54,33 +55,50 @@ def probabilities(
 
 
 def odd_one_out(
-    features: Array, stimulus_ids: Sequence[str], *, similarity: Literal["dot", "cosine"] = "dot"
+    features: Array,
+    stimulus_ids: Sequence[str],
+    *,
+    similarity: Literal["dot", "cosine"] = "dot",
+    triplets: Sequence[tuple[str, str, str]] = (),
 ) -> xr.DataArray:
     """The stimulus unlike the other two of each triplet: (presentation,) stimulus ids.
 
-    Rows come in threes. The most similar pair is kept, the third is odd; among equals the first pair
-    (1–2, then 1–3, then 2–3) wins. ``stimulus_id`` of a presentation names its three stimuli, joined by ``|``.
+    The most similar pair is kept, the third is odd; among equals the first pair (1–2, then 1–3, then 2–3) wins.
+    ``stimulus_id`` of a presentation names its three stimuli, joined by ``|``. Without ``triplets`` the rows come
+    in threes; with them every stimulus is a row, and similarities are those of one Gram matrix.
 
     Raises
     ------
     RequestError
-        The number of rows is not a multiple of three.
+        The number of rows is not a multiple of three, or a triplet names a stimulus that has no row.
     """
-    if len(features) % TRIPLET:
-        raise RequestError(f"odd one out needs stimuli in threes, {len(features)} were given")
-    threes = features.reshape(-1, TRIPLET, features.shape[1])
-    products = np.einsum("tif,tjf->tij", threes, threes)
+    names = np.asarray(stimulus_ids, dtype=object)
+    if triplets:
+        place = {str(id): row for row, id in enumerate(names)}
+        missing = sorted({id for triplet in triplets for id in triplet if id not in place})
+        if missing:
+            raise RequestError(f"{len(missing)} stimuli of the triplets have no features, first {missing[0]!r}")
+        rows = np.asarray([[place[id] for id in triplet] for triplet in triplets], dtype=np.intp)
+    else:
+        if len(features) % TRIPLET:
+            raise RequestError(f"odd one out needs stimuli in threes, {len(features)} were given")
+        rows = np.arange(len(features), dtype=np.intp).reshape(-1, TRIPLET)
+    first, second, third = rows.T
+    if triplets:
+        gram = features @ features.T
+        pairs = np.stack([gram[first, second], gram[first, third], gram[second, third]], axis=1)
+    else:
+        threes = features[rows]
+        pairs = np.stack([np.einsum("tf,tf->t", threes[:, i], threes[:, j]) for i, j in PAIRS], axis=1)
     if similarity == "cosine":
-        norms = np.sqrt(np.einsum("tii->ti", products))
-        products = products / (norms[:, :, None] * norms[:, None, :])
-    pairs = np.stack([products[:, 0, 1], products[:, 0, 2], products[:, 1, 2]], axis=1)
-    odd = 2 - np.argmax(pairs, axis=1)
-    triplets = np.asarray(stimulus_ids, dtype=object).reshape(-1, TRIPLET)
-    names = np.array(["|".join(map(str, triplet)) for triplet in triplets], dtype=object)
+        norms = np.sqrt(np.einsum("nf,nf->n", features, features))[rows]
+        pairs = pairs / np.stack([norms[:, i] * norms[:, j] for i, j in PAIRS], axis=1)
+    odd = rows[np.arange(len(rows)), 2 - np.argmax(pairs, axis=1)]
+    joined = np.array(["|".join(map(str, names[triplet])) for triplet in rows], dtype=object)
     return xr.DataArray(
-        triplets[np.arange(len(triplets)), odd],
+        names[odd],
         dims="presentation",
-        coords={"stimulus_id": ("presentation", names)},
+        coords={"stimulus_id": ("presentation", joined)},
     )
 
 
