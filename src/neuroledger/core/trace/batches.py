@@ -6,15 +6,25 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from neuroledger.core.trace.spiking import fresh_state, spikes, spiking_modules
+from neuroledger.core.trace.spiking import fresh_state, is_spiking, spikes
 from neuroledger.errors import ModelError, RequestError
 
-__all__ = ["call", "evaluation", "first_sample", "inputs_of", "size_of", "steps_through_time", "unwrapped"]
+__all__ = [
+    "Network",
+    "answered",
+    "call",
+    "evaluation",
+    "first_sample",
+    "inputs_of",
+    "size_of",
+    "steps_through_time",
+]
 
 CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
 
@@ -22,9 +32,28 @@ _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyD
 _GUARD = threading.Lock()
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
-    """The module itself where it was compiled: a compiled graph runs out of sight."""
-    return getattr(module, "_orig_mod", module)
+@dataclass(frozen=True)
+class Network:
+    """A module and what it is made of, looked up once for a pass: every part by dotted name, the spiking ones apart."""
+
+    module: nn.Module
+    parts: tuple[tuple[str, nn.Module], ...]
+    spiking: Mapping[str, nn.Module]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Network:
+        """The network of a module; of a compiled one, whose graph runs out of sight, the module it was made from.
+
+        Raises
+        ------
+        RequestError
+            It is no torch module.
+        """
+        if not isinstance(module, nn.Module):
+            raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
+        module = getattr(module, "_orig_mod", module)
+        parts = tuple(module.named_modules())
+        return cls(module, parts, {name: part for name, part in parts if is_spiking(part)})
 
 
 def inputs_of(batch: Any) -> Any:
@@ -42,7 +71,9 @@ def size_of(inputs: Any) -> int:
     """
     first = next(iter(_tensors(inputs)), None)
     if first is None or first.dim() == 0:
-        raise RequestError("a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments")
+        raise RequestError(
+            "a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments"
+        )
     return len(first)
 
 
@@ -84,36 +115,36 @@ def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
 
 
 @contextmanager
-def evaluation(module: nn.Module) -> Iterator[None]:
+def evaluation(network: Network) -> Iterator[None]:
     """Evaluation mode, no gradients, spiking state without a past; all put back as it was.
 
     Passes over the same network take turns, batch by batch, for they share its spiking state.
     """
     with _GUARD:
-        lock = _LOCKS.setdefault(module, threading.RLock())
-    with lock, torch.no_grad(), fresh_state(module):
-        training = [child for child in module.modules() if child.training]
-        for child in training:
-            child.training = False
+        lock = _LOCKS.setdefault(network.module, threading.RLock())
+    with lock, torch.no_grad(), fresh_state(network.spiking.values()):
+        training = [part for _, part in network.parts if part.training]
+        for part in training:
+            part.training = False
         try:
             yield
         finally:
-            for child in training:
-                child.training = True
+            for part in training:
+                part.training = True
 
 
-def steps_through_time(module: nn.Module, inputs: Any) -> int | None:
+def steps_through_time(network: Network, inputs: Any) -> int | None:
     """The axis of time (1) if the module is a spiking network that takes one step at a time, else None.
 
     Such a network has spiking layers with a state of their own, answers one step with ``(spikes, membrane)``, and
     either cannot take a whole sequence or would run each spiking layer once over it.
     """
-    layers = spiking_modules(module)
+    layers, module = network.spiking, network.module
     if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
         return None
     sample = inputs[:1]
     try:
-        with evaluation(module):
+        with evaluation(network):
             answer = module(sample[:, 0])
     except CALL_ERRORS:
         return None
@@ -131,7 +162,7 @@ def steps_through_time(module: nn.Module, inputs: Any) -> int | None:
 
     hooks = [layer.register_forward_pre_hook(noting(name)) for name, layer in layers.items()]
     try:
-        with evaluation(module):
+        with evaluation(network):
             module(sample)
     except CALL_ERRORS:
         return 1
@@ -141,12 +172,12 @@ def steps_through_time(module: nn.Module, inputs: Any) -> int | None:
     return 1 if max(calls.values()) <= 1 else None
 
 
-def answered(module: nn.Module, inputs: Any, time_axis: int | None) -> Any:
+def answered(network: Network, inputs: Any, time_axis: int | None) -> Any:
     """The module's answer, or a ModelError that says what went wrong."""
     try:
-        return call(module, inputs, time_axis)
+        return call(network.module, inputs, time_axis)
     except CALL_ERRORS as error:
         shapes = ", ".join(str(tuple(x.shape)) for x in _tensors(inputs))
         raise ModelError(
-            f"the forward pass of {type(module).__name__} failed on inputs {shapes}: {type(error).__name__}: {error}"
+            f"the forward pass of {type(network.module).__name__} failed on inputs {shapes}: {type(error).__name__}: {error}"
         ) from error

@@ -17,9 +17,22 @@ from torch import Tensor
 from neuroledger.core.trace.static import nonzero
 from neuroledger.core.trace.tally import EXACT, Tally
 
-__all__ = ["argument", "bilinear", "convolution", "count_rows", "einsum", "fan_of", "linear", "product", "products"]
+__all__ = [
+    "argument",
+    "bilinear",
+    "convolution",
+    "count_rows",
+    "einsum",
+    "fan_of",
+    "linear",
+    "product",
+    "products",
+]
 
-def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any = None) -> Any:
+
+def argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any = None
+) -> Any:
     """An argument given by place or by name."""
     return args[place] if len(args) > place else kwargs.get(name, default)
 
@@ -91,7 +104,9 @@ def count_convolution(
     space, out = x.shape[-rank:], result.shape[-rank:]
 
     def fan() -> Tensor:
-        driven = nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
+        driven = (
+            nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
+        )
         return _adjoint(driven, space, out, stride, padding, dilation)
 
     count_map(tally, name, x, weight, (space, stride, padding, dilation, groups), fan)
@@ -181,7 +196,11 @@ def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[s
     fan = fan_of(tally, weight, (), lambda: nonzero(weight).sum(0))
     per_row = ((left.ne(0).to(fan.dtype) @ fan) * right.ne(0)).sum(1)
     tally.operations(
-        tally.layer(name), weight.data_ptr(), leading, per_row, plain_rows(tally, left) & plain_rows(tally, right)
+        tally.layer(name),
+        weight.data_ptr(),
+        leading,
+        per_row,
+        plain_rows(tally, left) & plain_rows(tally, right),
     )
     tally.layer(name).dense += float(len(left)) * weight.numel()
 

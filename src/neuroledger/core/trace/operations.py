@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from neuroledger.core.trace import attention, connections, recurrent
@@ -76,7 +75,7 @@ RULE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, Attrib
 class Watch(TorchFunctionMode):  # type: ignore[misc]
     """Counts operations and activations of the functions called inside of it, in this thread."""
 
-    def __init__(self, module: nn.Module, tally: Tally, *, operations: bool, activations: bool) -> None:
+    def __init__(self, tally: Tally, *, operations: bool, activations: bool) -> None:
         super().__init__()
         self.tally = tally
         self.operations, self.activations = operations, activations

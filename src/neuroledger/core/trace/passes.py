@@ -7,14 +7,20 @@ from typing import Any, Literal
 
 from torch import nn
 
-from neuroledger.core.trace.batches import answered, evaluation, inputs_of, size_of, steps_through_time, unwrapped
+from neuroledger.core.trace.batches import (
+    Network,
+    answered,
+    evaluation,
+    inputs_of,
+    size_of,
+    steps_through_time,
+)
 from neuroledger.core.trace.counts import Memory, Mode, Need, Timing, Trace
 from neuroledger.core.trace.peer import PeerPass, peer_weights
-from neuroledger.core.trace.spiking import spiking_modules
 from neuroledger.core.trace.static import count_weights
 from neuroledger.core.trace.strict import StrictPass
 from neuroledger.core.trace.timing import measure_memory, measure_time
-from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
+from neuroledger.errors import ModelError, NeuroLedgerError
 
 __all__ = ["trace"]
 
@@ -52,20 +58,18 @@ def trace(
     ModelError
         Something was to be received, but the forward pass fails. Otherwise a failing pass is a failure of the needs.
     """
-    if not isinstance(module, nn.Module):
-        raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
-    module, wanted = unwrapped(module), frozenset(needs)
+    network, wanted = Network.of(module), frozenset(needs)
     failures: dict[str, str] = {}
-    weights = _weights(module, mode, failures) if "weights" in wanted else None
+    weights = _weights(network.module, mode, failures) if "weights" in wanted else None
     running = wanted - {"weights"}
     counting = running & {"operations", "activations", "membranes"}
-    run = StrictPass(module, counting) if mode == "strict" else PeerPass(module, counting)
+    run = StrictPass(network, counting) if mode == "strict" else PeerPass(network, counting)
     state = _Progress()
     if running or receive is not None:
         try:
             with run:
                 for batch in batches:
-                    _one(module, run, batch, time_axis, running, receive, state)
+                    _one(network, run, batch, time_axis, running, receive, state)
         except ModelError as error:
             if receive is not None:
                 raise
@@ -84,7 +88,7 @@ def trace(
         steps=state.steps,
         layers=run.tally.layers,
         batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
-        spiking_layers=len(spiking_modules(module)),
+        spiking_layers=len(network.spiking),
         uncounted=tuple(run.tally.uncounted.values()),
         connection_weights=sum(run.tally.reached.values()),
         weights=weights,
@@ -110,7 +114,7 @@ class _Progress:
 
 
 def _one(
-    module: nn.Module,
+    network: Network,
     run: StrictPass | PeerPass,
     batch: Any,
     time_axis: TimeAxis,
@@ -124,15 +128,17 @@ def _one(
     if size == 0:
         return
     if state.batches == 0:
-        state.time_axis = steps_through_time(module, inputs) if time_axis == "auto" else time_axis
+        state.time_axis = steps_through_time(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
             state.steps = inputs.shape[state.time_axis]
             if time_axis == "auto":
-                state.notes.append(f"the network takes single steps: it was stepped {state.steps} times along axis 1")
-        _measure(module, inputs, needs, state)
-    with evaluation(module):
+                state.notes.append(
+                    f"the network takes single steps: it was stepped {state.steps} times along axis 1"
+                )
+        _measure(network, inputs, needs, state)
+    with evaluation(network):
         with run.batch(size):
-            answer = answered(module, inputs, state.time_axis)
+            answer = answered(network, inputs, state.time_axis)
         if receive is not None:
             receive(batch, answer)
     if isinstance(run, PeerPass):
@@ -141,16 +147,16 @@ def _one(
     state.batches += 1
 
 
-def _measure(module: nn.Module, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
+def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
     """Times and memory, from the first batch, before anything is counted."""
     if "timing" in needs:
         try:
-            state.timing = measure_time(module, inputs, state.time_axis)
+            state.timing = measure_time(network, inputs, state.time_axis)
         except NeuroLedgerError as error:
             state.failures["timing"] = str(error)
     if "memory" in needs:
         try:
-            state.memory = measure_memory(module, inputs, state.time_axis)
+            state.memory = measure_memory(network, inputs, state.time_axis)
         except NeuroLedgerError as error:
             state.failures["memory"] = str(error)
 

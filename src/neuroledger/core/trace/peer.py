@@ -8,17 +8,16 @@ this pass says so instead.
 
 from __future__ import annotations
 
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from neuroledger.core.trace.batches import Network
 from neuroledger.core.trace.counts import Need, Weights
 from neuroledger.core.trace.recurrent import ones
 from neuroledger.core.trace.spiking import is_spiking, membrane, spikes
@@ -75,11 +74,11 @@ def peer_weights(module: nn.Module) -> Weights:
 class PeerPass:
     """NeuroBench's hooks, owned by one pass: they count only while it runs, in its thread, and go when it ends."""
 
-    def __init__(self, module: nn.Module, needs: frozenset[Need]) -> None:
-        self.module, self.needs = module, needs
-        self.tally = Tally(module)
+    def __init__(self, network: Network, needs: frozenset[Need]) -> None:
+        self.module, self.needs = network.module, needs
+        self.tally = Tally(network)
         self.failures: dict[Need, str] = {}
-        self.sparsity: list[tuple[float, float]] = []
+        self.batch_sparsity = 0.0
         self._zeros: list[tuple[Tensor, int]] = []
         self._past: dict[nn.Module, Tensor] = {}
         self._thread: int | None = None
@@ -159,11 +158,15 @@ def count_as_peer(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ..
     """
     kind = type(layer).__name__
     if isinstance(layer, nn.RNNBase):
-        raise MetricError(f"NeuroBench 2.3 raises an error for {kind} layers and reports 0; use mode='strict'")
+        raise MetricError(
+            f"NeuroBench 2.3 raises an error for {kind} layers and reports 0; use mode='strict'"
+        )
     if not args:
         raise MetricError("NeuroBench 2.3 fails on layers called with keyword arguments; use mode='strict'")
     if hasattr(layer, "weight") and not layer.weight.is_leaf:
-        raise MetricError(f"NeuroBench 2.3 cannot copy the reparametrised weights of {name!r}; use mode='strict'")
+        raise MetricError(
+            f"NeuroBench 2.3 cannot copy the reparametrised weights of {name!r}; use mode='strict'"
+        )
     x = args[0]
     if isinstance(layer, nn.RNNCellBase):
         effective, dense = _cell(layer, x, args[1] if len(args) > 1 else None)
@@ -195,7 +198,9 @@ def _cell(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
         weight = layer.weight_ih
         return (ones(first) @ ones(weight).t()).sum(dtype=torch.float64), torch.tensor(float(weight.numel()))
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
-    effective = _cell_operations(layer, ones(x), ones(hidden), None if memory is None else ones(memory), dense=False)
+    effective = _cell_operations(
+        layer, ones(x), ones(hidden), None if memory is None else ones(memory), dense=False
+    )
     if memory is None:
         hidden = torch.ones_like(hidden)
     dense = _cell_operations(
@@ -204,7 +209,9 @@ def _cell(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
     return effective, dense
 
 
-def _cell_operations(layer: nn.Module, x: Tensor, hidden: Tensor, memory: Tensor | None, *, dense: bool) -> Tensor:
+def _cell_operations(
+    layer: nn.Module, x: Tensor, hidden: Tensor, memory: Tensor | None, *, dense: bool
+) -> Tensor:
     def flag(tensor: Tensor) -> Tensor:
         return torch.ones_like(tensor, dtype=torch.float32) if dense else ones(tensor)
 
@@ -225,5 +232,3 @@ def _cell_operations(layer: nn.Module, x: Tensor, hidden: Tensor, memory: Tensor
     candidate = ones(recurrent + own_hh) + own_ih + gated
     kept = ones(1 - update) * ones(candidate)
     return total + (gated.sum() + kept.sum() + (ones(update) * hidden).sum()).to(torch.float64)
-
-

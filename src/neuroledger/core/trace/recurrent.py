@@ -199,7 +199,11 @@ def unroll(cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None) -> tupl
                 raws.append(hidden)
                 hidden = F.linear(hidden, cell.w_hr)
         else:
-            advance = {"gru": torch.gru_cell, "rnn_tanh": torch.rnn_tanh_cell, "rnn_relu": torch.rnn_relu_cell}
+            advance = {
+                "gru": torch.gru_cell,
+                "rnn_tanh": torch.rnn_tanh_cell,
+                "rnn_relu": torch.rnn_relu_cell,
+            }
             hidden = advance[cell.kind](step, hidden, cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh)
         outputs.append(hidden)
     states = States(

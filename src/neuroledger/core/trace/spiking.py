@@ -6,14 +6,14 @@ the tensors it carries from one time step to the next, the membrane potential fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["fresh_state", "is_spiking", "membrane", "spikes", "spiking_modules", "state_names"]
+__all__ = ["fresh_state", "is_spiking", "membrane", "spikes", "state_names"]
 
 
 def is_snntorch(module: nn.Module) -> bool:
@@ -27,11 +27,6 @@ def is_snntorch(module: nn.Module) -> bool:
 def is_spiking(module: nn.Module) -> bool:
     """Whether the module is a layer of spiking neurons."""
     return bool(getattr(type(module), "spiking_state", ())) or is_snntorch(module)
-
-
-def spiking_modules(module: nn.Module) -> dict[str, nn.Module]:
-    """Spiking layers by dotted name, however deep they are nested; each once."""
-    return {name: child for name, child in module.named_modules() if is_spiking(child)}
 
 
 def state_names(module: nn.Module) -> tuple[str, ...]:
@@ -55,15 +50,14 @@ def spikes(output: Any) -> Tensor:
 
 
 @contextmanager
-def fresh_state(module: nn.Module) -> Iterator[None]:
-    """Every spiking layer of ``module``, nested ones too, starts without a past; afterwards its state is put back."""
+def fresh_state(layers: Iterable[nn.Module]) -> Iterator[None]:
+    """Spiking layers start without a past; afterwards their state is put back."""
     kept: list[tuple[nn.Module, str, Any]] = []
-    for layer in spiking_modules(module).values():
+    for layer in layers:
         for name in state_names(layer):
             value = getattr(layer, name)
             kept.append((layer, name, value))
-            empty = value.new_zeros(0) if is_snntorch(layer) else None
-            setattr(layer, name, empty)
+            setattr(layer, name, value.new_zeros(0) if is_snntorch(layer) else None)
     try:
         yield
     finally:

@@ -11,14 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from neuroledger.core.trace.batches import Network
 from neuroledger.core.trace.connections import count_convolution, count_linear
 from neuroledger.core.trace.counts import Need
 from neuroledger.core.trace.operations import RULE_ERRORS, Watch
-from neuroledger.core.trace.spiking import membrane, spikes, spiking_modules
+from neuroledger.core.trace.spiking import membrane, spikes
 from neuroledger.core.trace.static import is_quantised, packed
 from neuroledger.core.trace.tally import Tally
 
 __all__ = ["StrictPass"]
+
+UNCOUNTED_QUANTISED = ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell", "MultiheadAttention")
 
 
 class StrictPass:
@@ -28,22 +31,19 @@ class StrictPass:
     while this pass itself runs the network, in its own thread, and are removed when the pass ends.
     """
 
-    def __init__(self, module: nn.Module, needs: frozenset[Need]) -> None:
-        self.module = module
-        self.tally = Tally(module)
-        self.watch = Watch(
-            module, self.tally, operations="operations" in needs, activations="activations" in needs
-        )
+    def __init__(self, network: Network, needs: frozenset[Need]) -> None:
+        self.network = network
+        self.tally = Tally(network)
+        self.watch = Watch(self.tally, operations="operations" in needs, activations="activations" in needs)
         self.needs = needs
-        self.spiking = spiking_modules(module)
         self._thread: int | None = None
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> StrictPass:
         watched = {"operations", "activations", "membranes"} & self.needs
-        for name, child in self.module.named_modules() if watched else ():
+        for name, child in self.network.parts if watched else ():
             label = name or type(child).__name__
-            if name in self.spiking:
+            if name in self.network.spiking:
                 self._hooks.append(child.register_forward_pre_hook(self._spiking_starts()))
                 self._hooks.append(child.register_forward_hook(self._spiking_ends(label), always_call=True))
             elif is_quantised(child):
@@ -75,14 +75,13 @@ class StrictPass:
         """Name what ran out of sight: weights that no operation used, in modules whose code cannot be watched."""
         if "operations" not in self.needs:
             return
-        left = self.tally.unreached(self.module)
-        for name, child in self.module.named_modules():
-            hidden = isinstance(child, torch.jit.ScriptModule)
-            if hidden and left.get(name):
-                self.tally.miss(name, "compiled code cannot be watched", left[name])
-            elif ".quantized" in type(child).__module__ and isinstance(child, nn.Module) and not is_quantised(child):
-                if type(child).__name__ in ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell"):
-                    self.tally.miss(name, f"no rule counts quantised {type(child).__name__}", 0)
+        for name, child in self.network.parts:
+            if isinstance(child, torch.jit.ScriptModule):
+                unseen = self.tally.unreached(child)
+                if unseen:
+                    self.tally.miss(name, "compiled code cannot be watched", unseen)
+            elif type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
+                self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}")
 
     def _mine(self) -> bool:
         return self._thread == threading.get_ident()

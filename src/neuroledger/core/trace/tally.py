@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from neuroledger.core.trace.batches import Network
 from neuroledger.core.trace.counts import Layer, Uncounted
 from neuroledger.core.trace.static import connection_weights, is_quantised
 
@@ -25,7 +26,7 @@ class Tally:
     Its memory does not grow with the number of batches: after each one, only plain numbers are kept.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, network: Network) -> None:
         self.layers: dict[str, Layer] = {}
         self.uncounted: dict[str, Uncounted] = {}
         self.reached: dict[int, int] = {}
@@ -35,13 +36,12 @@ class Tally:
         self._waiting: list[tuple[Layer, str, Tensor]] = []
         self._by_sample: dict[tuple[int, object], tuple[Layer, Tensor, Tensor]] = {}
         self._owners: dict[int, tuple[str, Tensor]] = {}
-        for prefix, child in module.named_modules():
+        for prefix, child in network.parts:
             if is_quantised(child):
                 continue
-            tensors = [*child._parameters.items(), *child._buffers.items()]
-            tensors += [(k, v) for k, v in vars(child).items() if isinstance(v, torch.Tensor)]
-            for _, tensor in tensors:
-                if tensor is not None and tensor.layout == torch.strided and tensor.numel():
+            named = (child._parameters, child._buffers, vars(child))
+            for tensor in [value for group in named for value in group.values()]:
+                if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and tensor.numel():
                     held = (prefix or type(child).__name__, tensor)
                     self._owners.setdefault(tensor.untyped_storage().data_ptr(), held)
 
@@ -125,13 +125,13 @@ class Tally:
             return [amount.item() for amount in amounts]
         return [float(x) for x in torch.stack([amount.to(torch.float64) for amount in amounts]).tolist()]
 
-    def unreached(self, module: nn.Module) -> Mapping[str, int]:
-        """Connection weights that no counted operation used, by name of their module."""
-        left: dict[str, int] = {}
-        for name, weight in connection_weights(module):
-            if not weight.is_quantized and weight.untyped_storage().data_ptr() not in self.reached:
-                left[name.rpartition(".")[0]] = left.get(name.rpartition(".")[0], 0) + weight.numel()
-        return left
+    def unreached(self, module: nn.Module) -> int:
+        """Number of connection weights that the module holds itself and that no counted operation used."""
+        return sum(
+            weight.numel()
+            for name, weight in connection_weights(module)
+            if "." not in name and weight.untyped_storage().data_ptr() not in self.reached
+        )
 
 
 class Scratch:
@@ -148,7 +148,9 @@ class Scratch:
         key = (part.dtype, part.device, which)
         held = self._held.get(key)
         if held is None or held.numel() < part.numel():
-            held = self._held[key] = torch.empty(max(PIECE, part.numel()), dtype=part.dtype, device=part.device)
+            held = self._held[key] = torch.empty(
+                max(PIECE, part.numel()), dtype=part.dtype, device=part.device
+            )
         return held[: part.numel()].view(part.shape)
 
     def rows(self, rows: Tensor, fan: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from neuroledger.core.trace.batches import answered, evaluation, first_sample, size_of
+from neuroledger.core.trace.batches import Network, answered, evaluation, first_sample, size_of
 from neuroledger.core.trace.counts import Memory, Timing
 from neuroledger.core.trace.static import count_weights
 
@@ -24,13 +24,13 @@ SECONDS = 2.0
 """At most this long for each of the two sizes, but never fewer than three repeats."""
 
 
-def measure_time(module: nn.Module, inputs: Any, time_axis: int | None) -> Timing:
+def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing:
     """Times of single passes: of the first sample alone (latency) and of the first batch (throughput)."""
-    device = device_of(module, inputs)
+    device = device_of(network.module, inputs)
     alone = first_sample(inputs)
     return Timing(
-        latency=_times(lambda: answered(module, alone, time_axis), module, device),
-        batch=_times(lambda: answered(module, inputs, time_axis), module, device),
+        latency=_times(lambda: answered(network, alone, time_axis), network, device),
+        batch=_times(lambda: answered(network, inputs, time_axis), network, device),
         batch_size=size_of(inputs),
         warm_up=WARM_UP,
         threads=torch.get_num_threads(),
@@ -38,11 +38,11 @@ def measure_time(module: nn.Module, inputs: Any, time_axis: int | None) -> Timin
     )
 
 
-def _times(run: Callable[[], Any], module: nn.Module, device: torch.device) -> tuple[float, ...]:
+def _times(run: Callable[[], Any], network: Network, device: torch.device) -> tuple[float, ...]:
     seconds: list[float] = []
     started = time.perf_counter()
     for number in range(WARM_UP + REPEATS):
-        with evaluation(module):
+        with evaluation(network):
             wait(device)
             before = time.perf_counter()
             run()
@@ -63,7 +63,11 @@ def wait(device: torch.device) -> None:
 
 def device_of(module: nn.Module, inputs: Any) -> torch.device:
     """Where the network's weights lie, or else its first input."""
-    tensors = [*module.parameters(), *module.buffers(), *(x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor))]
+    tensors = [
+        *module.parameters(),
+        *module.buffers(),
+        *(x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)),
+    ]
     return tensors[0].device if tensors else torch.device("cpu")
 
 
@@ -99,31 +103,35 @@ class _Alive(TorchDispatchMode):  # type: ignore[misc]
         return result
 
 
-def measure_memory(module: nn.Module, inputs: Any, time_axis: int | None) -> Memory:
+def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memory:
     """Peak bytes of the tensors alive while one sample is answered, its input included, beside the weights.
 
     On a GPU the allocator's own peak is read; elsewhere every tensor is followed from its making to its end. The
     workspace of a kernel inside one operation is not seen there.
     """
-    device = device_of(module, inputs)
+    device = device_of(network.module, inputs)
     alone = first_sample(inputs)
-    counted = count_weights(module)
+    counted = count_weights(network.module)
     weights = counted.parameter_bytes + counted.buffer_bytes
-    with evaluation(module):
+    with evaluation(network):
         if device.type == "cuda":
-            answered(module, alone, time_axis)
+            answered(network, alone, time_axis)
             torch.cuda.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
-            answered(module, alone, time_axis)
+            answered(network, alone, time_axis)
             torch.cuda.synchronize(device)
             return Memory(weights, torch.cuda.max_memory_allocated(device) - before, str(device))
         alive = _Alive()
-        owned = {t.untyped_storage()._cdata for t in (*module.parameters(), *module.buffers()) if t.layout == torch.strided}
+        owned = {
+            t.untyped_storage()._cdata
+            for t in (*network.module.parameters(), *network.module.buffers())
+            if t.layout == torch.strided
+        }
         alive.known |= owned
         given = tree_leaves(alone)
         with alive:
             copies = [x.clone() for x in given if isinstance(x, torch.Tensor)]
-            answered(module, alone, time_axis)
+            answered(network, alone, time_axis)
         del copies
     return Memory(weights, alive.peak, str(device))
