@@ -1,0 +1,188 @@
+"""A run scores what is missing, keeps failures to themselves, and every record can be checked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuroledger.display import NoDisplay
+from neuroledger.engine.plan import plan
+from neuroledger.engine.record import read_record, record_path
+from neuroledger.engine.run import Outcome, run
+from neuroledger.engine.session import Request
+from neuroledger.engine.validate import validate
+from neuroledger.engine.verify import verify
+from neuroledger.errors import RequestError
+from tests.engine.lab import Lab, make_files
+
+
+def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Outcome]:
+    catalog, request = lab.open(), request or Request()
+    jobs = plan(catalog, suite="lab", request=request)
+    return {outcome.job.model: outcome for outcome in run(catalog, jobs, request, NoDisplay(), **options)}
+
+
+@pytest.fixture
+def valid(lab: Lab) -> Lab:
+    validate(lab.open(), "lab")
+    return lab
+
+
+def test_the_true_model_reaches_the_ceiling_and_noise_the_floor(valid: Lab) -> None:
+    done = score_all(valid)
+    true, noise = done["pixels4"].record, done["noise"].record
+    assert true.status == noise.status == "scored"
+    assert true.score is not None and noise.score is not None
+    assert true.score["value"] > 0.8
+    assert abs(noise.score["value"]) < 0.1
+    assert true.score["low"] < true.score["value"] < true.score["high"]
+    assert true.score["ceiling"]["scale"] == "reliability"
+    r, ceiling = true.score["raw"], true.score["ceiling"]["value"]
+    assert true.score["value"] == pytest.approx(np.sign(r) * r**2 / ceiling)
+    assert {"itself", "permuted", "noise"} <= set(true.controls)
+    assert all(control["passed"] for control in true.controls.values())
+
+
+def test_a_second_run_computes_nothing_and_touches_no_file(valid: Lab) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    assert not any(outcome.computed for outcome in score_all(valid).values())
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+def test_computing_again_gives_the_same_payload_byte_for_byte(valid: Lab) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    before = path.read_bytes()
+    assert all(outcome.computed for outcome in score_all(valid, force=True).values())
+    assert path.read_bytes() == before
+
+
+def test_a_changed_spec_rescores_only_what_it_touches(valid: Lab) -> None:
+    valid.benchmark("lab.V4-pls", metric={"name": "pls", "compare": {"estimator": {"components": 5}}})
+    valid.spec("suites", "lab", benchmarks=["lab.V4-ridge", "lab.V4-pls"], models=["pixels4"])
+    score_all(valid)
+    valid.benchmark("lab.V4-pls", metric={"name": "pls", "compare": {"estimator": {"components": 6}}})
+    catalog = valid.open()
+    outcomes = run(catalog, plan(catalog, suite="lab", request=Request()), Request(), NoDisplay())
+    assert {o.job.benchmark for o in outcomes if o.computed} == {"lab.V4-pls"}
+
+
+def test_a_new_title_rescores_nothing_and_a_new_seed_everything(valid: Lab) -> None:
+    score_all(valid)
+    valid.benchmark(title="Another title", cite=[])
+    assert not any(outcome.computed for outcome in score_all(valid).values())
+    assert all(outcome.computed for outcome in score_all(valid, Request(seed=1)).values())
+
+
+def test_unvalidated_data_give_a_failed_record_without_a_score(lab: Lab) -> None:
+    record = score_all(lab)["pixels4"].record
+    assert record.status == "failed" and record.score is None
+    assert record.error is not None and "neuroledger validate lab" in record.error["message"]
+    validate(lab.open(), "lab")
+    assert score_all(lab)["pixels4"].record.status == "scored"
+
+
+@pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
+def test_one_flipped_byte_in_any_file_stops_the_score(valid: Lab, name: str) -> None:
+    path = valid.data / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    record = score_all(valid)["pixels4"].record
+    assert record.status == "failed" and record.score is None
+    assert record.error is not None and name in record.error["message"]
+
+
+def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
+    valid.spec("models", "broken", builder={"name": "pixels", "size": 4}, regions={"IT": "pixels"})
+    valid.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["broken", "pixels4"])
+    done = score_all(valid)
+    assert done["broken"].record.status == "failed"
+    assert "V4" in (done["broken"].record.error or {})["message"]
+    assert done["pixels4"].record.status == "scored"
+    assert not score_all(valid)["broken"].computed
+    assert score_all(valid, retry_failed=True)["broken"].computed
+
+
+def test_failing_controls_take_the_scores_with_them(valid: Lab) -> None:
+    valid.benchmark(controls={"positive": ["noise"], "negative": []})
+    record = score_all(valid)["pixels4"].record
+    assert record.status == "failed"
+    assert "controls of 'lab.V4-ridge' failed" in (record.error or {})["message"]
+
+
+def test_a_limited_run_is_partial_and_lies_apart(valid: Lab) -> None:
+    done = score_all(valid, Request(limit=30))
+    assert done["pixels4"].record.status in {"partial", "failed"}
+    assert not record_path(valid.root, "lab.V4-ridge", "pixels4").exists()
+    assert record_path(valid.root, "lab.V4-ridge", "pixels4", scratch=True).exists()
+
+
+def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    plain = json.loads(path.read_text())
+    plain["score"]["value"] = 0.99
+    path.write_text(json.dumps(plain))
+    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    assert verdict.state == "tampered"
+    assert score_all(valid)["pixels4"].computed
+    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    assert verdict.state == "reproduced"
+
+
+def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    (valid.data / "responses.nc").write_bytes(b"other bytes")
+    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    assert verdict.state == "data changed" and "responses.nc" in verdict.reason
+
+
+def test_a_stale_record_names_what_moved(valid: Lab) -> None:
+    score_all(valid)
+    valid.benchmark(version=2)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    assert verdict.state == "stale" and verdict.reason.startswith("benchmark changed")
+
+
+def test_new_data_never_return_an_old_score(valid: Lab) -> None:
+    before = score_all(valid)["pixels4"].record
+    make_files(valid.data, seed=1)
+    valid.dataset()
+    validate(valid.open(), "lab")
+    after = score_all(valid)["pixels4"]
+    assert after.computed and after.record.id != before.id
+    assert after.record.score != before.score
+
+
+def test_records_are_sorted_json_that_reads_back(valid: Lab) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    text = path.read_text()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    assert read_record(path).intact
+
+
+def test_an_unknown_model_is_a_wrong_request(valid: Lab) -> None:
+    with pytest.raises(RequestError, match="did you mean 'pixels4'"):
+        plan(valid.open(), models=["pixel4"], suite="lab", request=Request())
+
+
+def test_a_read_only_results_folder_is_one_clear_error(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, *_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    from neuroledger.errors import DataError
+
+    with pytest.raises(DataError, match="No space left on device"):
+        score_all(valid)
+    assert not list(valid.root.rglob("*.tmp"))
