@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from tiny_repository import IDS, image, responses, table
+from tests.engine.tiny_repository import IDS, image, responses, table
 
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.engine import suites

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from tiny_repository import EXPECTATIONS, IDS, Tiny, image, responses, table
+from tests.engine.tiny_repository import EXPECTATIONS, IDS, Tiny, image, responses, table
 
 from neuroledger.engine.validate import is_here, validate
 from neuroledger.engine.validation import (
