@@ -29,7 +29,7 @@ def decode(data: bytes, name: str) -> Image:
         Not an image of a known format, truncated, empty, animated, in floating point, or beyond ``MAX_BYTES`` /
         ``MAX_PIXELS``.
     """
-    import PIL.Image as pillow
+    import PIL.Image
     from PIL import ImageOps, UnidentifiedImageError
 
     if len(data) > MAX_BYTES:
@@ -39,14 +39,14 @@ def decode(data: bytes, name: str) -> Image:
     try:
         with warnings.catch_warnings():
             # Pillow only warns between its soft and its hard limit; ours, below, is the one that counts.
-            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            with pillow.open(io.BytesIO(data), formats=FORMATS) as opened:
+            warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
+            with PIL.Image.open(io.BytesIO(data), formats=FORMATS) as opened:
                 _check_header(opened, name)
                 opened.load()
                 upright = ImageOps.exif_transpose(opened)
     except UnidentifiedImageError as error:
         raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
-    except pillow.DecompressionBombError as error:
+    except PIL.Image.DecompressionBombError as error:
         raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise DataError(f"image of {name!r} is truncated or damaged ({error}): fetch it again") from error
@@ -79,8 +79,8 @@ def _to_rgb(image: Image, name: str) -> Image:
 def _halve(image: Image) -> Image:
     """A 16-bit grey image as 8-bit RGB, rounded: 65535 becomes 255."""
     import numpy as np
-    import PIL.Image as pillow
+    import PIL.Image
 
     values = np.asarray(image).astype(np.float64)
     grey = np.clip(np.rint(values / 257), 0, 255).astype(np.uint8)
-    return pillow.fromarray(grey).convert("RGB")
+    return PIL.Image.fromarray(grey).convert("RGB")

@@ -53,14 +53,14 @@ def placement(size: tuple[int, int], source_degrees: float, target_degrees: floa
 
 def place_image(image: Image, source_degrees: float, target_degrees: float) -> Image:
     """``image`` centred on a grey (128, 128, 128) screen, or its centre where the screen is the smaller of the two."""
-    import PIL.Image as pillow
+    import PIL.Image
 
     if source_degrees == target_degrees:
         return image
     where = placement(image.size, source_degrees, target_degrees)
     if not where.padded:
         return image.crop(where.box)
-    screen = pillow.new("RGB", where.size, GREY)
+    screen = PIL.Image.new("RGB", where.size, GREY)
     screen.paste(image, where.box[:2])
     return screen
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import Field
+
+from neuroledger.core.model import LayeredModel
+from neuroledger.core.registry import builder
+from neuroledger.models.preprocessing import Preprocessing
+from neuroledger.models.torch_module import assemble, require
 
 if TYPE_CHECKING:
     import torch
+
+VERSION = 1
 
 LAYERS: Final = ("conv1", "conv2", "conv3", "hidden", "logits")
 """Layers that may be recorded; those named after a convolution or ``hidden`` are read after their rectification."""
@@ -55,3 +65,37 @@ def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
             else:
                 spread = np.sqrt(2 / np.prod(parameter.shape[1:]))
                 parameter.copy_(torch.from_numpy(rng.standard_normal(tuple(parameter.shape)) * spread))
+
+
+@builder("small_cnn", version=VERSION)
+def small_cnn(
+    *,
+    id: str,
+    channels: Channels = 1,
+    classes: Annotated[int, Field(ge=2, le=10_000)] = 10,
+    preprocessing: Preprocessing = Preprocessing(resize=64, colour="grey", mean=(0.1,), std=(0.3,)),  # noqa: B008
+    seed: Annotated[int, Field(ge=0)] = 0,
+    weights: Mapping[str, Path] | None = None,
+    layers: tuple[str, ...] = (),
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    readout: str | None = None,
+    visual_degrees: float | None = None,
+    device: str = "cpu",
+    store: Any = None,
+) -> LayeredModel:
+    """The small network, trained where ``weights`` name a safetensors file, else drawn from ``seed``."""
+    require("torch", "torch")
+    return assemble(
+        network(channels, classes, seed),
+        {"builder": "small_cnn", "version": VERSION, "channels": channels, "classes": classes},
+        id=id,
+        preprocessing=preprocessing,
+        seed=seed,
+        weights=weights or {},
+        layers=layers or LAYERS,
+        regions=regions or {},
+        readout=readout,
+        visual_degrees=visual_degrees,
+        device=device,
+        store=store,
+    )

@@ -1,0 +1,169 @@
+"""Responses that were computed elsewhere, read from a pinned file: one row for each stimulus id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.core import assembly as assemblies
+from neuroledger.core.model import LayeredModel, unknown
+from neuroledger.core.registry import builder
+from neuroledger.core.stimuli import StimulusSet
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.models.torch_weights import weights_identity
+
+VERSION = 1
+
+
+@builder("precomputed", version=VERSION)
+def precomputed(
+    *,
+    id: str,
+    file: str | None = None,
+    stimulus_ids: str | None = None,
+    weights: Mapping[str, Path] | None = None,
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    readout: str | None = None,
+    visual_degrees: float | None = None,
+    store: Any = None,
+) -> LayeredModel:
+    """A model whose answers are the rows of a file.
+
+    Parameters
+    ----------
+    file
+        Which of the declared ``weights`` holds the responses, where there are several. A netCDF assembly
+        (presentation × neuroid[× time_bin]) has a layer for each value of its neuroids' coordinate ``layer`` (else
+        ``region``, else one layer ``features``). A ``.npy`` array (stimulus, …) is one layer, ``features``.
+    stimulus_ids
+        For a ``.npy`` array: which of the ``weights`` lists its stimulus ids, one a line.
+
+    Raises
+    ------
+    ModelError
+        The file is missing, of another kind, has no row for a stimulus, or several.
+    """
+    held = dict(weights or {})
+    responses = _read(_one(held, file, id), held, stimulus_ids, id)
+    return from_assembly(
+        responses,
+        id=id,
+        regions=regions or {},
+        readout=readout,
+        visual_degrees=visual_degrees,
+        identity={
+            "builder": "precomputed",
+            "version": VERSION,
+            "file": file,
+            "weights": weights_identity(held),
+        },
+        store=store,
+    )
+
+
+def from_assembly(
+    responses: xr.DataArray,
+    *,
+    id: str,
+    regions: Mapping[str, str | tuple[str, ...]],
+    readout: str | None = None,
+    visual_degrees: float | None = None,
+    identity: Mapping[str, Any] | None = None,
+    store: Any = None,
+) -> LayeredModel:
+    """A model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one row per stimulus.
+
+    Where regions are not committed to layers and the layers bear names of regions, each region is its layer.
+    """
+    ids = [str(value) for value in responses["stimulus_id"].values]
+    place = {name: row for row, name in enumerate(ids)}
+    if len(place) < len(ids):
+        raise ModelError(
+            f"model {id!r}: its responses have several rows for one stimulus; average them first"
+        )
+    parts = _layers(responses)
+    bins = None
+    if "time_bin" in responses.dims:
+        edges = zip(responses["time_bin_start"].values, responses["time_bin_end"].values, strict=True)
+        bins = tuple((float(start), float(end)) for start, end in edges)
+
+    def extract(
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+    ) -> dict[str, NDArray[Any]]:
+        missing = [name for name in stimulus_ids if name not in place]
+        if missing:
+            raise RequestError(
+                f"model {id!r} was computed on other stimuli: nothing for {unknown('stimulus', missing[0], ids)}"
+            )
+        rows = [place[name] for name in stimulus_ids]
+        return {layer: parts[layer][rows] for layer in layers}
+
+    named = tuple(parts)
+    committed = dict(regions) or ({name: name for name in named} if len(named) > 1 else {})
+    return LayeredModel(
+        id=id,
+        extract=extract,
+        layers=named,
+        regions=committed,
+        readout=readout,
+        visual_degrees=visual_degrees,
+        identity=identity,
+        times=bins,
+        store=store,
+    )
+
+
+def _layers(responses: xr.DataArray) -> dict[str, NDArray[Any]]:
+    """Layer → (presentation, neuroid), or (presentation, time_bin, neuroid)."""
+    timed = "time_bin" in responses.dims
+    ordered = responses.transpose("presentation", *(["time_bin"] if timed else []), "neuroid")
+    name = next((name for name in ("layer", "region") if name in responses.coords), None)
+    if name is None:
+        return {"features": ordered.values}
+    of = responses[name].values.astype(str)
+    return {layer: ordered.values[..., of == layer] for layer in dict.fromkeys(of.tolist())}
+
+
+def _read(path: Path, held: Mapping[str, Path], stimulus_ids: str | None, model: str) -> xr.DataArray:
+    if path.suffix == ".nc":
+        return assemblies.check(assemblies.read(path), name=f"model {model!r}")
+    if path.suffix != ".npy":
+        raise ModelError(
+            f"model {model!r}: {path.name} is neither a netCDF assembly (.nc) nor an array (.npy)"
+        )
+    if stimulus_ids is None:
+        raise ModelError(f"model {model!r}: an array needs `stimulus_ids`, a file with one id a line")
+    ids = _one(held, stimulus_ids, model).read_text(encoding="utf-8").split()
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise ModelError(
+            f"model {model!r}: {path.name} is not a whole array ({error}); fetch it again"
+        ) from error
+    if values.ndim < 2 or len(values) != len(ids):
+        raise ModelError(f"model {model!r}: {path.name} is {values.shape} for {len(ids)} stimulus ids")
+    flat = values.reshape(len(values), -1)
+    names = [f"{model}.{number}" for number in range(flat.shape[1])]
+    return xr.DataArray(
+        flat,
+        dims=("presentation", "neuroid"),
+        coords={"stimulus_id": ("presentation", ids), "neuroid_id": ("neuroid", names)},
+    )
+
+
+def _one(held: Mapping[str, Path], name: str | None, model: str) -> Path:
+    """The file called ``name`` among ``held``, or the only one."""
+    if name is None and len(held) == 1:
+        return next(iter(held.values()))
+    if name is None:
+        raise ModelError(
+            f"model {model!r}: say which `file` of {', '.join(sorted(held)) or 'its weights (none)'}"
+        )
+    if name not in held:
+        raise ModelError(f"model {model!r}: no {unknown('file', name, sorted(held))} among its weights")
+    return held[name]

@@ -1,0 +1,281 @@
+"""Named layers of a torch module are recorded by hooks, several in one forward pass, the same numbers every time."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.core.activations import Extract
+from neuroledger.core.model import unknown
+from neuroledger.core.screen import shown
+from neuroledger.core.stimuli import StimulusSet
+from neuroledger.errors import ModelError, UnavailableError
+
+if TYPE_CHECKING:
+    import torch
+
+    from neuroledger.models.preprocessing import Preprocessing
+
+Array = NDArray[Any]
+
+OUTPUT: Final = "output"
+"""Name under which a module's own output is recorded, unless one of its parts is called so."""
+
+
+def extractor(
+    module: torch.nn.Module,
+    preprocessing: Preprocessing | Callable[..., Any],
+    *,
+    model: str,
+    device: str = "cpu",
+    steps: int | None = None,
+    seed: int = 0,
+) -> Extract:
+    """A function from stimuli to the activations of ``module``; see :class:`neuroledger.core.activations.Extract`.
+
+    ``preprocessing`` turns images into the module's input: a declared one, or a function of one RGB image that
+    returns a tensor. ``steps``: the module answers in so many time steps, as a layer that runs once in each, or as
+    an axis of the output after the stimuli's. Otherwise a layer that runs several times is read at its last run. A
+    batch that the device cannot hold is halved until it can.
+    """
+
+    def extract(
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+    ) -> dict[str, Array]:
+        inputs = _inputs(preprocessing, stimuli, stimulus_ids, model)
+        place = available(device)
+        module.to(place)
+        with _evaluating(module), _reproducible(place, [seed, trial, *_number(stimulus_ids)]):
+            return _run(module, inputs, layers, place, model, steps)
+
+    return extract
+
+
+def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> None:
+    """Return if the module has all ``layers``.
+
+    Raises
+    ------
+    ModelError
+        Naming every layer that it lacks, and what may have been meant.
+    """
+    known = [name for name, _ in module.named_modules() if name]
+    missing = [layer for layer in layers if layer not in known and layer != OUTPUT]
+    if missing:
+        raise ModelError(
+            f"model {model!r} has no " + "; no ".join(unknown("layer", name, known) for name in missing)
+        )
+
+
+def available(device: str) -> torch.device:
+    """The torch device of that name; ``auto`` is the fastest one here.
+
+    Raises
+    ------
+    UnavailableError
+        This machine or this torch does not have it.
+    """
+    import torch
+
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        device = next(name for name in ("cuda", "mps", "cpu") if there[name])
+    kind = device.split(":")[0]
+    if not there.get(kind, False):
+        usable = ", ".join(name for name, yes in there.items() if yes)
+        raise UnavailableError(f"device {device!r} is not available here; use one of: auto, {usable}")
+    return torch.device(device)
+
+
+def state_sha256(module: torch.nn.Module) -> str:
+    """Hash of all parameters and buffers by name: what a module in memory has learnt so far."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        if not hasattr(tensor, "detach"):
+            continue
+        values = tensor.detach().cpu().contiguous()
+        digest.update(f"{name}:{values.dtype}:{tuple(values.shape)}:".encode())
+        digest.update(values.reshape(-1).view(_bytes()).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def in_memory(module: torch.nn.Module, described: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+    """Identity of a module that only lives in this process, for its present weights."""
+    token = uuid.uuid4().hex
+
+    def identity() -> dict[str, Any]:
+        return {**described, "process": token, "state": state_sha256(module)}
+
+    return identity
+
+
+def _bytes() -> torch.dtype:
+    import torch
+
+    return torch.uint8
+
+
+def _inputs(
+    preprocessing: Preprocessing | Callable[..., Any], stimuli: StimulusSet, ids: Sequence[str], model: str
+) -> torch.Tensor:
+    import torch
+
+    from neuroledger.models.preprocessing import Preprocessing
+
+    if isinstance(preprocessing, Preprocessing):
+        return torch.from_numpy(preprocessing(shown(stimuli, ids), model=model))
+    tensors = [torch.as_tensor(preprocessing(image)) for image in shown(stimuli, ids)]
+    sizes = sorted({tuple(tensor.shape) for tensor in tensors})
+    if len(sizes) > 1:
+        raise ModelError(
+            f"model {model!r}: its preprocessing gives tensors of several shapes, {sizes[0]} and {sizes[1]}"
+        )
+    return torch.stack(tensors)
+
+
+def _run(
+    module: torch.nn.Module,
+    inputs: torch.Tensor,
+    layers: Sequence[str],
+    device: torch.device,
+    model: str,
+    steps: int | None,
+) -> dict[str, Array]:
+    """One forward pass, in halves where memory does not suffice."""
+    import torch
+
+    try:
+        with recording(module, layers, model) as runs, torch.inference_mode():
+            answer = module(_like(module, inputs.to(device)))
+        if OUTPUT in layers and OUTPUT not in runs:
+            runs[OUTPUT] = [_tensor(answer, OUTPUT, model)]
+        return {layer: _whole(runs.get(layer, []), layer, len(inputs), model, steps) for layer in layers}
+    except torch.OutOfMemoryError:
+        if len(inputs) == 1:
+            raise ModelError(
+                f"model {model!r}: {device} cannot hold it with one stimulus; use `device: cpu`, or name fewer layers"
+            ) from None
+    torch.cuda.empty_cache()
+    half = len(inputs) // 2
+    parts = [_run(module, part, layers, device, model, steps) for part in (inputs[:half], inputs[half:])]
+    return {layer: np.concatenate([part[layer] for part in parts]) for layer in layers}
+
+
+@contextmanager
+def recording(
+    module: torch.nn.Module, layers: Sequence[str], model: str
+) -> Iterator[dict[str, list[torch.Tensor]]]:
+    """While open, every run of the layers is copied: layer → what it gave, run by run."""
+    check_layers(module, layers, model)
+    runs: dict[str, list[torch.Tensor]] = {}
+    named = dict(module.named_modules())
+
+    def keep(layer: str) -> Callable[[torch.nn.Module, Any, Any], None]:
+        def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+            # A copy, because a later layer may work in place.
+            runs.setdefault(layer, []).append(_tensor(output, layer, model).detach().clone())
+
+        return hook
+
+    handles = [named[layer].register_forward_hook(keep(layer)) for layer in layers if layer in named]
+    try:
+        yield runs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tensor(output: Any, layer: str, model: str) -> torch.Tensor:
+    """The first tensor of an output: itself, or that of a tuple, a list or a mapping (depth first)."""
+    import torch
+
+    if isinstance(output, torch.Tensor):
+        return output
+    if isinstance(output, Mapping):
+        output = list(output.values())
+    for part in output if isinstance(output, (tuple, list)) else ():
+        if isinstance(part, (torch.Tensor, tuple, list, Mapping)):
+            return _tensor(part, layer, model)
+    raise ModelError(f"model {model!r}, layer {layer!r} gives {type(output).__name__}, which holds no tensor")
+
+
+def _whole(runs: Sequence[torch.Tensor], layer: str, count: int, model: str, steps: int | None) -> Array:
+    """What a layer gave as an array (stimulus, …), or (stimulus, step, …) with ``steps``."""
+    import torch
+
+    if not runs:
+        raise ModelError(
+            f"model {model!r}: layer {layer!r} did not run; record one that its forward pass uses"
+        )
+    if steps is not None and len(runs) == steps and steps > 1:
+        values = torch.stack([run.cpu() for run in runs], dim=1)
+    else:
+        values = runs[-1].cpu()
+    if values.ndim == 1 and len(values) == count:
+        values = values[:, None]
+    if len(values) != count and values.ndim > 1 and values.shape[1] == count:
+        # Sequence first: recurrent and some attention layers put the stimuli on the second axis.
+        values = values.transpose(0, 1)
+    if values.is_floating_point() and values.dtype != torch.float64:
+        values = values.to(torch.float32)
+    return np.asarray(values.contiguous().numpy())
+
+
+def _like(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """Inputs in the floating-point type of the module's weights."""
+    first = next((weights for weights in module.parameters() if weights.is_floating_point()), None)
+    return inputs if first is None or not inputs.is_floating_point() else inputs.to(first.dtype)
+
+
+@contextmanager
+def _evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode, and back to what every part was in."""
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+@contextmanager
+def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
+    """Deterministic algorithms, full precision and a generator seeded here; torch's own settings afterwards."""
+    import torch
+
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    flags = (
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cuda.matmul.allow_tf32,
+    )
+    places = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=places):
+        torch.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0] >> 1))
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            (
+                torch.backends.cudnn.benchmark,
+                torch.backends.cudnn.allow_tf32,
+                torch.backends.cuda.matmul.allow_tf32,
+            ) = flags
+
+
+def _number(ids: Sequence[str]) -> list[int]:
+    """A batch of stimuli as a number, so that a stochastic module draws anew for each."""
+    return [int.from_bytes(hashlib.sha256("\0".join(ids).encode()).digest()[:8])]

@@ -1,0 +1,224 @@
+"""Any torch module of an installed package, named by its import path, with declared weights and preprocessing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field, JsonValue
+
+from neuroledger.core.model import LayeredModel, unknown
+from neuroledger.core.registry import builder
+from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    import torch
+
+VERSION = 1
+
+TRUSTED: Final = ("neuroledger", "torch", "torchvision", "timm", "transformers")
+"""Packages whose modules a spec may name; ``NEUROLEDGER_TRUSTED`` adds others, separated by commas."""
+
+ModulePath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+Bins = tuple[tuple[float, float], ...]
+
+
+@builder("torch", version=VERSION)
+def torch_module(
+    *,
+    id: str,
+    module: ModulePath,
+    arguments: dict[str, JsonValue] | None = None,
+    preprocessing: Preprocessing = Preprocessing(),  # noqa: B008 (frozen)
+    seed: Annotated[int, Field(ge=0)] = 0,
+    times: Bins | None = None,
+    stochastic: bool = False,
+    batch: Annotated[int, Field(gt=0)] | None = None,
+    weights: Mapping[str, Path] | None = None,
+    layers: tuple[str, ...] = (),
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    readout: str | None = None,
+    visual_degrees: float | None = None,
+    device: str = "cpu",
+    store: Any = None,
+) -> LayeredModel:
+    """A model from a class of an installed package.
+
+    Parameters
+    ----------
+    module
+        ``package.module:Class``, a subclass of ``torch.nn.Module`` in a trusted package.
+    arguments
+        Keyword arguments of the class: plain data.
+    preprocessing
+        Steps from image to input.
+    seed
+        Where untrained weights, and the draws of a stochastic module, start.
+    times
+        Time bins in ms, for a module that answers in steps.
+    stochastic
+        Whether its answers vary from trial to trial.
+    batch
+        Stimuli per forward pass; chosen from the size of the activations when not given.
+
+    Raises
+    ------
+    ModelError
+        Not trusted, not a module, wrong arguments, weights or layers.
+    UnavailableError
+        The package, or torch itself, is not installed.
+    """
+    made = build(module, arguments or {}, seed, id)
+    return assemble(
+        made,
+        {"builder": "torch", "version": VERSION, "module": module, "arguments": arguments or {}},
+        id=id,
+        preprocessing=preprocessing,
+        seed=seed,
+        times=times,
+        stochastic=stochastic,
+        batch=batch,
+        weights=weights or {},
+        layers=layers,
+        regions=regions or {},
+        readout=readout,
+        visual_degrees=visual_degrees,
+        device=device,
+        store=store,
+        packages=(module.split(".")[0].split(":")[0],),
+    )
+
+
+def assemble(
+    module: torch.nn.Module,
+    described: Mapping[str, Any],
+    *,
+    id: str,
+    preprocessing: Preprocessing,
+    layers: tuple[str, ...],
+    regions: Mapping[str, str | tuple[str, ...]],
+    weights: Mapping[str, Path],
+    seed: int = 0,
+    times: Bins | None = None,
+    stochastic: bool = False,
+    batch: int | None = None,
+    readout: str | None = None,
+    visual_degrees: float | None = None,
+    device: str = "cpu",
+    store: Any = None,
+    packages: tuple[str, ...] = (),
+) -> LayeredModel:
+    """A built module with its weights as a model; ``described`` and ``packages`` say which module it is."""
+    from neuroledger.models.torch_layers import available, check_layers, extractor
+    from neuroledger.models.torch_weights import load_weights, weights_identity
+
+    if weights:
+        load_weights(module, weights, id)
+    named = layers or every_layer(regions, readout)
+    check_layers(module, named, id)
+    identity = {
+        **described,
+        "weights": weights_identity(weights) if weights else {"seed": seed},
+        "preprocessing": preprocessing.model_dump(mode="json"),
+        "device": available(device).type,
+        "packages": {name: version_of(name) for name in sorted({*packages, "torch"} - {"neuroledger"})},
+        "stochastic": seed if stochastic else None,
+        "times": None if times is None else [list(bin_) for bin_ in times],
+    }
+    steps = None if times is None else len(times)
+    return LayeredModel(
+        id=id,
+        extract=extractor(module, preprocessing, model=id, device=device, steps=steps, seed=seed),
+        layers=named,
+        regions=dict(regions),
+        readout=readout,
+        visual_degrees=visual_degrees,
+        identity=identity,
+        times=times,
+        stochastic=stochastic,
+        batch=batch,
+        store=store,
+    )
+
+
+def build(path: str, arguments: Mapping[str, Any], seed: int, model: str) -> torch.nn.Module:
+    """The module that ``package.module:Class`` makes of ``arguments``, its weights drawn from ``seed``."""
+    from neuroledger.models.torch_weights import seeded
+
+    found = trusted_class(path, model)
+    try:
+        return seeded(lambda: found(**arguments), seed)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"model {model!r}: {path} does not take these arguments: {error}") from error
+
+
+def trusted_class(path: str, model: str) -> type[torch.nn.Module]:
+    """The class at an import path, of a package that specs may name.
+
+    Importing and calling run code, and specs are written by strangers: hence the closed list of packages, and a
+    class of modules only, never a function.
+    """
+    module_name, _, class_name = path.partition(":")
+    package = module_name.split(".")[0]
+    added = [name.strip() for name in os.environ.get("NEUROLEDGER_TRUSTED", "").split(",") if name.strip()]
+    if package not in (*TRUSTED, *added):
+        raise ModelError(
+            f"model {model!r}: package {package!r} is not trusted to run code; trusted are "
+            f"{', '.join((*TRUSTED, *added))}. If you trust it, set NEUROLEDGER_TRUSTED={package}"
+        )
+    torch = require("torch", "torch")
+    if importlib.util.find_spec(package) is None:
+        raise UnavailableError(f"model {model!r} needs the package {package!r}, which is not installed")
+    try:
+        owner = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ModelError(f"model {model!r}: {module_name} cannot be imported: {error}") from error
+    found = getattr(owner, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
+        classes = [
+            name
+            for name, value in vars(owner).items()
+            if isinstance(value, type) and issubclass(value, torch.nn.Module)
+        ]
+        raise ModelError(
+            f"model {model!r}: {module_name} has no torch module {unknown('class', class_name, classes)}"
+        )
+    return found
+
+
+def every_layer(regions: Mapping[str, str | tuple[str, ...]], readout: str | None) -> tuple[str, ...]:
+    """The layers that regions and readout name, each once; the module's own output when they name none."""
+    named = [one for layers in regions.values() for one in ((layers,) if isinstance(layers, str) else layers)]
+    if readout is not None:
+        named.append(readout)
+    return tuple(dict.fromkeys(named)) or ("output",)
+
+
+def require(package: str, extra: str) -> Any:
+    """An optional package, imported.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed; the message names the extra that brings it.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise UnavailableError(
+            f"{package} is not installed ({error}): pip install 'neuroledger[{extra}]'"
+        ) from error
+
+
+def version_of(package: str) -> str:
+    """The installed version of a package, ``unknown`` where it has none."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

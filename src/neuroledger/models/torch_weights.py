@@ -1,0 +1,71 @@
+"""Weights are tensors and nothing else: safetensors files, or values drawn from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuroledger.core.model import unknown
+from neuroledger.errors import ModelError, UnavailableError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_weights(module: torch.nn.Module, weights: Mapping[str, Path], model: str) -> None:
+    """Fill a module with the tensors of one or several safetensors files, each of which it must have.
+
+    Raises
+    ------
+    ModelError
+        A file is not safetensors, or its tensors are not those of the module by name and shape.
+    """
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise UnavailableError("weights need safetensors: pip install 'neuroledger[torch]'") from error
+
+    state: dict[str, torch.Tensor] = {}
+    for name, path in sorted(weights.items()):
+        try:
+            state |= load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise ModelError(
+                f"model {model!r}: weights {name!r} are not a whole safetensors file ({error}); fetch them again, "
+                "or convert them with safetensors.torch.save_file"
+            ) from error
+    own = module.state_dict()
+    problems = [
+        f"nothing takes {unknown('tensor', name, list(own))}" for name in sorted(state.keys() - own.keys())
+    ]
+    problems += [f"no value for {name!r}" for name in sorted(own.keys() - state.keys())]
+    problems += [
+        f"{name!r} is {tuple(state[name].shape)}, the module has {tuple(own[name].shape)}"
+        for name in sorted(own.keys() & state.keys())
+        if state[name].shape != own[name].shape
+    ]
+    if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ModelError(f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}")
+    module.load_state_dict(state)
+
+
+def weights_identity(weights: Mapping[str, Path]) -> dict[str, str]:
+    """SHA-256 of every file, by name."""
+    digests = {}
+    for name, path in sorted(weights.items()):
+        with path.open("rb") as file:
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def seeded(make: Callable[[], Any], seed: int) -> Any:
+    """What ``make`` returns when torch's generator starts at ``seed``; the generator is put back afterwards."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
