@@ -65,6 +65,11 @@ class Features:
         X = cast(Array, self.X)
         return cast(Array, X @ (X.T @ B))
 
+    @property
+    def trace(self) -> float:
+        """The trace of ``X Xᵀ``: the features' total squared deviation."""
+        return float(self.K.diagonal().sum() if self.K is not None else (cast(Array, self.X) ** 2).sum())
+
     def block(self, rows: Array, columns: Array) -> Array:
         """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""
         if self.K is not None:

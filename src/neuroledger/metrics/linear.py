@@ -37,7 +37,7 @@ class Linear(BaseModel):
         if count >= rows:
             inverse = _wide_inverse(problem)
             if inverse is not None:
-                yield from leave_out(problem, put(inverse))
+                yield from leave_out(problem, put(inverse), intercept=False)
                 return
         elif count + 1 < fewest:
             hat = _tall_basis(problem)
@@ -48,28 +48,44 @@ class Linear(BaseModel):
 
 
 def _wide_inverse(problem: Problem) -> Floats | None:
-    """Inverse of the Gram matrix with the constant vector lifted, or None when it is rank deficient.
+    """Inverse of the Gram matrix on the complement of the constant vector, or None when it is rank deficient.
 
-    Where forming the Gram matrix would cost digits, its triangular factor is taken from the features themselves.
+    A reflection takes the constant vector to the first axis, which is then left out. Where forming the Gram matrix
+    would cost digits, its triangular factor is taken from the features themselves.
     """
     from scipy.linalg import lapack, qr
 
-    K = problem.workspace.take(cast(Floats, problem.features.K))
-    lift = float(np.trace(K)) / len(K) ** 2
-    lifted = np.asfortranarray(K + lift)
-    size = float(np.abs(lifted).sum(axis=0).max())
-    factor, failed = lapack.dpotrf(lifted, lower=0, overwrite_a=1, clean=1)
+    K = np.array(problem.workspace.take(cast(Floats, problem.features.K)))
+    rows = len(K)
+    v = np.full(rows, 1 / np.sqrt(rows))
+    v[0] += 1.0
+    v /= np.sqrt(v @ v)
+    reduced = np.asfortranarray(_reflected(K, v)[1:, 1:])
+    size = float(np.abs(reduced).sum(axis=0).max())
+    factor, failed = lapack.dpotrf(reduced, lower=0, overwrite_a=1, clean=1)
     sound = failed == 0 and float(lapack.dpocon(factor, size, uplo="U")[0]) > SOUND
     if not sound:
         X = np.asarray(problem.X, dtype=np.float64)
-        wide = np.empty((X.shape[1] + 1, len(X)), order="F")
-        wide[:-1] = (X - X.mean(axis=0)).T
-        wide[-1] = np.sqrt(lift)
-        factor = qr(wide, mode="r", overwrite_a=True, check_finite=False)[0][: len(X)]
+        X = X - X.mean(axis=0)
+        X -= 2 * v[:, None] * (v @ X)
+        factor = qr(X[1:].T, mode="r", overwrite_a=True, check_finite=False)[0][: rows - 1]
         if float(lapack.dtrcon(factor)[0]) < SINGULAR:
             return None
     inverse, failed = lapack.dtrtri(factor)
-    return None if failed else cast(Floats, inverse @ inverse.T)
+    if failed:
+        return None
+    padded = np.zeros((rows, rows))
+    padded[1:, 1:] = inverse @ inverse.T
+    return _reflected(padded, v)
+
+
+def _reflected(K: Floats, v: Floats) -> Floats:
+    """``(I − 2vvᵀ) K (I − 2vvᵀ)`` of symmetric ``K``, in place."""
+    product = K @ v
+    across = 2 * (product - (v @ product) * v)
+    K -= v[:, None] * across
+    K -= across[:, None] * v
+    return K
 
 
 def _tall_basis(problem: Problem) -> Floats | None:

@@ -17,8 +17,10 @@ __all__ = ["Pls"]
 
 # Splits are computed together while their target-side matrices stay below this many numbers.
 TOGETHER = 32_000_000
-# A component whose scores shrink by this factor when the earlier ones are taken out is rounding, not signal.
+# A component is rounding, not signal, if its scores shrink by this factor when the earlier ones are taken out,
 SPENT = 1e-10
+# or if they hold less than this share of the features' variance.
+SHARE = 1e-13
 # The cross-product matrix is computed afresh once its leading value has fallen this far since the last time.
 STALE = 1e-7
 
@@ -62,9 +64,7 @@ class Pls(BaseModel):
     def _notes(self, used: int) -> tuple[str, ...]:
         if used == self.components:
             return ()
-        return (
-            f"only {used} of {self.components} PLS components could be told from rounding; those were used",
-        )
+        return (f"{used} of {self.components} PLS components used: the train presentations carry no more",)
 
 
 class _Latent(NamedTuple):
@@ -98,6 +98,7 @@ def _latent(
     workspace, xp = problem.workspace, problem.workspace.xp
     features = problem.features
     rows, width = Y.shape
+    trace = features.trace
     components = min(rule.components, features.count, min(len(split.train) for split in splits) - 1)
     new: dict[str, Any] = {"dtype": Y.dtype, "device": Y.device}
 
@@ -149,7 +150,7 @@ def _latent(
             v = v - (T[:, :k].mT @ h[:, :, None])[:, :, 0]
         kept = v * w
         size = (kept * v).sum(1)
-        alive = xp.where(size > SPENT**2 * before, alive, 0.0)
+        alive = xp.where((size > SPENT**2 * before) & (size > SHARE * trace), alive, 0.0)
         used = used + alive
         if not bool((alive > 0).any()):
             break

@@ -31,7 +31,10 @@ class Ridge(BaseModel):
             yield from _primal(problem, cast(Array, features.X), self.alpha)
         else:
             xp = problem.workspace.xp
-            yield from leave_out(problem, _inverse(penalised(features.K, self.alpha, xp), xp))
+            if self.alpha * len(features.K) > features.trace:
+                yield from _direct(problem, self.alpha)
+            else:
+                yield from leave_out(problem, _inverse(penalised(features.K, self.alpha, xp), xp))
 
 
 def penalised(K: Array, alpha: float, xp: Any) -> Array:
@@ -67,15 +70,16 @@ def _inverse(K: Array, xp: Any) -> Array:
     return cast(Array, inverse)
 
 
-def leave_out(problem: Problem, P: Array) -> Iterator[Prediction]:
+def leave_out(problem: Problem, P: Array, *, intercept: bool = True) -> Iterator[Prediction]:
     """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows.
 
-    With the intercept projected out of ``P``, the residual of left-out rows ``o`` is the solution of
+    With the intercept projected out of ``P`` (``intercept``: here), the residual of left-out rows ``o`` is the solution of
     ``P[o, o] r = (P Y)[o]``: no split is fitted again.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
-    total = P.sum(1)
-    P -= total[:, None] * (total / total.sum())
+    if intercept:
+        total = P.sum(1)
+        P -= total[:, None] * (total / total.sum())
     Y, mean = problem.centred, workspace.put(problem.mean)
     C = P @ Y
     for split in problem.splits:
@@ -86,6 +90,23 @@ def leave_out(problem: Problem, P: Array) -> Iterator[Prediction]:
         place[out] = np.arange(len(out))
         at = workspace.indices(place[split.test])
         yield Prediction(Y[workspace.indices(split.test)] - residual[at] + mean)
+
+
+def _direct(problem: Problem, alpha: float) -> Iterator[Prediction]:
+    """Predictions fitted split by split.
+
+    Under a heavy penalty predictions hardly vary, and must not be had as a difference from the responses.
+    """
+    workspace, xp, features = problem.workspace, problem.workspace.xp, problem.features
+    mean = workspace.put(problem.mean)
+    for split in problem.splits:
+        train, test = workspace.indices(split.train), workspace.indices(split.test)
+        K, cross, Y = features.block(train, train), features.block(test, train), problem.centred[train]
+        rows, base = K.mean(0), Y.mean(0)
+        total = rows.mean()
+        K = K - rows - rows[:, None] + total + alpha * xp.eye(len(K), dtype=K.dtype, device=K.device)
+        cross = cross - rows - cross.mean(1)[:, None] + total
+        yield Prediction(cross @ xp.linalg.solve(K, Y - base) + (base + mean))
 
 
 def _primal(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:

@@ -92,12 +92,12 @@ def _spectrum(problem: Problem, train: Array, test: Array, Y: Array, xp: Any) ->
     rows = K.mean(0)
     total = rows.mean()
     K = K - rows - rows[:, None] + total
+    # The constant vector is an eigenvector of value 0: the intercept, which is not penalised. Lifted above all
+    # others it cannot mix with further null vectors, and comes last.
+    K = K + 1.5 * float(K.diagonal().sum()) / len(K)
     cross = cross - rows - cross.mean(1)[:, None] + total
     w, Q = _eigh(K, xp)
-    # The constant vector is an eigenvector of value 0: the intercept, which is not penalised.
-    constant = int(abs(Q.sum(0)).argmax())
-    others = [i for i in range(len(w)) if i != constant]
-    w, Q = w[others], Q[:, others]
+    w, Q = w[:-1], Q[:, :-1]
     w = xp.where(w > 0, w, 0.0)
     return _Spectrum(Q, w, Q.T @ Y, cross @ Q, complete=True)
 
