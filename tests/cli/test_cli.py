@@ -1,0 +1,164 @@
+"""Each verb answers in words or JSON, with the right exit code, and says what to do when it cannot."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from neuroledger.cli import main
+from tests.engine.lab import Lab
+
+
+@pytest.fixture
+def run(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(lab.root)
+    monkeypatch.setenv("NEUROLEDGER_DISPLAY", "plain")
+
+    def call(*words: str) -> tuple[int, str, str]:
+        try:
+            code = main(words)
+        except SystemExit as stopped:
+            code = int(str(stopped.code))
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return call
+
+
+def test_the_way_through(run, lab: Lab) -> None:
+    assert run("check")[0] == 0
+    code, out, _ = run("validate", "lab")
+    assert code == 0 and "✓ lab" in out
+    code, out, _ = run("run", "--dry-run")
+    assert code == 0 and out.count("to do") >= 2 and not (lab.root / "results" / "records").exists()
+    code, out, err = run("run")
+    assert code == 0 and "2 computed" in out and "✓ lab.V4-ridge · pixels4" in err
+    code, out, _ = run("run")
+    assert code == 0 and "0 computed, 2 up to date" in out
+    code, out, _ = run("score", "pixels4", "lab.V4-ridge")
+    assert code == 0 and "of ceiling" in out and "control permuted" in out
+    assert run("verify")[0] == 0
+
+
+def test_scores_in_json_are_the_record(run) -> None:
+    run("validate", "lab")
+    code, out, _ = run("score", "pixels4", "lab.V4-ridge", "--json")
+    assert code == 0 and json.loads(out)["score"]["value"] > 0.5
+
+
+def test_a_failed_job_exits_1_and_a_wrong_request_2(run) -> None:
+    code, out, _ = run("run")
+    assert code == 1 and "neuroledger validate lab" in out
+    code, _, err = run("score", "pixel4", "lab.V4-ridge")
+    assert code == 2 and "did you mean 'pixels4'" in err
+    assert run("score", "pixels4")[0] == 2
+    assert run("fetch", "nothing")[0] == 2
+    code, _, err = run("run", "--limit", "2")
+    assert code == 2 and "at least 4" in err
+
+
+def test_an_interruption_exits_130_and_says_how_to_go_on(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from neuroledger.engine import run as running
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    run("validate", "lab")
+    monkeypatch.setattr(running, "run_job", interrupted)
+    code, _, err = run("run")
+    assert code == 130 and "Run the same command again" in err
+
+
+def test_list_and_show(run) -> None:
+    code, out, _ = run("list", "models")
+    assert code == 0 and out.splitlines()[0].split()[:2] == ["id", "version"] and "pixels4" in out
+    assert [row["id"] for row in json.loads(run("list", "models", "--json")[1])] == ["noise", "pixels4"]
+    code, out, _ = run("show", "lab")
+    assert code == 0 and "SIMULATED" in out and "sha256" in out
+    code, _, err = run("show", "labb")
+    assert code == 2 and "did you mean" in err
+
+
+def test_outside_a_repository_it_says_where_to_go(run, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    code, _, err = run("list")
+    assert code in {0, 2}
+    if code == 2:
+        assert "no NeuroLedger repository" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "id", "change", "where", "what"),
+    [
+        (
+            "benchmarks",
+            "lab.V4-ridge",
+            ("dataset: lab", "dataset: lap"),
+            ":6:10",
+            "no dataset 'lap'\n    hint: did you mean 'lab'?",
+        ),
+        ("benchmarks", "lab.V4-ridge", ("metric: ridge", "metric: rigde"), "", "did you mean 'ridge'"),
+        ("benchmarks", "lab.V4-ridge", ("  region: V4", "  regoin: V4"), "", "did you mean 'region'"),
+        (
+            "benchmarks",
+            "lab.V4-ridge",
+            ("ceiling: internal_consistency", "ceiling: rsa_ceiling"),
+            "",
+            "no formula normalises",
+        ),
+        ("models", "noise", ("  features: 16", "  features: 0"), ":7:13", "greater than 0"),
+        ("models", "noise", ("  name: noise", "  name: nois"), "", "did you mean 'noise'"),
+        ("datasets", "lab", ("check: unique", "check: uniqe"), "", "unique"),
+        ("suites", "lab", ("- lab.V4-ridge", "- lab.V4-ridge\n- lab.V4-ridge"), "", "listed twice"),
+        (
+            "suites",
+            "lab",
+            ("version: 1", "version: 1\ncite:\n- nobody1900"),
+            "",
+            "not in specs/references.bib",
+        ),
+        (
+            "metrics",
+            "ridge",
+            ("# yaml-language-server: $schema=../schema/metric.json", "#"),
+            ":1:1",
+            "first line does not name the schema",
+        ),
+    ],
+)
+def test_check_tells_what_is_wrong_where_and_what_was_meant(
+    run, lab: Lab, kind: str, id: str, change: tuple[str, str], where: str, what: str
+) -> None:
+    path = lab.root / "specs" / kind / f"{id}.yaml"
+    text = path.read_text()
+    assert change[0] in text
+    path.write_text(text.replace(*change))
+    code, out, _ = run("check")
+    assert code == 1
+    assert f"specs/{kind}/{id}.yaml{where}" in out
+    assert what in out
+
+
+def test_check_tells_of_superseding_circles_and_stray_files(run, lab: Lab) -> None:
+    lab.benchmark("one", superseded_by="two")
+    lab.benchmark("two", superseded_by="one")
+    (lab.root / "specs" / "stray.yaml").write_text("a: 1\n")
+    code, out, _ = run("check")
+    assert code == 1 and "runs in a circle: one → two → one" in out and "no spec where it lies" in out
+
+
+def test_check_refuses_a_benchmark_whose_controls_failed(run, lab: Lab) -> None:
+    run("validate", "lab")
+    run("run")
+    lab.benchmark(controls={"positive": ["noise"], "negative": []})
+    code, out, _ = run("check")
+    assert code == 1 and "positive control 'noise' reaches" in out
+
+
+def test_a_limit_prints_a_partial_card(run) -> None:
+    run("validate", "lab")
+    code, out, _ = run("score", "pixels4", "lab.V4-ridge", "--limit", "40")
+    assert code == 0 and "partial" in out
