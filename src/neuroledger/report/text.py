@@ -1,4 +1,4 @@
-"""The leaderboard as text: for the terminal, for a paper, for a spreadsheet."""
+"""Leaderboard and comparison as text: for the terminal, for a paper, for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Final
 
+from neuroledger.report.compare import Comparison, Difference
 from neuroledger.report.table import Cell, Column, Leaderboard, Row
 
-__all__ = ["FORMATS", "as_csv", "as_json", "as_latex", "as_markdown", "leaderboard_text", "number"]
+__all__ = [
+    "FORMATS",
+    "as_csv",
+    "as_json",
+    "as_latex",
+    "as_markdown",
+    "comparison_text",
+    "leaderboard_text",
+    "number",
+]
 
 SAID: Final = {
     "failed": "failed",
@@ -37,7 +47,8 @@ def leaderboard_text(board: Leaderboard) -> str:
         [_line(row) for row in board.rows if row.role == "model" and row.rank is None],
         [_line(row) for row in board.rows if row.role != "model"] + _limits(board),
     ]
-    widths = [max(len(line[i]) for line in [head, *sum(blocks, [])]) for i in range(len(head))]
+    every = [head, *(line for block in blocks for line in block)]
+    widths = [max(len(line[i]) for line in every) for i in range(len(head))]
 
     def joined(line: Sequence[str]) -> str:
         cells = [
@@ -109,6 +120,44 @@ def describe(column: Column) -> str:
     words += "" if column.direction == "higher" else ", lower is better"
     words += "" if column.counts else ", not part of the score"
     return f"{words} (simulated data)" if column.simulated else words
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The differences in lines, one per benchmark, the suite last."""
+    head = ["benchmark", "A", "B", "A − B", "95 % interval", "p", "effect", "pairs", "better"]
+    lines = [head, *[_difference(comparison, each) for each in (*comparison.differences, comparison.overall)]]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    text = [
+        "  ".join(
+            cell.ljust(w) if i in (0, 8) else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    rule = "─" * max(map(len, text))
+    told = [
+        f"{each.benchmark}: {each.reason}"
+        for each in (*comparison.differences, comparison.overall)
+        if each.reason
+    ]
+    title = f"A = {comparison.a}, B = {comparison.b} · suite {comparison.suite}, version {comparison.version}"
+    note = "p: two-sided, from paired resampling; per benchmark corrected by Holm. effect: mean difference / its spread."
+    return "\n".join([title, "", text[0], rule, *text[1:-1], rule, text[-1], "", note, *told])
+
+
+def _difference(comparison: Comparison, each: Difference) -> list[str]:
+    interval = "" if each.low is None else f"[{number(each.low)}, {number(each.high)}]"
+    p = (
+        ""
+        if each.p_corrected is None
+        else f"{each.p_corrected:.3f}"
+        if each.p_corrected >= 0.001
+        else "<0.001"
+    )
+    effect = "" if each.effect is None else f"{each.effect:.2f}"
+    winner = {"a": comparison.a, "b": comparison.b}.get(each.better, "")
+    shown = [number(each.a), number(each.b), number(each.value)]
+    return [each.benchmark, *shown, interval, p, effect, str(each.pairs or ""), winner]
 
 
 def as_csv(board: Leaderboard) -> str:
