@@ -7,6 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -14,14 +15,15 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.core.activations import Probe, batch_bytes
+from neuroledger.core.activations import Probe, Store, batch_bytes
+from neuroledger.core.model import LayeredModel, Model
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.files import write_json
 from neuroledger.errors import DataError, RequestError
 from neuroledger.spec.identity import sha256_of
 
-__all__ = ["DiskStore", "open_store", "size_in_words", "time_in_words"]
+__all__ = ["DiskStore", "attach", "open_store", "size_in_words", "time_in_words"]
 
 Array = NDArray[Any]
 
@@ -37,6 +39,13 @@ def open_store(root: Path, display: Display | None = None) -> DiskStore:
     """The store of a repository: ``.cache/activations``, or the folder that ``NEUROLEDGER_ACTIVATIONS`` names."""
     named = os.environ.get("NEUROLEDGER_ACTIVATIONS")
     return DiskStore(Path(named) if named else root / ".cache" / "activations", display)
+
+
+def attach(model: Model, store: Store | None) -> Model:
+    """The model with a place to keep its activations, where it has layers and no such place yet."""
+    if isinstance(model, LayeredModel) and model.store is None and store is not None:
+        return replace(model, store=store)
+    return model
 
 
 class DiskStore:

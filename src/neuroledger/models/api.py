@@ -1,0 +1,153 @@
+"""Models from objects in memory: a torch module, responses, or an object written for Brain-Score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from neuroledger.core.assembly import check, content_sha256
+from neuroledger.core.model import LayeredModel, Model, Task
+from neuroledger.errors import ModelError
+from neuroledger.models.brainscore import BrainModel, BrainScoreModel
+from neuroledger.models.precomputed import from_assembly
+from neuroledger.models.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+__all__ = ["LayeredModel", "Model", "Preprocessing", "Task", "brainscore", "responses", "torch"]
+
+Regions = Mapping[str, str | tuple[str, ...]]
+
+
+def torch(
+    module: Module,
+    *,
+    id: str,
+    layers: Sequence[str] = (),
+    regions: Regions | None = None,
+    readout: str | None = None,
+    preprocessing: Preprocessing | Mapping[str, Any] | Callable[..., Any] | None = None,
+    visual_degrees: float | None = None,
+    times: Sequence[tuple[float, float]] | None = None,
+    stochastic: bool = False,
+    seed: int = 0,
+    batch: int | None = None,
+    device: str = "cpu",
+) -> LayeredModel:
+    """A model from a torch module as it is now; what it answers is kept until the program ends.
+
+    Parameters
+    ----------
+    module
+        It is set to evaluation mode while stimuli are shown, and back; it moves to ``device``.
+    layers
+        Names as in ``module.named_modules()``, or ``output``: all that one pass records. Those that ``regions`` and
+        ``readout`` name when not given.
+    regions
+        Region → layer or layers.
+    readout
+        Layer that decisions are read from, the last of ``layers`` when not given.
+    preprocessing
+        Declared steps (a :class:`Preprocessing` or its fields), or a function from an RGB image to a tensor.
+    visual_degrees
+        Visual angle that the input spans.
+    times
+        Time bins in ms of a module that answers in steps.
+    stochastic, seed
+        Whether it varies from trial to trial, and where its draws start.
+    batch
+        Stimuli per forward pass; chosen from the size of the activations when not given.
+
+    Raises
+    ------
+    ModelError
+        It lacks a layer.
+    """
+    from neuroledger.models.torch_layers import check_layers, extractor, in_memory
+    from neuroledger.models.torch_module import every_layer
+
+    named = tuple(layers) or every_layer(regions or {}, readout)
+    check_layers(module, named, id)
+    if preprocessing is None or isinstance(preprocessing, Mapping):
+        preprocessing = Preprocessing.model_validate(dict(preprocessing or {}))
+    bins = None if times is None else tuple((float(start), float(end)) for start, end in times)
+    return LayeredModel(
+        id=id,
+        extract=extractor(
+            module,
+            preprocessing,
+            model=id,
+            device=device,
+            steps=None if bins is None else len(bins),
+            seed=seed,
+        ),
+        layers=named,
+        regions=dict(regions or {}),
+        readout=readout,
+        visual_degrees=visual_degrees,
+        identity=in_memory(module, {"device": device}),
+        times=bins,
+        stochastic=stochastic,
+        batch=batch,
+    )
+
+
+def responses(
+    assembly: xr.DataArray,
+    *,
+    id: str,
+    regions: Regions | None = None,
+    readout: str | None = None,
+    visual_degrees: float | None = None,
+) -> LayeredModel:
+    """A model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one row per stimulus.
+
+    Raises
+    ------
+    AssemblyError, ModelError
+        The assembly breaks the conventions, or has several rows for one stimulus.
+    """
+    checked = check(assembly, name=f"responses of {id!r}")
+    return from_assembly(
+        checked,
+        id=id,
+        regions=regions or {},
+        readout=readout,
+        visual_degrees=visual_degrees,
+        identity={"builder": "responses", "content": content_sha256(checked)},
+    )
+
+
+def brainscore(
+    subject: BrainModel, *, id: str | None = None, varies_in_time: bool = False
+) -> BrainScoreModel:
+    """A model from an object written for Brain-Score, unchanged: it has ``start_recording``, ``start_task``, ``look_at``.
+
+    Parameters
+    ----------
+    subject
+        The object.
+    id
+        Its ``identifier`` when not given.
+    varies_in_time
+        Whether its responses differ between time bins, which the interface does not tell.
+
+    Raises
+    ------
+    ModelError
+        It lacks a method of the interface or a name.
+    """
+    missing = [
+        name
+        for name in ("look_at", "start_recording", "start_task", "visual_degrees")
+        if not hasattr(subject, name)
+    ]
+    if missing:
+        raise ModelError(f"{type(subject).__name__} is no Brain-Score model: it has no {', '.join(missing)}")
+    named = id or getattr(subject, "identifier", None)
+    if not isinstance(named, str) or not named:
+        raise ModelError(f"{type(subject).__name__} has no `identifier`: give it an id")
+    return BrainScoreModel(subject, named, varies_in_time)
