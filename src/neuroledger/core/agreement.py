@@ -12,7 +12,15 @@ import xarray as xr
 from neuroledger.core.coding import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 
-__all__ = ["Agreement", "Answers", "answers_of_model", "answers_of_people", "choices", "compare", "correctness"]
+__all__ = [
+    "Agreement",
+    "Answers",
+    "answers_of_model",
+    "answers_of_people",
+    "choices",
+    "compare",
+    "correctness",
+]
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
@@ -66,7 +74,8 @@ def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -
         values = assembly.transpose("presentation", "choice").values
         if np.isnan(values.astype(np.float64)).any():
             raise error("some probabilities are missing, so there is no most probable choice")
-        return np.asarray(assembly["choice"].values)[values.argmax(axis=1)]
+        names: npt.NDArray[Any] = np.asarray(assembly["choice"].values)
+        return np.asarray(names[values.argmax(axis=1)])
     return np.asarray(assembly.values).ravel()
 
 
@@ -118,7 +127,9 @@ def answers_of_people(
     twice = repeated(conditions.codes, stimuli.codes, subjects.codes)
     if twice.size:
         who, what = subjects.labels[subjects.codes[twice[0]]], stimuli.labels[stimuli.codes[twice[0]]]
-        raise error(f"subject {who!r} answered stimulus {what!r} twice; keep one trial, or tell conditions apart")
+        raise error(
+            f"subject {who!r} answered stimulus {what!r} twice; keep one trial, or tell conditions apart"
+        )
     key = conditions.codes * len(stimuli.labels) + stimuli.codes
     cells, first, cell = np.unique(key, return_index=True, return_inverse=True)
     shape = (len(subjects.labels), len(cells))
@@ -167,7 +178,9 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
     found = table[wanted]
     if (found < 0).any():
         absent = ", ".join(map(repr, people.stimuli[people.stimulus[found < 0]][:3].tolist()))
-        raise MetricError(f"the model has no answer for {int((found < 0).sum())} stimuli people saw ({absent})")
+        raise MetricError(
+            f"the model has no answer for {int((found < 0).sum())} stimuli people saw ({absent})"
+        )
     own = coordinate(source, *TRUTHS)
     answers = choices(source)
     if own is None and people.truth.size == 0:

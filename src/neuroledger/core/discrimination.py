@@ -54,9 +54,9 @@ def rates_from_trials(
     chosen = np.bincount(image * n_choices + choice, minlength=n * n_choices)
     offered = np.bincount(image * n_choices + sample, minlength=n * n_choices)
     offered += np.bincount(image * n_choices + distractor, minlength=n * n_choices)
-    rates = np.full(n * n_choices, np.nan)
-    np.divide(chosen, offered, out=rates, where=offered > 0)
-    rates = rates.reshape(n, n_choices)
+    flat = np.full(n * n_choices, np.nan)
+    np.divide(chosen, offered, out=flat, where=offered > 0)
+    rates = flat.reshape(n, n_choices)
     rates[np.arange(n), truth] = np.nan
     return rates
 
@@ -150,7 +150,9 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     return r
 
 
-def resampled(patterns: Sequence[tuple[Floats, Floats]], rng: np.random.Generator, draws: int = 1000) -> Floats:
+def resampled(
+    patterns: Sequence[tuple[Floats, Floats]], rng: np.random.Generator, draws: int = 1000
+) -> Floats:
     """Mean correlation over pairs of ``(image, column)`` patterns when images are drawn with replacement."""
     n = len(patterns[0][0])
     weights = rng.multinomial(n, np.full(n, 1 / n), draws).astype(np.float64)

@@ -13,6 +13,7 @@ import xarray as xr
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
 from neuroledger.core.score import Score, normalise, normalise_by_floor
+from neuroledger.engine.present import attach
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, NeuroLedgerError, RequestError, UnavailableError
 from neuroledger.spec.base import Override
@@ -22,6 +23,8 @@ __all__ = ["Evaluation", "evaluate"]
 
 # Paradigms whose data can be put in the model's place: the data must then predict themselves.
 SELF_PREDICTING = frozenset({"recording"})
+# Paradigms whose model can be given the answers to other stimuli: that must not score.
+SHUFFLED = frozenset({"recording", "task"})
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def evaluate(
     if benchmark.unavailable is not None:
         raise UnavailableError(f"benchmark {benchmark.id!r} is unavailable: {benchmark.unavailable}")
     session.require_valid(benchmark.dataset)
-    subject = session.model(model) if isinstance(model, str) else model
+    subject = session.model(model) if isinstance(model, str) else attach(model, session.store)
     component, parameters = session.paradigm(benchmark)
     injected = {
         "rng": np.random.default_rng(session.request.seed),
@@ -148,6 +151,7 @@ def _controls(
                 benchmark, "positive", lambda: _with_source(session, benchmark, measured, _itself(measured))
             ),
         )
+    if benchmark.paradigm.name in SHUFFLED:
         done["permuted"] = _judged(
             benchmark,
             "negative",
@@ -200,5 +204,5 @@ def _permuted(session: Session, source: xr.DataArray) -> xr.DataArray:
     moved = source.isel({dim: order})
     if "stimulus_b" in source.dims:
         moved = moved.isel(stimulus_b=order)
-    keep = {name: source[name] for name in ("stimulus_id", "stimulus_id_b") if name in source.coords}
+    keep = {n: c for n, c in source.coords.items() if {"presentation", "stimulus", "stimulus_b"} & set(c.dims)}
     return moved.assign_coords({name: (values.dims, values.values) for name, values in keep.items()})

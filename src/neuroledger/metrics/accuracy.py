@@ -27,13 +27,19 @@ def accuracy(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
         most probable choice counts.
     target
         The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` where both sides have it, by
-        position otherwise. A target with a truth of its own (human trials) is judged by that truth.
+        position otherwise. For trials of people, which have a truth of their own, the truth counts, and each
+        stimulus once.
 
     Raises
     ------
     MetricError
         Nothing to compare, different lengths without ids, or stimuli that the model did not answer.
     """
+    if isinstance(target, xr.DataArray) and coordinate(target, *TRUTHS) is not None:
+        ids = coordinate(target, "stimulus_id")
+        if ids is not None:  # trials of several people: each stimulus counts once
+            twice = repeated(encode(ids).codes)
+            target = target.isel(presentation=np.delete(np.arange(ids.size), twice)) if twice.size else target
     answers = choices(source)
     own = coordinate(target, *TRUTHS) if isinstance(target, xr.DataArray) else None
     right = np.asarray(own) if own is not None else np.asarray(getattr(target, "values", target)).ravel()

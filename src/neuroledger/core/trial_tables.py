@@ -1,0 +1,103 @@
+"""Trial tables as the model-vs-human toolbox stores them: one CSV per observer and session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from neuroledger.errors import DataError
+
+__all__ = ["answers_by_stimulus", "image_key", "read_trial_tables", "texture_of"]
+
+COLUMNS = ("subj", "session", "trial", "object_response", "category", "condition", "imagename")
+
+
+def image_key(name: str) -> str:
+    """The part of an image name that all observers share.
+
+    Names of people's trials begin with what only their trial had. An ImageNet image is known by its last two parts,
+    any other by its last.
+
+    >>> image_key("0001_cl_s01_cr_oven_40_n04111531_14126.png")
+    'n04111531_14126.png'
+    >>> image_key("0001_s5n_s01_0_bird_00_bird3-bird2.png")
+    'bird3-bird2.png'
+    """
+    parts = name.split("_")
+    return "_".join(parts[-2:]) if len(parts) > 1 and parts[-2].startswith("n0") else parts[-1]
+
+
+def texture_of(key: str) -> str:
+    """The category whose texture a cue-conflict image has.
+
+    >>> texture_of("bird3-clock2.png")
+    'clock'
+    """
+    return re.sub(r"\d", "", key.rsplit(".", 1)[0].rsplit("-", 1)[-1])
+
+
+def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
+    """Trials of all files ``(presentation,)``: the answer, with who, what, when and in which condition.
+
+    ``stimulus_id`` is the experiment (the file name up to its first underscore) and the image, ``truth`` the right
+    answer, ``condition`` the experiment's own word (``all`` where there is one condition), ``texture`` the category of
+    the texture of cue-conflict images and the truth elsewhere; a missed answer is ``na``.
+
+    Raises
+    ------
+    DataError
+        A file is no such table.
+    """
+    tables = [_table(path) for path in paths]
+    if not tables:
+        raise DataError("there are no trial tables to read")
+    table = pd.concat(tables, ignore_index=True)
+    text = ("stimulus_id", "subject", "condition", "truth", "texture")
+    coords = {name: ("presentation", table[name].to_numpy(dtype=str)) for name in text}
+    numbers = {name: ("presentation", table[name].to_numpy(dtype=np.int64)) for name in ("session", "trial")}
+    return xr.DataArray(
+        table["object_response"].to_numpy(dtype=str), dims=("presentation",), coords={**coords, **numbers}
+    )
+
+
+def answers_by_stimulus(trials: xr.DataArray) -> dict[str, str]:
+    """The answer to each stimulus, of a table with one observer.
+
+    Raises
+    ------
+    DataError
+        A stimulus has two answers.
+    """
+    ids = trials["stimulus_id"].values.astype(str).tolist()
+    answers = dict(zip(ids, trials.values.astype(str).tolist(), strict=True))
+    if len(answers) != len(ids):
+        raise DataError(
+            f"{len(ids) - len(answers)} stimuli have several answers; keep the table of one observer"
+        )
+    return answers
+
+
+def _table(path: Path) -> pd.DataFrame:
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path.name} cannot be read as a CSV table ({error}); fetch it again") from error
+    table.columns = [str(name).lower() for name in table.columns]
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing or table.empty:
+        raise DataError(f"{path.name} is no trial table: it lacks {', '.join(missing) or 'trials'}")
+    experiment = path.name.split("_")[0]
+    keys = table["imagename"].map(image_key)
+    table["stimulus_id"] = experiment + ":" + keys
+    table["subject"] = table["subj"]
+    table["truth"] = table["category"]
+    conditions = table["condition"]
+    table["condition"] = conditions if conditions.nunique() > 1 else "all"
+    conflict = keys.str.match(r"^[a-z]+\d+-[a-z]+\d+\.png$")
+    table["texture"] = np.where(conflict, keys.map(texture_of), table["truth"])
+    return table
