@@ -10,7 +10,7 @@ import xarray as xr
 from neuroledger.core.assembly import check, content_sha256
 from neuroledger.core.model import LayeredModel, Model, Task
 from neuroledger.errors import ModelError
-from neuroledger.models.brainscore import BrainModel, BrainScoreModel
+from neuroledger.models.brainscore_object import BrainModel, BrainScoreModel
 from neuroledger.models.precomputed import from_assembly
 from neuroledger.models.preprocessing import Preprocessing
 
