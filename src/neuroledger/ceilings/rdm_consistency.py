@@ -9,7 +9,7 @@ import xarray as xr
 
 from neuroledger.core.assembly import average_repetitions
 from neuroledger.core.gram import gram
-from neuroledger.core.rdm import Comparison, Distance, compare, condensed, dissimilarity
+from neuroledger.core.rdm import Comparison, Distance, compare, dissimilarities
 from neuroledger.core.registry import ceiling
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Workspace
@@ -74,7 +74,7 @@ def _agreement(
         rows = np.argsort(own)[np.searchsorted(np.sort(own), shared)]
         responses = half.values[rows]
         whole = np.isfinite(responses).all(axis=0)
-        condensed_halves.append(condensed(dissimilarity(gram(responses[:, whole], workspace), distance)))
+        condensed_halves.append(dissimilarities(gram(responses[:, whole], workspace).on_host(workspace), distance))
     usable = np.isfinite(condensed_halves[0]) & np.isfinite(condensed_halves[1])
     return float(compare(condensed_halves[0][usable], condensed_halves[1][usable], comparison))
 

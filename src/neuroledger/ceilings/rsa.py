@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.core.assembly import average_repetitions
 from neuroledger.core.gram import gram
-from neuroledger.core.rdm import Comparison, Distance, compare, condensed, dissimilarity, mean_ranks
+from neuroledger.core.rdm import Comparison, Distance, compare, condensed, dissimilarities, mean_ranks
 from neuroledger.core.registry import ceiling
 from neuroledger.core.workspace import Workspace
 from neuroledger.errors import CeilingError
@@ -40,7 +41,8 @@ def rsa_ceiling(
     Parameters
     ----------
     assembly
-        ``(presentation, neuroid)`` with ``subject`` on the neuroids, or RDMs ``(subject, stimulus, stimulus_b)``.
+        ``(presentation, neuroid)`` with ``subject`` on the neuroids, averaged over repetitions first where it has any,
+        or RDMs ``(subject, stimulus, stimulus_b)``.
 
     Returns
     -------
@@ -54,6 +56,8 @@ def rsa_ceiling(
     """
     if "subject" not in assembly.coords:
         raise CeilingError("an RSA ceiling compares subjects; the assembly has no coordinate 'subject'")
+    if "repetition" in assembly.coords:
+        assembly = average_repetitions(assembly)
     names, rdms = _rdms(assembly, distance, workspace)
     if len(names) < 2:
         raise CeilingError("one subject cannot be compared with others: an RSA ceiling needs at least two")
@@ -100,7 +104,7 @@ def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> t
             raise CeilingError(
                 f"subject {subject!r} has {part.shape[1]} complete neuroids; a pattern needs two"
             )
-        found.append(condensed(dissimilarity(gram(part, workspace).on_host(workspace), distance)))
+        found.append(dissimilarities(gram(part, workspace).on_host(workspace), distance))
     return list(subjects), np.stack(found)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from neuroledger.core.workspace import Array, Workspace
 from neuroledger.errors import MetricError
 
-__all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "row_correlation"]
+__all__ = ["Features", "Gram", "features", "gram", "mirror_upper"]
 
 BLOCK = 2048
 # Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
@@ -42,9 +42,10 @@ class Gram:
         K, product, total = (workspace.take(a) for a in (self.K, self.mean_product, self.row_sum))
         return Gram(K, product, self.mean_square, total, self.count)
 
-    def raw(self) -> Array:
-        """``X Xᵀ`` of the features as they were, not centred."""
-        return self.K + self.mean_product[:, None] + self.mean_product + self.mean_square
+    def subset(self, rows: NDArray[np.intp]) -> Gram:
+        """The same over ``rows`` alone; features stay centred by the means over all rows."""
+        K = self.K[np.ix_(rows, rows)]
+        return Gram(K, self.mean_product[rows], self.mean_square, self.row_sum[rows], self.count)
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,17 @@ class Features:
         """The trace of ``X Xᵀ``: the features' total squared deviation."""
         return float(self.K.diagonal().sum() if self.K is not None else (cast(Array, self.X) ** 2).sum())
 
+    def columns(self, rows: Array) -> Array:
+        """The columns of ``X Xᵀ`` at ``rows``."""
+        if self.K is not None:
+            return self.K[rows].T
+        X = cast(Array, self.X)
+        return X @ X[rows].T
+
     def block(self, rows: Array, columns: Array) -> Array:
         """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""
         if self.K is not None:
-            return self.K[rows][:, columns]
+            return self.K[rows[:, None], columns]
         X = cast(Array, self.X)
         return X[rows] @ X[columns].T
 
@@ -129,7 +137,7 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
             K = blas.dsyrk(1.0, block.T, beta=1.0, c=K, trans=1, overwrite_c=1)
     mirror_upper(K)
     _finite(K, 0)
-    return Gram(K, mean_product, mean_square, row_sum, count)
+    return Gram(K.T, mean_product, mean_square, row_sum, count)
 
 
 def _gram_torch(X: Array, workspace: Workspace) -> Gram:
@@ -162,15 +170,6 @@ def mirror_upper(K: Array, block: int = 512) -> None:
         corner = K[start:end, start:end]
         corner[:] = np.triu(corner) + np.triu(corner, 1).T
         K[end:, start:end] = K[start:end, end:].T
-
-
-def row_correlation(found: Gram) -> Array:
-    """Pearson correlation between the uncentred rows, over features (row × row)."""
-    G = found.raw()
-    scaled = found.row_sum / found.count
-    G -= found.row_sum[:, None] * scaled
-    size = G.diagonal() ** 0.5
-    return G / size[:, None] / size
 
 
 def _finite(values: Array, axis: int) -> Array:

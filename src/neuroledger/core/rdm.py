@@ -2,54 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, cast
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.core.gram import Gram, row_correlation
+from neuroledger.core.gram import Gram
 
-__all__ = ["Comparison", "Distance", "compare", "condensed", "dissimilarity", "mean_ranks", "pair_rows"]
+__all__ = ["Comparison", "Distance", "compare", "condensed", "dissimilarities", "mean_ranks", "patterned"]
 
 Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "cosine"]
 Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def dissimilarity(found: Gram, distance: Distance) -> Floats:
-    """Dissimilarity of every pair of rows (row × row), from a Gram matrix held on the host.
+def dissimilarities(found: Gram, distance: Distance) -> Floats:
+    """Dissimilarity of every pair of rows (condensed: upper triangle, row by row), from a Gram matrix on the host.
 
     ``correlation`` is ``1 − r`` between rows over features; ``cosine`` is one minus the cosine of the angle between
     them; ``squared_euclidean`` is the squared distance divided by the number of features, and ``euclidean`` the
-    distance itself. Rows without a pattern (constant, or zero) have NaN under ``correlation`` and ``cosine``.
+    distance itself. Rows without a pattern (see :func:`patterned`) have NaN.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if distance == "correlation":
-            return 1 - row_correlation(found)
-        if distance == "cosine":
-            raw = found.raw()
-            size = np.sqrt(raw.diagonal())
-            return 1 - raw / size[:, None] / size
-    power = found.K.diagonal()
-    squared = np.maximum(power[:, None] + power - 2 * found.K, 0.0)
-    return cast(Floats, squared / found.count if distance == "squared_euclidean" else np.sqrt(squared))
+    rows = len(found.K)
+    result = np.empty(rows * (rows - 1) // 2)
+    product, power = found.mean_product, found.K.diagonal()
+    if distance in ("correlation", "cosine"):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            scale = np.where(patterned(found, distance), 1 / np.sqrt(np.abs(_power(found, distance))), np.nan)
+    shift = found.row_sum / found.count if distance == "correlation" else np.zeros(rows)
+    for row, part in _triangle(result, rows):
+        others = slice(row + 1, rows)
+        if distance in ("correlation", "cosine"):
+            np.add(found.K[row, others], product[others] + (product[row] + found.mean_square), out=part)
+            part -= shift[row] * found.row_sum[others]
+            part *= scale[others] * -scale[row]
+            part += 1.0
+        else:
+            np.multiply(found.K[row, others], -2.0, out=part)
+            part += power[others] + power[row]
+            np.maximum(part, 0.0, out=part)
+    if distance == "squared_euclidean":
+        result /= found.count
+    if distance == "euclidean":
+        np.sqrt(result, out=result)
+    return result
+
+
+def _triangle(values: Floats, rows: int) -> Iterator[tuple[int, Floats]]:
+    """Each row's part of a condensed matrix."""
+    start = 0
+    for row in range(rows - 1):
+        end = start + rows - 1 - row
+        yield row, values[start:end]
+        start = end
+
+
+def _power(found: Gram, distance: Distance) -> Floats:
+    """Squared length of each row: about its mean for ``correlation``, as it is for ``cosine``."""
+    power = found.K.diagonal() + 2 * found.mean_product + found.mean_square
+    return np.asarray(power - found.row_sum**2 / found.count if distance == "correlation" else power)
+
+
+def patterned(found: Gram, distance: Distance) -> NDArray[np.bool_]:
+    """Rows whose dissimilarity is defined: not constant for ``correlation``, not zero for ``cosine``."""
+    if distance not in ("correlation", "cosine"):
+        return np.ones(len(found.K), bool)
+    largest = found.K.diagonal() + found.mean_square
+    return np.asarray(_power(found, distance) > 1e-13 * largest)
 
 
 def condensed(matrix: Floats) -> Floats:
     """Upper triangle without the diagonal, row by row."""
     rows = len(matrix)
     result = np.empty(rows * (rows - 1) // 2)
-    start = 0
-    for row in range(rows - 1):
-        end = start + rows - 1 - row
-        result[start:end] = matrix[row, row + 1 :]
-        start = end
+    for row, part in _triangle(result, rows):
+        part[:] = matrix[row, row + 1 :]
     return result
-
-
-def pair_rows(rows: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The two rows of each entry of a condensed matrix."""
-    return np.triu_indices(rows, 1)
 
 
 def mean_ranks(values: Floats) -> Floats:

@@ -171,7 +171,6 @@ def _latent(
 def _cross(problem: Problem, features: Features, Y: Array, mean: Array, splits: Any) -> Array:
     """``X Xᵀ Y`` of each split's train rows (split × row × target), from one product over all rows."""
     workspace, xp = problem.workspace, problem.workspace.xp
-    every = workspace.indices(np.arange(len(Y)))
     whole = features.times(Y)
     ones = features.times(xp.ones_like(Y[:, :1]))
     result = xp.empty((len(splits), *Y.shape), dtype=Y.dtype, device=Y.device)
@@ -179,7 +178,7 @@ def _cross(problem: Problem, features: Features, Y: Array, mean: Array, splits: 
         out = problem.left_out(split)
         fewer_out = len(out) <= len(split.train)
         rows = workspace.indices(out if fewer_out else split.train)
-        block = features.block(every, rows)
+        block = features.columns(rows)
         part, total = block @ Y[rows], block.sum(1)[:, None]
         if fewer_out:
             part, total = whole - part, ones - total

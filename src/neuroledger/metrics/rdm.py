@@ -9,8 +9,16 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.core.gram import gram
-from neuroledger.core.rdm import Comparison, Distance, compare, condensed, dissimilarity, mean_ranks
+from neuroledger.core.gram import Gram, gram
+from neuroledger.core.rdm import (
+    Comparison,
+    Distance,
+    compare,
+    condensed,
+    dissimilarities,
+    mean_ranks,
+    patterned,
+)
 from neuroledger.core.registry import metric
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Workspace
@@ -21,20 +29,46 @@ __all__ = ["rdm", "rdm_subsets"]
 Floats = NDArray[np.float64]
 
 
-class _Pair(NamedTuple):
-    """RDMs of source (row × row) and target (subject × row × row), and the rows that have a pattern on both sides."""
+class _Side(NamedTuple):
+    """One side of the comparison: a Gram matrix, or RDMs that were given (subject × row × row)."""
 
-    source: Floats
-    target: Floats
+    found: Gram | None
+    given: Floats | None
+
+    def usable(self, distance: Distance) -> NDArray[np.bool_]:
+        """Rows that have dissimilarities to others."""
+        if self.given is None:
+            return patterned(cast(Gram, self.found), distance)
+        off = ~np.eye(self.given.shape[1], dtype=bool)
+        return np.asarray((np.isfinite(self.given) & off).any(axis=2).all(axis=0))
+
+    def condensed(self, rows: NDArray[np.intp], distance: Distance) -> list[Floats]:
+        """The dissimilarities among ``rows``, for each subject."""
+        if self.given is None:
+            found = cast(Gram, self.found)
+            return [dissimilarities(found if len(rows) == len(found.K) else found.subset(rows), distance)]
+        values = [condensed(one[np.ix_(rows, rows)]) for one in self.given]
+        if not all(np.isfinite(one).all() for one in values):
+            raise MetricError(
+                "an RDM has missing entries for stimuli that have others; complete it or drop them"
+            )
+        return values
+
+
+class _Pair(NamedTuple):
+    """Source and target over the same stimuli, and the rows that have a pattern on both sides."""
+
+    source: _Side
+    target: _Side
     usable: NDArray[np.bool_]
+    distance: Distance
     subjects: list[str]
     notes: list[str]
 
     def compared(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
         """Agreement over the pairs of ``rows``, for each subject."""
-        at = np.ix_(rows, rows)
-        a = condensed(self.source[at])
-        return np.array([compare(a, condensed(b[at]), comparison) for b in self.target])
+        a = self.source.condensed(rows, self.distance)[0]
+        return np.array([compare(a, b, comparison) for b in self.target.condensed(rows, self.distance)])
 
 
 @metric("rdm", version=1)
@@ -100,50 +134,32 @@ def _pair(source: xr.DataArray, target: xr.DataArray, distance: Distance, worksp
     notes: list[str] = []
     if "stimulus_b" in target.dims:
         source = _aligned(source, target)
-    a = _matrices(source, distance, workspace, "source", notes)
-    b = _matrices(target, distance, workspace, "target", notes)
-    if len(a) != 1:
+    a = _side(source, distance, workspace, "source", notes)
+    b = _side(target, distance, workspace, "target", notes)
+    if a.given is not None and len(a.given) != 1:
         raise MetricError("the source holds several RDMs; choose one subject")
-    if a.shape[1] != b.shape[1]:
-        raise MetricError(
-            f"source has {a.shape[1]} stimuli and target {b.shape[1]}; both sides need the same"
-        )
-    usable = _patterned(a) & _patterned(b)
-    if not usable.all():
-        notes.append(
-            f"{int((~usable).sum())} of {len(usable)} stimuli left out: they evoke no pattern on one side"
-        )
-    if usable.sum() < 3:
-        raise MetricError(
-            f"only {int(usable.sum())} stimuli have a pattern on both sides; at least 3 are needed"
-        )
-    at = np.ix_(usable, usable)
-    if not (np.isfinite(a[0][at]).all() and all(np.isfinite(one[at]).all() for one in b)):
-        raise MetricError(
-            "an RDM has missing entries for stimuli that have others; complete it or drop the stimuli"
-        )
+    own, other = a.usable(distance), b.usable(distance)
+    if len(own) != len(other):
+        raise MetricError(f"source has {len(own)} stimuli and target {len(other)}; both sides need the same")
+    usable = own & other
+    count = int(usable.sum())
+    if count < len(usable):
+        notes.append(f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side")
+    if count < 3:
+        raise MetricError(f"only {count} stimuli have a pattern on both sides; at least 3 are needed")
     subjects = [str(s) for s in target["subject"].values] if "subject" in target.dims else []
-    return _Pair(a[0], b, usable, subjects, notes)
+    return _Pair(a, b, usable, distance, subjects, notes)
 
 
-def _patterned(matrices: Floats) -> NDArray[np.bool_]:
-    """Rows that have any dissimilarity to others, in every RDM."""
-    off = ~np.eye(matrices.shape[1], dtype=bool)
-    return cast("NDArray[np.bool_]", (np.isfinite(matrices) & off).any(axis=2).all(axis=0))
-
-
-def _matrices(
+def _side(
     assembly: xr.DataArray, distance: Distance, workspace: Workspace, name: str, notes: list[str]
-) -> Floats:
-    """RDMs of an assembly (subject or 1 × row × row)."""
+) -> _Side:
     if "stimulus_b" in assembly.dims:
-        order = (
-            ("subject", "stimulus", "stimulus_b")
-            if "subject" in assembly.dims
-            else ("stimulus", "stimulus_b")
-        )
-        values = np.array(assembly.transpose(*order).values, dtype=np.float64)
-        return values if values.ndim == 3 else values[None]
+        order = ("stimulus", "stimulus_b")
+        if "subject" in assembly.dims:
+            order = ("subject", *order)  # type: ignore[assignment]
+        values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
+        return _Side(None, values if values.ndim == 3 else values[None])
     if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
         assembly = assembly.isel(time_bin=0)
     if set(assembly.dims) != {"presentation", "neuroid"}:
@@ -156,7 +172,7 @@ def _matrices(
             X = X[:, ~missing]
     if X.shape[1] < (2 if distance == "correlation" else 1):
         raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
-    return dissimilarity(gram(X, workspace).on_host(workspace), distance)[None]
+    return _Side(gram(X, workspace).on_host(workspace), None)
 
 
 def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
@@ -185,13 +201,13 @@ def _replicates(pair: _Pair, comparison: Comparison, rng: np.random.Generator) -
         if comparison == "kendall_tau_a":
             return np.empty(0)
         rows = np.flatnonzero(pair.usable)
-        at = np.ix_(rows, rows)
         draws = int(max(200, min(1000, 2_000_000_000 // max(1, len(rows) ** 2))))
         weights = np.random.default_rng(seed).multinomial(
             len(rows), np.full(len(rows), 1 / len(rows)), size=draws
         )
         ranked = comparison in ("spearman", "rho_a")
-        a, *rest = (_square(one[at], ranked) for one in (pair.source, *pair.target))
+        sides = (*pair.source.condensed(rows, pair.distance), *pair.target.condensed(rows, pair.distance))
+        a, *rest = (_square(one, ranked) for one in sides)
         return np.asarray(
             np.mean([_weighted(a, b, weights.astype(np.float64), comparison) for b in rest], axis=0)
         )
@@ -199,11 +215,10 @@ def _replicates(pair: _Pair, comparison: Comparison, rng: np.random.Generator) -
     return draw
 
 
-def _square(matrix: Floats, ranked: bool) -> Floats:
-    """Entries, or their ranks, with a zero diagonal."""
+def _square(values: Floats, ranked: bool) -> Floats:
+    """Entries, or their ranks, as a matrix with a zero diagonal."""
     from scipy.spatial.distance import squareform
 
-    values = condensed(matrix)
     return cast(Floats, squareform(mean_ranks(values) if ranked else values, checks=False))
 
 

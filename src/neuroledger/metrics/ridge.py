@@ -38,14 +38,14 @@ class Ridge(BaseModel):
 
 
 def penalised(K: Array, alpha: float, xp: Any) -> Array:
-    """``K + αI`` with the constant vector lifted out of the null space of centred ``K``.
+    """A copy of ``K + αI`` with the constant vector lifted out of the null space of centred ``K``.
 
     The lift is taken out again with the intercept; it keeps that subtraction free of cancellation.
     """
-    return cast(
-        Array,
-        K + float(K.diagonal().sum()) / len(K) ** 2 + alpha * xp.eye(len(K), dtype=K.dtype, device=K.device),
-    )
+    lifted = K + float(K.diagonal().sum()) / len(K) ** 2
+    every = xp.arange(len(K), device=K.device)
+    lifted[every, every] += alpha
+    return cast(Array, lifted)
 
 
 def _inverse(K: Array, xp: Any) -> Array:
@@ -77,15 +77,17 @@ def leave_out(problem: Problem, P: Array, *, intercept: bool = True) -> Iterator
     ``P[o, o] r = (P Y)[o]``: no split is fitted again.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
-    if intercept:
-        total = P.sum(1)
-        P -= total[:, None] * (total / total.sum())
     Y, mean = problem.centred, workspace.put(problem.mean)
     C = P @ Y
+    # Taking the constant vector out of P changes it by a product of its row sums.
+    total = P.sum(1)
+    share = total / total.sum() if intercept else 0 * total
+    C -= share[:, None] * (total @ Y)
     for split in problem.splits:
         out = problem.left_out(split)
         rows = workspace.indices(out)
-        residual = xp.linalg.solve(P[rows][:, rows], C[rows])
+        within = P[rows[:, None], rows] - share[rows][:, None] * total[rows]
+        residual = xp.linalg.solve(within, C[rows])
         place = np.empty(len(problem.Y), np.intp)
         place[out] = np.arange(len(out))
         at = workspace.indices(place[split.test])
