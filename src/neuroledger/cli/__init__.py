@@ -45,6 +45,18 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--output", type=Path, help="also write the outcome as JSON to this file")
     p.add_argument("--write-schemas", action="store_true", help="write specs/schema/ anew before checking")
 
+    p = verb("new", "catalogue", "a spec file that already passes check")
+    p.add_argument("kind", choices=[kind[:-1] for kind in KINDS])
+    p.add_argument("id")
+
+    p = verb("package", "data", "from a lab's files to a pinned data set")
+    p.add_argument("part", choices=("stimuli", "assembly"))
+    p.add_argument("id", help="the data set, new or not")
+    p.add_argument(
+        "source", type=Path, help="stimuli: a CSV table; assembly: netCDF, or a CSV with one row per value"
+    )
+    p.add_argument("--files", type=Path, metavar="FOLDER", help="stimuli: where the files of the table lie")
+
     p = verb("fetch", "data", "bring data sets' (and models') files to data/, verified")
     p.add_argument("ids", nargs="*", metavar="ID", help="data sets or models")
     p.add_argument("--suite", help="everything that this suite needs")

@@ -148,6 +148,16 @@ def _scored(catalog: Catalog, entry: Entry) -> None:
         say(f"  scored   {other:<32}{'failed' if value is None else format(value, '.4f')}")
 
 
+def new(options: argparse.Namespace) -> int:
+    """A scaffold."""
+    from neuroledger.engine.scaffold import scaffold
+
+    catalog = open_catalog(options.root)
+    path = scaffold(catalog, options.kind, options.id)
+    say(f"wrote {catalog.shown(path)}; edit it, then `neuroledger check {catalog.shown(path)}`")
+    return 0
+
+
 def check(options: argparse.Namespace) -> int:
     """Every problem of every spec."""
     from neuroledger.engine.check import check as check_specs

@@ -90,3 +90,22 @@ def validate(options: argparse.Namespace) -> int:
     if options.json:
         say_json([report.to_dict() for report in reports])
     return 0 if options.allow_invalid or all(report.success for report in reports) else 1
+
+
+def package(options: argparse.Namespace) -> int:
+    """A lab's files into a data set."""
+    from neuroledger.engine.package import package_assembly, package_stimuli
+
+    catalog = open_catalog(options.root)
+    if not options.source.is_file():
+        raise RequestError(f"{options.source} does not exist")
+    if options.part == "stimuli":
+        written = package_stimuli(catalog, options.id, options.source, options.files)
+    else:
+        written = package_assembly(catalog, options.id, options.source)
+    for path in written:
+        say(f"wrote {catalog.shown(path)}")
+    say(
+        f"pinned in specs/datasets/{options.id}.yaml; next: `neuroledger validate {options.id}`, then `dvc push`"
+    )
+    return 0

@@ -6,12 +6,11 @@ import argparse
 from collections import Counter
 from typing import Any
 
-from neuroledger.engine.present import open_store
-
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.display import choose
 from neuroledger.engine.params import Params, read_params
 from neuroledger.engine.plan import Job, plan
+from neuroledger.engine.present import open_store
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import current
 from neuroledger.engine.run import run as run_jobs

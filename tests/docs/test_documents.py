@@ -1,0 +1,71 @@
+"""What the documents show is what there is: YAML loads, code runs, verbs, links and ids exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from neuroledger.cli import _parser
+from neuroledger.errors import SpecError
+from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.document import parse
+from neuroledger.spec.load import spec_of
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCUMENTS = [
+    "README.md",
+    *sorted(f"docs/{p.name}" for p in (Path(__file__).parents[2] / "docs").glob("*.md")),
+]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return [text for found, text in BLOCK.findall(path.read_text()) if found == language]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_spec_shown_is_valid(repository: Path, name: str) -> None:
+    for text in blocks(repository / name, "yaml"):
+        line = re.match(r"# yaml-language-server: \$schema=\.\./schema/(\w+)\.json", text)
+        if line is None:
+            continue
+        try:
+            spec_of(parse(text, name), f"{line.group(1)}s")
+        except SpecError as error:
+            pytest.fail(str(error))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_verb_and_option_shown_exists(repository: Path, name: str) -> None:
+    verbs = _parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
+    for text in blocks(repository / name, "bash"):
+        for line in text.splitlines():
+            found = re.match(r"^(?:\S*/)?neuroledger (\w+)(.*?)(?:#.*)?$", line.strip())
+            if found:
+                verb = found.group(1)
+                assert verb in verbs, f"{name}: no verb {verb!r}"
+                known = {option for action in verbs[verb]._actions for option in action.option_strings}
+                for option in re.findall(r"(--[\w-]+)", found.group(2)):
+                    assert option in known, f"{name}: {verb} has no option {option}"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_leads_somewhere(repository: Path, name: str) -> None:
+    folder = (repository / name).parent
+    for target in re.findall(r"\]\(([^)#\s]+)", (repository / name).read_text()):
+        if not target.startswith("http"):
+            assert (folder / target).exists(), f"{name}: {target}"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_python_example_compiles(repository: Path, name: str) -> None:
+    for text in blocks(repository / name, "python"):
+        compile(text, name, "exec")
+
+
+def test_ids_in_the_readme_exist(repository: Path) -> None:
+    catalog = open_catalog(repository)
+    text = (repository / "README.md").read_text()
+    for id in re.findall(r"neuroledger (?:show|score \S+) (\S+)", text):
+        assert catalog.find(id)
