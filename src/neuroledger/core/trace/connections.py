@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from neuroledger.core.trace.inbox import EXACT
 from neuroledger.core.trace.static import nonzero
-from neuroledger.core.trace.tally import EXACT, Tally
+from neuroledger.core.trace.tally import Site, Tally
 
 __all__ = [
     "argument",
     "bilinear",
     "convolution",
-    "count_rows",
+    "count_linear",
     "einsum",
-    "fan_of",
     "linear",
     "product",
     "products",
@@ -37,55 +38,89 @@ def argument(
     return args[place] if len(args) > place else kwargs.get(name, default)
 
 
-def count_rows(
-    tally: Tally, name: str, rows: Tensor, fan: Tensor, role: object, leading: Sequence[int]
-) -> None:
-    """Count a call whose inputs ``(row, feature)`` each drive ``fan`` ``(feature,)`` non-zero weights."""
-    tally.operations(tally.layer(name), role, leading, *tally.scratch.rows(rows, fan))
-
-
 def plain_rows(tally: Tally, values: Tensor) -> Tensor:
     """Whether each item ``(item, …)`` holds nothing but -1, 0 and 1."""
     return tally.scratch.rows(values.flatten(1), None)[1]
 
 
-def exact(fan: Tensor) -> Tensor:
-    """The fan-out in the cheapest type in which its sum is exact."""
-    return fan.to(torch.float32 if float(fan.sum(dtype=torch.float64)) < EXACT else torch.float64)
+def exact(fan: Tensor, bound: float) -> Tensor:
+    """The fan-out in the cheapest type in which sums up to ``bound`` are exact."""
+    return fan.to(torch.float32 if bound < EXACT else torch.float64)
 
 
-def fan_of(tally: Tally, weight: Tensor, key: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
-    """The fan-out, from the pass's own store where the weight lasts longer than a call."""
-    if weight.is_inference() or tally.owner(weight) is None:
-        return exact(compute())
-    place = (weight.data_ptr(), weight.shape, weight.stride(), weight._version, *key)
-    found = tally.fans.get(place)
-    if found is None:
-        found = tally.fans[place] = exact(compute())
-    return found
+def known(tally: Tally, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether this very call was met before, and then count it."""
+    if kwargs:
+        return False
+    site = tally.sites.get((id(args[1]), args[0].shape, args[3:]))
+    if site is None or site.weight is not args[1] or site.version != site.weight._version:
+        return False
+    tally.at(site, args[0])
+    return True
+
+
+def count(
+    tally: Tally,
+    name: str,
+    x: Tensor,
+    leading: Sequence[int],
+    weight: Tensor,
+    dense: float,
+    fan: Callable[[], Tensor],
+    key: tuple[Any, ...] | None = None,
+) -> None:
+    """Count a call on inputs that each drive ``fan`` non-zero weights; remember it where the weight is the model's."""
+    tally.reach(weight)
+    shape = (math.prod(leading), x.numel() // max(1, math.prod(leading)))
+    bound = dense / max(1, shape[0])
+    if key is None or weight.is_inference() or tally.owner(weight) is None:
+        inbox = tally.inbox(name, ("fresh", shape[1]), exact(fan(), bound))
+        inbox.take(x.reshape(shape), leading, tally.batch, tally.samples)
+        tally.layer(name).dense += dense
+        return
+    site = tally.sites.get(key)
+    if site is None or site.weight is not weight or site.version != weight._version:
+        # The batch's size is no part of the role: the first dimensions of an input do not change its fan-out.
+        role = (weight.data_ptr(), weight._version, x.shape[len(leading) :], *key[2:])
+        inbox = tally.known_inbox(name, role) or tally.inbox(name, role, exact(fan(), bound))
+        site = Site(weight, weight._version, tally.layer(name), inbox, shape, leading, dense)
+        tally.sites[key] = site
+    tally.at(site, x)
 
 
 def linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """``y = x Wᵀ + b``: dense operations = rows · in · out; the bias is no synapse."""
+    if known(tally, args, kwargs):
+        return
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     count_linear(tally, x, weight, tally.owner(weight) or "linear")
 
 
 def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     """Count ``x Wᵀ`` for x ``(…, in)`` and W ``(out, in)``."""
-    tally.reach(weight)
-    fan = fan_of(tally, weight, (), lambda: nonzero(weight).sum(0))
-    count_rows(tally, name, x.reshape(-1, x.shape[-1]), fan, weight.data_ptr(), x.shape[:-1])
-    tally.layer(name).dense += float(math.prod(x.shape[:-1])) * weight.numel()
+    leading = tuple(x.shape[:-1])
+    dense = float(math.prod(leading)) * weight.numel()
+    key = (id(weight), x.shape, ())
+    count(tally, name, x, leading, weight, dense, lambda: column_sums(tally, weight), key)
+
+
+def column_sums(tally: Tally, weight: Tensor) -> Tensor:
+    """Non-zero weights of each input, for W ``(out, in)``."""
+    if tally.scratch.nonzero(weight) == weight.numel():
+        return weight.new_full((weight.shape[1],), len(weight), dtype=torch.float32)
+    return nonzero(weight).sum(0)
 
 
 def convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A convolution of any rank: dense = output values · weights per output value, padding included."""
+    if known(tally, args, kwargs):
+        return
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
     dilation, groups = argument(args, kwargs, 5, "dilation", 1), argument(args, kwargs, 6, "groups", 1)
     name = tally.owner(weight) or "conv"
-    count_convolution(tally, x, weight, name, result, stride, padding, dilation, groups)
+    key = (id(weight), x.shape, args[3:]) if not kwargs else None
+    count_convolution(tally, x, weight, name, result, stride, padding, dilation, groups, key)
 
 
 def count_convolution(
@@ -98,23 +133,29 @@ def count_convolution(
     padding: Any,
     dilation: Any,
     groups: int,
+    key: tuple[Any, ...] | None = None,
 ) -> None:
     """Count a convolution of x ``(batch, in, *space)`` or ``(in, *space)`` with W ``(out, in/groups, *kernel)``."""
     rank = weight.dim() - 2
     space, out = x.shape[-rank:], result.shape[-rank:]
 
     def fan() -> Tensor:
+        if tally.scratch.nonzero(weight) == weight.numel():
+            met = _coverage(tuple(space), tuple(out), tuple(weight.shape[2:]), stride, padding, dilation)
+            return (met * (len(weight) // groups)).repeat(x.shape[-rank - 1]).to(weight.device)
         driven = (
             nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
         )
         return _adjoint(driven, space, out, stride, padding, dilation)
 
-    count_map(tally, name, x, weight, (space, stride, padding, dilation, groups), fan)
-    tally.layer(name).dense += float(result.numel()) * math.prod(weight.shape[1:])
+    leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
+    count(tally, name, x, leading, weight, float(result.numel()) * math.prod(weight.shape[1:]), fan, key)
 
 
 def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A transposed convolution: dense = input values · weights per input value, cropped ones included."""
+    if known(tally, args, kwargs):
+        return
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
     extra, dilation = argument(args, kwargs, 5, "output_padding", 0), argument(args, kwargs, 7, "dilation", 1)
@@ -126,17 +167,34 @@ def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict
         driven = nonzero(weight).sum(1, keepdim=True, dtype=torch.float32)
         return _adjoint(driven, space, out, stride, padding, dilation, extra)
 
-    count_map(tally, name, x, weight, (space, stride, padding, extra, dilation), fan)
-    tally.layer(name).dense += float(x.numel()) * math.prod(weight.shape[1:])
+    leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
+    key = (id(weight), x.shape, args[3:]) if not kwargs else None
+    count(tally, name, x, leading, weight, float(x.numel()) * math.prod(weight.shape[1:]), fan, key)
 
 
-def count_map(
-    tally: Tally, name: str, x: Tensor, weight: Tensor, key: tuple[Any, ...], fan: Callable[[], Tensor]
-) -> None:
-    """Count a call on maps: one row for each sample."""
-    tally.reach(weight)
-    rows = x.flatten(1) if x.dim() == weight.dim() else x.flatten().unsqueeze(0)
-    count_rows(tally, name, rows, fan_of(tally, weight, key, fan), weight.data_ptr(), rows.shape[:1])
+@lru_cache(maxsize=256)
+def _coverage(
+    space: tuple[int, ...],
+    out: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+) -> Tensor:
+    """How many places of the kernel meet each place of a map, ``(place,)``: no weight is zero, so it is geometry."""
+    rank = len(space)
+    steps, gaps = _each(stride, rank), _each(dilation, rank)
+    before, _ = _padding(padding, kernel, gaps)
+    met = torch.ones(1)
+    for axis in range(rank):
+        line = [0.0] * space[axis]
+        for start in range(out[axis]):
+            for tap in range(kernel[axis]):
+                place = start * steps[axis] - before[axis] + tap * gaps[axis]
+                if 0 <= place < space[axis]:
+                    line[place] += 1.0
+        met = torch.outer(met, torch.tensor(line)).flatten()
+    return met
 
 
 def _adjoint(
@@ -193,15 +251,10 @@ def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[s
     name = tally.owner(weight) or "bilinear"
     leading = left.shape[:-1]
     left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
-    fan = fan_of(tally, weight, (), lambda: nonzero(weight).sum(0))
+    fan = exact(nonzero(weight).sum(0), weight.numel())
     per_row = ((left.ne(0).to(fan.dtype) @ fan) * right.ne(0)).sum(1)
-    tally.operations(
-        tally.layer(name),
-        weight.data_ptr(),
-        leading,
-        per_row,
-        plain_rows(tally, left) & plain_rows(tally, right),
-    )
+    plain = plain_rows(tally, left) & plain_rows(tally, right)
+    tally.amounts(name, weight.data_ptr(), leading, per_row, plain)
     tally.layer(name).dense += float(len(left)) * weight.numel()
 
 
@@ -230,7 +283,7 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
     second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
     per_item = (first.ne(0).sum(1, dtype=torch.float64) * second.ne(0).sum(2, dtype=torch.float64)).sum(1)
     plain = plain_rows(tally, first) | plain_rows(tally, second)
-    tally.operations(tally.layer(name), name, batch, per_item, plain)
+    tally.amounts(name, name, batch, per_item, plain)
     tally.layer(name).dense += float(first.numel()) * second.shape[-1]
 
 
@@ -265,5 +318,5 @@ def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str
     name = next((owner for owner in map(tally.owner, factors) if owner), "einsum")
     sizes = dict(zip(left, factors[0].shape, strict=True)) | dict(zip(right, factors[1].shape, strict=True))
     plain = plain.expand(len(per_item))
-    tally.operations(tally.layer(name), equation, per_item.shape, per_item, plain)
+    tally.amounts(name, equation, per_item.shape, per_item, plain)
     tally.layer(name).dense += float(math.prod(sizes.values()))

@@ -109,7 +109,5 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             self.tally.miss(where or name, f"{name}: {error}", sum(w.numel() for w in weights if w.dim() > 1))
 
     def _activation(self, name: str, result: torch.Tensor) -> None:
-        layer = self.tally.layer(self.site or f"functional.{name.strip('_')}")
+        self.tally.activations(self.site or f"functional.{name.strip('_')}", result)
         self.site = None
-        layer.elements += result.numel()
-        self.tally.add(layer, "zeros", result.numel() - self.tally.scratch.nonzero(result))

@@ -79,7 +79,7 @@ def trace(
         run.finish()
     failures.update(state.failures)
     if isinstance(run, PeerPass):
-        failures.update(run.failures)
+        failures.update({str(need): why for need, why in run.failures.items()})
     return Trace(
         mode=mode,
         needs=wanted,

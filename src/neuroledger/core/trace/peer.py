@@ -101,7 +101,7 @@ class PeerPass:
     @contextmanager
     def batch(self, size: int) -> Iterator[None]:
         """Count what the network does inside to ``size`` samples; then settle the counts of this batch."""
-        self.tally.samples = size
+        self.tally.begin(size)
         self._thread = threading.get_ident()
         try:
             yield
@@ -115,7 +115,8 @@ class PeerPass:
         self.tally.settle()
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Settle what is left."""
+        self.tally.settle(last=True)
 
     def _connection(self, name: str) -> Callable[..., None]:
         def enter(layer: nn.Module, args: Any, kwargs: Any) -> None:

@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
 
 class States(NamedTuple):
-    """What a cell met, ``(batch, …)`` or ``(time, batch, …)``: inputs, hidden states, and an LSTM's cell states and raw output."""
+    """What a cell met, ``(batch, …)`` or ``(time, batch, …)``; an LSTM also its cell states and raw outputs."""
 
     inputs: Tensor
     hidden: Tensor
@@ -169,7 +169,7 @@ def count_stack(
             own = list(weights[number * each : (number + 1) * each])
             projection = own.pop() if len(own) % 2 else None
             biases = own[2:4] if biased else [None, None]
-            parts = Cell(kind, own[0], own[1], *biases, projection)
+            parts = Cell(kind, own[0], own[1], biases[0], biases[1], projection)
             start = None if memory is None else memory[number]
             given = sequence.backwards() if direction else sequence
             states, output = unroll(parts, given.values, hidden[number], start)

@@ -60,7 +60,7 @@ class StrictPass:
     @contextmanager
     def batch(self, size: int) -> Iterator[None]:
         """Count what the network does inside to ``size`` samples; then settle the counts of this batch."""
-        self.tally.samples = size
+        self.tally.begin(size)
         self._thread = threading.get_ident()
         self._before: dict[nn.Module, Tensor | None] = {}
         try:
@@ -73,6 +73,7 @@ class StrictPass:
 
     def finish(self) -> None:
         """Name what ran out of sight: weights that no operation used, in modules whose code cannot be watched."""
+        self.tally.settle(last=True)
         if "operations" not in self.needs:
             return
         for name, child in self.network.parts:
@@ -119,8 +120,7 @@ class StrictPass:
         counts = self.tally.layer(label)
         fired = spikes(output)
         if "activations" in self.needs:
-            counts.elements += fired.numel()
-            self.tally.add(counts, "zeros", fired.numel() - self.tally.scratch.nonzero(fired))
+            self.tally.activations(label, fired)
         after = membrane(layer)
         if "membranes" in self.needs and after is not None:
             counts.membranes += after.numel()
