@@ -46,7 +46,7 @@ def decoding(
         "retrieval",
         "word_error_rate",
     ] = "balanced_accuracy",
-    unit: Literal["window", "recording", "subject"] = "window",
+    per: Literal["window", "recording", "subject"] = "window",
     cluster: str = "subject",
     pool: bool = False,
     resamples: int = 1000,
@@ -62,7 +62,7 @@ def decoding(
         the order of `target`, with coordinates `seed`, `split`, `subject` and `recording` where there are several.
     target
         The truth, of the same rows.
-    unit
+    per
         What is scored: every window, or one answer per recording or subject. The latter is the share of windows
         that voted for each choice, or the mean of the predicted numbers.
     cluster
@@ -85,7 +85,7 @@ def decoding(
     MetricError
         if rows do not match, predictions are not finite, or the truth varies within a unit.
     """
-    rows, seeds, splits, clusters = _units(source, target, unit, cluster, measure)
+    rows, seeds, splits, clusters = _units(source, target, per, cluster, measure)
     options = {name: value for name, value in (("k", k), ("symbols", symbols)) if value is not None}
     if pool:
         splits = np.zeros(len(splits), dtype=int)
@@ -102,7 +102,7 @@ def decoding(
         values[place] = scorers[seed, split](np.ones(len(at)))
     samples = xr.DataArray(values, dims=("seed", "split"), coords={"seed": seed_names, "split": split_names})
     names = np.unique(clusters)
-    samples.attrs["notes"] = _notes(unit, cluster, len(names))
+    samples.attrs["notes"] = _notes(per, cluster, len(names))
     samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
     samples.attrs["replicates"] = np.empty(0)
     samples.attrs["predictions"] = _predictions(source, target)
@@ -156,7 +156,7 @@ def _units(
     choices = np.asarray(source["choice"].values).astype(str) if "choice" in source.dims else None
     subject, stimulus = _along(target, "subject", count), _along(target, "stimulus_id", count)
     seeds, splits = _along(source, "seed", count, 0), _along(source, "split", count, 0)
-    clusters = _along(target, cluster, count)
+    clusters = _along(target if cluster in target.coords else source, cluster, count)
     if unit == "window":
         return Rows(truth, answer, choices, subject, stimulus), seeds, splits, clusters
     groups = np.stack([seeds.astype(str), splits.astype(str), subject, _along(target, unit, count)], axis=1)

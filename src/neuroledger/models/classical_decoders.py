@@ -177,6 +177,8 @@ def sklearn_decoder(
     standardise: bool = True,
     seeded: bool = False,
     objective: Literal["classification", "regression"] = "classification",
+    shuffles_labels: bool = False,
+    plants: float = 0.0,
 ) -> Decoder:
     """Any scikit-learn estimator by import path, on windows laid out flat unless `flatten` is false.
 
@@ -202,7 +204,14 @@ def sklearn_decoder(
             make_pipeline(*before, *([StandardScaler()] if flatten and standardise else []), last)
         )
 
-    return Decoder(id=id, make=make, objectives=(objective,), stochastic=seeded)
+    return Decoder(
+        id=id,
+        make=make,
+        objectives=(objective,),
+        stochastic=seeded,
+        shuffles_labels=shuffles_labels,
+        plants=plants,
+    )
 
 
 class _Doubles:

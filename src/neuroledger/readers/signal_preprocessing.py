@@ -36,7 +36,9 @@ class Window(Frozen):
     """Which part of the recording is a window: `duration` seconds from `start` seconds after an event.
 
     `labels` maps the description of an event to what is decoded. With `stride`, windows are laid without events
-    every so many seconds over the whole recording, and `labels` is left empty.
+    every so many seconds over the whole recording, and `labels` is left empty. Event and start are each rounded to
+    the nearest sample, as MNE does. `trial_starts_with` numbers the trials, and `until` makes coordinates of the
+    seconds to the next event so described within the trial (NaN: none).
     """
 
     start: float
@@ -44,6 +46,7 @@ class Window(Frozen):
     labels: dict[str, str] = Field(default_factory=dict)
     stride: Positive | None = None
     trial_starts_with: str | None = None
+    until: dict[str, str] = Field(default_factory=dict)
 
 
 class Preprocessing(Frozen):
@@ -117,7 +120,8 @@ def windows_of(
         _prepare(raw, steps, recording.file)
         descriptions, onsets, extra = _events(raw, window, columns or {}, recording.file)
         rate = float(raw.info["sfreq"])
-        first = np.array([round((onset + window.start) * rate) for onset in onsets])
+        before = round(window.start * rate)
+        first = np.array([round(onset * rate) + before for onset in onsets])
         length = round(window.duration * rate)
         inside = (first >= 0) & (first + length <= raw.n_times)
         if not inside.any():
@@ -128,7 +132,7 @@ def windows_of(
         places = np.array([channel["loc"][:3] for channel in raw.info["chs"]], dtype=float)
     places[~np.isfinite(places).all(axis=1) | (places == 0).all(axis=1)] = np.nan
     if steps.baseline is not None:
-        times = window.start + np.arange(length) / rate
+        times = (before + np.arange(length)) / rate
         chosen = (times >= steps.baseline[0]) & (times <= steps.baseline[1])
         if not chosen.any():
             raise DataError(f"{recording.file}: the baseline {steps.baseline} lies outside the window")
@@ -149,7 +153,7 @@ def windows_of(
         channels=raw.ch_names,
         channel_types=types,
         sampling_rate=rate,
-        start=window.start,
+        start=before / rate,
         units="robust" if steps.scale else steps.units,
         events=events,
         positions=places,
@@ -230,8 +234,22 @@ def _events(
     extra: dict[str, list[Any]] = {"label": [window.labels[found[row]] for row in kept]}
     if window.trial_starts_with is not None:
         extra["trial"] = trials
+    for name, description in window.until.items():
+        extra[name] = [_until(raw, found, row, description, window.trial_starts_with) for row in kept]
     extra |= {name: [values[row] for row in kept] for name, values in columns.items()}
     return [found[row] for row in kept], [float(raw.annotations.onset[row]) - offset for row in kept], extra
+
+
+def _until(raw: Any, found: list[str], row: int, description: str, trial_start: str | None) -> float:
+    """Seconds from event `row` to the next `description`, NaN where a new trial starts before it."""
+    onsets = np.asarray(raw.annotations.onset, dtype=float)
+    for later in np.argsort(onsets, kind="stable"):
+        if onsets[later] > onsets[row]:
+            if found[later] == description:
+                return float(onsets[later] - onsets[row])
+            if found[later] == trial_start:
+                break
+    return float("nan")
 
 
 def _scaled(cut: Array, steps: Preprocessing) -> Array:
