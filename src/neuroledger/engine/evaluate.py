@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import xarray as xr
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
 from neuroledger.core.score import Score, normalise, normalise_by_floor
+from neuroledger.engine.commit import committed
 from neuroledger.engine.present import attach
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, NeuroLedgerError, RequestError, UnavailableError
@@ -53,7 +55,12 @@ def evaluate(
     if benchmark.unavailable is not None:
         raise UnavailableError(f"benchmark {benchmark.id!r} is unavailable: {benchmark.unavailable}")
     session.require_valid(benchmark.dataset)
-    subject = session.model(model) if isinstance(model, str) else attach(model, session.store)
+    if isinstance(model, str):
+        subject = committed(
+            session, model, benchmark, lambda b, m: evaluate(session, b, m, controls=False).headline
+        )
+    else:
+        subject = attach(model, session.store)
     component, parameters = session.paradigm(benchmark)
     injected = {
         "rng": np.random.default_rng(session.request.seed),
@@ -119,13 +126,15 @@ def _dummy(session: Session, benchmark: BenchmarkSpec) -> float:
     for id in (rule.dummy, rule.fallback):
         if id is None:
             continue
-        value = session._once(
-            ("dummy", benchmark.id, id),
-            lambda id=id: evaluate(session, bare, id, controls=False).headline.value,
-        )
+        value = session.once(("dummy", benchmark.id, id), partial(_bare_value, session, bare, id))
         if math.isfinite(value) and abs(rule.perfect - value) > 1e-12:
             return value
     raise MetricError(f"benchmark {benchmark.id!r}: its dummy {rule.dummy!r} has no usable score")
+
+
+def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float:
+    """A model's headline, no controls asked."""
+    return evaluate(session, benchmark, model, controls=False).headline.value
 
 
 def _controls(
@@ -138,52 +147,42 @@ def _controls(
         for id in ids:
             if id == model:
                 continue
-            done[id] = session._once(
-                ("control", benchmark.id, id),
-                lambda id=id, role=role: _judged(
-                    benchmark, role, lambda: evaluate(session, benchmark, id, controls=False).headline
-                ),
+            headline = partial(_bare_value, session, benchmark, id)
+            done[id] = session.once(
+                ("control", benchmark.id, id), partial(_judged, benchmark, role, headline)
             )
     if benchmark.paradigm.name in SELF_PREDICTING:
-        done["itself"] = session._once(
-            ("control", benchmark.id, "itself"),
-            lambda: _judged(
-                benchmark, "positive", lambda: _with_source(session, benchmark, measured, _itself(measured))
-            ),
-        )
+        itself = partial(_with_source, session, benchmark, measured, lambda: _itself(measured))
+        key = ("control", benchmark.id, "itself")
+        done["itself"] = session.once(key, partial(_judged, benchmark, "positive", itself))
     if benchmark.paradigm.name in SHUFFLED:
-        done["permuted"] = _judged(
-            benchmark,
-            "negative",
-            lambda: _with_source(session, benchmark, measured, _permuted(session, measured.source)),
+        permuted = partial(
+            _with_source, session, benchmark, measured, lambda: _permuted(session, measured.source)
         )
+        done["permuted"] = _judged(benchmark, "negative", permuted)
     return done
 
 
-def _judged(benchmark: BenchmarkSpec, role: str, score: Any) -> dict[str, Any]:
+def _judged(benchmark: BenchmarkSpec, role: str, value_of: Callable[[], float]) -> dict[str, Any]:
     """A control's value against its bound. A control that cannot be computed has failed, and says why."""
     rules = benchmark.controls
     bound = rules.ceiling_at_least if role == "positive" else rules.floor_at_most
     try:
-        value = float(score().value)
+        value = value_of()
     except NeuroLedgerError as error:
         return {"role": role, "value": None, "bound": bound, "passed": False, "says": str(error)}
     passed = value >= bound if role == "positive" else value <= bound
     relation = "at least" if role == "positive" else "at most"
-    return {
-        "role": role,
-        "value": value,
-        "bound": bound,
-        "passed": passed,
-        "says": f"{value:.3f}, must be {relation} {bound:g}",
-    }
+    says = f"{value:.3f}, must be {relation} {bound:g}"
+    return {"role": role, "value": value, "bound": bound, "passed": passed, "says": says}
 
 
 def _with_source(
-    session: Session, benchmark: BenchmarkSpec, measured: Measurement, source: xr.DataArray
-) -> Score:
-    replaced = Measurement(source, measured.target, measured.repeated, measured.splits)
-    return next(iter(_scores(session, benchmark, replaced, only_headline=True).values()))
+    session: Session, benchmark: BenchmarkSpec, measured: Measurement, source: Callable[[], xr.DataArray]
+) -> float:
+    """The headline with something else in the model's place."""
+    replaced = Measurement(source(), measured.target, measured.repeated, measured.splits)
+    return next(iter(_scores(session, benchmark, replaced, only_headline=True).values())).value
 
 
 def _itself(measured: Measurement) -> xr.DataArray:
@@ -204,5 +203,7 @@ def _permuted(session: Session, source: xr.DataArray) -> xr.DataArray:
     moved = source.isel({dim: order})
     if "stimulus_b" in source.dims:
         moved = moved.isel(stimulus_b=order)
-    keep = {n: c for n, c in source.coords.items() if {"presentation", "stimulus", "stimulus_b"} & set(c.dims)}
+    keep = {
+        n: c for n, c in source.coords.items() if {"presentation", "stimulus", "stimulus_b"} & set(c.dims)
+    }
     return moved.assign_coords({name: (values.dims, values.values) for name, values in keep.items()})

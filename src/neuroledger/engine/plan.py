@@ -8,6 +8,7 @@ from typing import Any
 
 from neuroledger.core import registry
 from neuroledger.engine.bind import resolve
+from neuroledger.engine.commit import rule_of
 from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError
 from neuroledger.spec.base import Override
@@ -128,6 +129,12 @@ def inputs_of(
     inputs["controls"] = {id: _model(catalog, id) for id in sorted(set(others))}
     if model is not None:
         inputs["model"] = _model(catalog, model)
+        rule = rule_of(catalog.model(model))
+        if rule is not None:
+            chosen_on = sorted(set(rule.on.values()))
+            inputs["commitment"] = {
+                id: inputs_of(catalog, catalog.benchmark(id), None, request) for id in chosen_on
+            }
     return inputs
 
 

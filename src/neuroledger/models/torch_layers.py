@@ -247,33 +247,35 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
-    """Deterministic algorithms, full precision and a generator seeded here; torch's own settings afterwards."""
+    """A generator seeded here and, beside the CPU, deterministic algorithms in full precision; all put back after."""
     import torch
 
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    flags = (
-        torch.backends.cudnn.benchmark,
-        torch.backends.cudnn.allow_tf32,
-        torch.backends.cuda.matmul.allow_tf32,
-    )
     places = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=places):
         torch.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0] >> 1))
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.backends.cudnn.benchmark = False
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-        try:
+        if device.type == "cpu":
+            # Already deterministic; asking for it would import torch's compiler, which takes seconds.
             yield
-        finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-            (
-                torch.backends.cudnn.benchmark,
-                torch.backends.cudnn.allow_tf32,
-                torch.backends.cuda.matmul.allow_tf32,
-            ) = flags
+            return
+        with _deterministic():
+            yield
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    import torch
+
+    enabled = torch.are_deterministic_algorithms_enabled()
+    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    flags = cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    cudnn.benchmark = cudnn.allow_tf32 = matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=only_warns)
+        cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = flags
 
 
 def _number(ids: Sequence[str]) -> list[int]:
