@@ -90,7 +90,7 @@ def _register(kind: str, name: str, version: int, input: str = "assemblies") -> 
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
         _REGISTRY[kind, name] = Registered(
-            kind, name, version, function, keyword_only & INJECTED[kind], input
+            kind, name, version, function, INJECTED[kind] & keyword_only, input
         )
         return function
 

@@ -52,6 +52,22 @@ class Score:
         "scale", "status", "unit", "value",
     )  # fmt: skip
 
+    value: float
+    error: float
+    scale: str
+    direction: str
+    unit: str | None
+    raw: float
+    ceiling: Score | None
+    samples: xr.DataArray | None
+    n: dict[str, float]
+    status: Status
+    reason: str
+    notes: tuple[str, ...]
+    id: str
+    _interval: tuple[float, float] | None
+    _replicates: Floats | Callable[[], Floats] | None
+
     def __init__(
         self,
         value: float,
@@ -98,9 +114,11 @@ class Score:
     @property
     def replicates(self) -> Floats | None:
         """The value under resampling, shape ``(draw,)``, or None."""
-        if callable(self._replicates):
-            object.__setattr__(self, "_replicates", np.asarray(self._replicates(), dtype=np.float64))
-        return self._replicates  # type: ignore[no-any-return]
+        draws = self._replicates
+        if callable(draws):
+            draws = np.asarray(draws(), dtype=np.float64)
+            object.__setattr__(self, "_replicates", draws)
+        return draws
 
     @property
     def low(self) -> float:
@@ -113,12 +131,15 @@ class Score:
         return self._bounds()[1]
 
     def _bounds(self) -> tuple[float, float]:
-        if self._interval is None:
+        bounds = self._interval
+        if bounds is None:
             draws = self.replicates
             finite = draws[np.isfinite(draws)] if draws is not None else np.empty(0)
-            bounds = tuple(np.quantile(finite, (0.025, 0.975)).tolist()) if finite.size >= 20 else (NAN, NAN)
+            bounds = (NAN, NAN)
+            if finite.size >= 20:
+                bounds = (float(np.quantile(finite, 0.025)), float(np.quantile(finite, 0.975)))
             object.__setattr__(self, "_interval", bounds)
-        return self._interval  # type: ignore[no-any-return]
+        return bounds
 
     def replace(self, **changes: Any) -> Score:
         """A copy with some fields changed."""

@@ -21,7 +21,7 @@ DRAWS = 1000
 
 
 def _absolute_mean(values: Floats, axis: int) -> Floats:
-    return np.abs(np.nanmean(values, axis=axis))
+    return np.asarray(np.abs(np.nanmean(values, axis=axis)))
 
 
 _SKIPPING: Mapping[str, Callable[..., Any]] = {

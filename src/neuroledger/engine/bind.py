@@ -103,7 +103,7 @@ class BoundMetric(_Bound):
         if any(part is not None for part in parts):
             if source is not None or target is not None or any(part is None for part in parts):
                 raise RequestError(
-                    f"{self.spec.id}: give source and target, or all of source_train, source_test, target_train and target_test"
+                    f"{self.spec.id}: give source and target, or source_train, source_test, target_train, target_test"
                 )
             train = self._aligned(source_train, target_train)  # type: ignore[arg-type]
             test = self._aligned(source_test, target_test)  # type: ignore[arg-type]
@@ -229,14 +229,14 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
     if others:
         compare = direct.get("compare", {})
         named = compare.get("name", spec.compare.name) if isinstance(compare, Mapping) else spec.compare.name
-        known = sorted(registry.get(kind[:-1], named).parameters.model_fields)
+        parameters = sorted(registry.get(kind[:-1], named).parameters.model_fields)
         for key in others:
-            if key not in known:
-                near = difflib.get_close_matches(key, [*sorted(fields), *known], 1, 0.5)
+            if key not in parameters:
+                close = difflib.get_close_matches(key, [*sorted(fields), *parameters], 1, 0.5)
                 hint = (
-                    f"did you mean {near[0]!r}?"
-                    if near
-                    else f"parameters of {named}: {', '.join(known) or 'none'}"
+                    f"did you mean {close[0]!r}?"
+                    if close
+                    else f"parameters of {named}: {', '.join(parameters) or 'none'}"
                 )
                 raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
         direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
@@ -311,7 +311,11 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
     n: dict[str, float] = {}
     dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
     if "presentation" in dims:
-        ids = rows["stimulus_id"].values if "stimulus_id" in rows.coords else np.arange(rows.sizes["presentation"])
+        ids = (
+            rows["stimulus_id"].values
+            if "stimulus_id" in rows.coords
+            else np.arange(rows.sizes["presentation"])
+        )
         n["stimuli"] = len(encode(ids).labels)
     elif "stimulus" in dims:
         n["stimuli"] = rows.sizes["stimulus"]

@@ -10,11 +10,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from neuroledger.core import registry
+from neuroledger.engine.commit import commitment_problems
+from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import DataError, Problem, RequestError, SpecError
 from neuroledger.spec.base import Component
 from neuroledger.spec.catalog import Catalog, Entry, references
+from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import (
     KINDS,
     BenchmarkSpec,
@@ -238,6 +241,8 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
                     f"dvc add data/{spec.id}/{name}",
                 )
     elif isinstance(spec, ModelSpec):
+        for location, words, hint in commitment_problems(catalog, spec):
+            yield _at(entry, location, words, hint)
         for name, pin in spec.weights.items():
             pointer = catalog.root / "data" / "models" / spec.id / f"{name}.dvc"
             if pin.dvc and not pointer.is_file():
@@ -290,8 +295,9 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[P
             except DataError as error:
                 yield _at(entry, ("controls", role, i), str(error))
                 continue
-            if record.score is None or record.inputs.get("benchmark", {}).get("version") != spec.version:
-                continue
+            now = spec_sha256(spec, without=BENCHMARK_ONLY_SAYS)
+            if record.score is None or record.inputs.get("benchmark", {}).get("spec_sha256") != now:
+                continue  # of another definition: the next run judges this one
             value = float(record.score["value"])
             if role == "positive" and value < rules.ceiling_at_least:
                 words = f"positive control {id!r} reaches {value:.3f}, below {rules.ceiling_at_least:g}"

@@ -74,7 +74,7 @@ def committed(session: Session, id: str, benchmark: BenchmarkSpec, score: Scorin
     for region, chosen_on in rule.on.items():
         _refuse_shared(session, id, region, session.catalog.benchmark(chosen_on), benchmark)
     regions = {
-        region: session._once(("committed", id, region), partial(_best, session, model, region, rule, score))
+        region: session.once(("committed", id, region), partial(_best, session, model, region, rule, score))
         for region in rule.on
     }
     return replace(model, regions={**model.regions, **regions})
@@ -151,7 +151,7 @@ def _refuse_shared(
 
 def _shown(session: Session, benchmark: BenchmarkSpec) -> frozenset[str]:
     """What a benchmark shows, by content; by id within the data set where stimuli have no files."""
-    return session._once(("shown", benchmark.id), lambda: _contents(session.dataset(benchmark), benchmark))
+    return session.once(("shown", benchmark.id), lambda: _contents(session.dataset(benchmark), benchmark))
 
 
 def _contents(data: Dataset, benchmark: BenchmarkSpec) -> frozenset[str]:

@@ -48,7 +48,8 @@ class Session:
     store: Store | None = None
     _held: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
 
-    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What ``make`` gave for ``key``, made the first time it is asked for."""
         if key not in self._held:
             self._held[key] = make()
         return cast(T, self._held[key])
@@ -56,15 +57,15 @@ class Session:
     @property
     def workspace(self) -> Workspace:
         """Where metrics compute, and the Gram matrices that they share."""
-        return self._once(("workspace",), lambda: Workspace(device=self.request.device))
+        return self.once(("workspace",), lambda: Workspace(device=self.request.device))
 
     def dataset(self, benchmark: BenchmarkSpec) -> Dataset:
         """The benchmark's data: verified, read, checked, selected, and cut to the request's limit."""
-        whole = self._once(
+        whole = self.once(
             ("dataset", benchmark.dataset), lambda: load_dataset(self.catalog, benchmark.dataset)
         )
         key = ("selected", benchmark.dataset, repr(sorted(benchmark.select.items())), self.request.limit)
-        return self._once(key, lambda: self._selected(whole, benchmark))
+        return self.once(key, lambda: self._selected(whole, benchmark))
 
     def _selected(self, data: Dataset, benchmark: BenchmarkSpec) -> Dataset:
         assembly = data.assembly
@@ -84,7 +85,7 @@ class Session:
     def metric(self, wanted: str | Override, compat: str | None = None) -> BoundMetric:
         """The bound metric, with the benchmark's overrides."""
         options = self._compat("metrics", wanted, compat)
-        return self._once(
+        return self.once(
             ("metric", repr(wanted), compat),
             lambda: metric(
                 wanted, catalog=self.catalog, workspace=self.workspace, seed=self.request.seed, **options
@@ -94,7 +95,7 @@ class Session:
     def ceiling(self, wanted: str | Override, compat: str | None = None) -> BoundCeiling:
         """The bound ceiling, with the benchmark's overrides."""
         options = self._compat("ceilings", wanted, compat)
-        return self._once(
+        return self.once(
             ("ceiling", repr(wanted), compat),
             lambda: ceiling(
                 wanted, catalog=self.catalog, workspace=self.workspace, seed=self.request.seed, **options
@@ -111,13 +112,13 @@ class Session:
         self, wanted: str | Override, assembly: xr.DataArray, compat: str | None = None
     ) -> Score:
         """The ceiling of an assembly, computed once for all models and metrics."""
-        content = self._once(("content", id(assembly)), lambda: (content_sha256(assembly), assembly))[0]
+        content = self.once(("content", id(assembly)), lambda: (content_sha256(assembly), assembly))[0]
         bound = self.ceiling(wanted, compat)
-        return self._once(("ceiling score", repr(wanted), compat, content), lambda: bound(assembly))
+        return self.once(("ceiling score", repr(wanted), compat, content), lambda: bound(assembly))
 
     def model(self, id: str) -> Model:
         """The model ``id``, built from its spec with verified weights."""
-        return self._once(("model", id), lambda: self._build(id))
+        return self.once(("model", id), lambda: self._build(id))
 
     def _build(self, id: str) -> Model:
         spec = self.catalog.model(id)
@@ -174,6 +175,6 @@ class Session:
         """
         from neuroledger.engine.validation import refusal
 
-        problem = self._once(("valid", dataset), lambda: refusal(self.catalog, dataset))
+        problem = self.once(("valid", dataset), lambda: refusal(self.catalog, dataset))
         if problem:
             raise DataError(problem)

@@ -107,10 +107,9 @@ def _scan(text: str, path: str) -> None:
                 raise _wrong(
                     path, line, column, f"alias *{event.anchor} is not allowed", "write the value out"
                 )
-            if getattr(event, "anchor", None):
-                raise _wrong(
-                    path, line, column, f"anchor &{event.anchor} is not allowed", "write the value out"
-                )
+            anchor = getattr(event, "anchor", None)
+            if anchor:
+                raise _wrong(path, line, column, f"anchor &{anchor} is not allowed", "write the value out")
             tag = getattr(event, "tag", None)
             if tag:
                 raise _wrong(
