@@ -14,7 +14,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from tests.engine.tiny_repository import IDS, image, responses, table
 
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.engine import suites
@@ -24,6 +23,7 @@ from neuroledger.engine.questions import Answer
 from neuroledger.engine.suites import answers
 from neuroledger.errors import DataError
 from neuroledger.spec.expectations import Expectation, Expectations
+from tests.engine.tiny_repository import IDS, image, responses, table
 
 VOCABULARY = {member.model_fields["check"].annotation.__args__[0] for member in typing.get_args(Expectation)}
 

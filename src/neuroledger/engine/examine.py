@@ -114,6 +114,7 @@ def _result(item: _Item, about: str, *, success: bool) -> CheckResult:
         part=item.part,
         check=item.name,
         about=about + _column(item),
+        says=_said(item.expectation),
         declared=bool(item.place),
         severity=item.expectation.severity,
         success=success,
@@ -132,3 +133,26 @@ def _where(spec: DatasetSpec, item: _Item, about: str) -> str:
 
 def _spec_path(catalog: Catalog, spec: DatasetSpec) -> str:
     return catalog.shown(catalog.entry("datasets", spec.id).path)
+
+
+def _said(expectation: say.Check) -> str:
+    """The fields that an expectation gives, beside those that are shown elsewhere."""
+    plain = expectation.model_dump(
+        mode="json", exclude_defaults=True, exclude={"check", "column", "severity", "why"}
+    )
+    return "; ".join(f"{name.replace('_', ' ')} {_words(value)}" for name, value in plain.items())
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_words(held)}" for name, held in value.items())
+    if isinstance(value, list):
+        return " to ".join(map(str, value)) if _is_span(value) else ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _is_span(value: list[Any]) -> bool:
+    """Two numbers that belong together: lowest and highest."""
+    return len(value) == 2 and all(isinstance(each, int) for each in value)

@@ -242,7 +242,7 @@ def _coords(coords: Mapping[str, Sequence[str]], recording: xr.DataArray) -> tup
 
 def _aligned(complete: bool, subject: Subject) -> tuple[Facts, Sequence[Question]]:
     known = sorted(map(str, subject.stimuli.rows["stimulus_id"].dropna().unique()))
-    facts = gather.as_text(subject.along("stimulus_id"), "stimulus_id")
+    facts = subject.along("stimulus_id")
     words = "presentations of stimuli that the stimulus table does not have"
     questions = [ask.not_null("stimulus_id"), ask.in_set("stimulus_id", known, words, quote="values")]
     if complete:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Facts",
-    "as_text",
     "coordinate_names",
     "coordinates",
     "files",
@@ -74,6 +73,8 @@ def coordinates(assembly: xr.DataArray, dim: str) -> Facts:
         if coordinate.dims == (dim,)
     }
     rows = _plain(pd.DataFrame(columns, index=range(assembly.sizes[dim])))
+    if "stimulus_id" in rows:  # ids are text, in tables and assemblies alike
+        rows["stimulus_id"] = rows["stimulus_id"].map(str, na_action="ignore").astype(object)
     return Facts(f"assembly along {dim}", rows, key=_first(rows, "stimulus_id", f"{dim}_id", dim))
 
 
@@ -178,12 +179,6 @@ def repetitions(assembly: xr.DataArray) -> Facts:
     return Facts(
         "presentations by stimulus", rows.sort_values("stimulus_id", ignore_index=True), "stimulus_id"
     )
-
-
-def as_text(facts: Facts, column: str) -> Facts:
-    """The same facts with one column as text, what is missing left missing."""
-    text = facts.rows[column].map(str, na_action="ignore").astype(object)
-    return replace(facts, title=f"{facts.title}, as text", rows=facts.rows.assign(**{column: text}))
 
 
 def select(facts: Facts, where: Mapping[str, Any]) -> Facts:

@@ -183,7 +183,8 @@ def _contents(data: Dataset) -> dict[str, Any]:
     """Counts that a page can show, of private data too: how many, and along what."""
     contents: dict[str, Any] = {
         name: {
-            "dims": {str(dim): int(size) for dim, size in assembly.sizes.items()},
+            "dims": [str(dim) for dim in assembly.dims],
+            "shape": [int(size) for size in assembly.shape],
             "dtype": str(assembly.dtype),
         }
         for name, assembly in _assemblies(data)

@@ -45,6 +45,8 @@ class CheckResult(BaseModel):
     """Name in the vocabulary."""
     about: str
     """The table it is about, and the column."""
+    says: str
+    """What is declared, in words."""
     declared: bool
     """False for what holds of every data set without being declared."""
     severity: str

@@ -14,7 +14,7 @@ from neuroledger.engine.record import Record, read_all
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 
-__all__ = ["Cell", "Column", "Leaderboard", "Row", "leaderboard", "tidy"]
+__all__ = ["Cell", "Column", "Leaderboard", "Row", "board_of", "leaderboard", "tidy"]
 
 # Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
 COMMENSURABLE: Final = frozenset(
@@ -78,6 +78,11 @@ class Column:
     unavailable: str
     floor: float | None
     ceiling: float | None
+
+    @property
+    def short(self) -> str:
+        """The id without the name of the data set in front."""
+        return self.id.removeprefix(f"{self.dataset}.")
 
 
 @dataclass(frozen=True)
@@ -181,28 +186,29 @@ def leaderboard(
     chosen = catalog.suite(suite or read_params(catalog.root).suite)
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
-    found = {(record.model, record.benchmark): record for record in records}
-    columns = tuple(_column(catalog, item.id, item.weight, records) for item in chosen.benchmarks)
-    rows = [_row(catalog, model, columns, found) for model in _models(catalog, chosen, columns, records)]
-    return Leaderboard(chosen.id, chosen.version, chosen.title, columns, _ordered(_with_tops(rows, columns)))
+    return board_of(catalog, chosen, records)
 
 
-def _models(
-    catalog: Catalog, suite: SuiteSpec, columns: Sequence[Column], records: Sequence[Record]
-) -> list[str]:
-    """The suite's models, and every other model with a record on one of its benchmarks."""
-    ids = {column.id for column in columns}
-    recorded = sorted({record.model for record in records if record.benchmark in ids})
+def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> Leaderboard:
+    """The board of any list of benchmarks and models, in a catalogue or made up."""
+    by_benchmark: dict[str, dict[str, Record]] = {}
+    for record in records:
+        by_benchmark.setdefault(record.benchmark, {})[record.model] = record
+    here = {item.id: by_benchmark.get(item.id, {}) for item in suite.benchmarks}
+    columns = tuple(_column(catalog, item.id, item.weight, here[item.id]) for item in suite.benchmarks)
+    recorded = sorted({model for found in here.values() for model in found})
     known = set(catalog.ids("models"))
-    return [model for model in dict.fromkeys([*suite.models, *recorded]) if model in known]
+    models = [model for model in dict.fromkeys([*suite.models, *recorded]) if model in known]
+    rows = [_row(catalog, model, columns, here) for model in models]
+    return Leaderboard(suite.id, suite.version, suite.title, columns, _ordered(_with_tops(rows, columns)))
 
 
-def _column(catalog: Catalog, id: str, weight: float, records: Sequence[Record]) -> Column:
+def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Record]) -> Column:
     spec = catalog.benchmark(id)
     dataset = catalog.dataset(spec.dataset)
     first = spec.all_metrics[0]
     metric = catalog.metric(first if isinstance(first, str) else first.name)
-    scored = [record.score for record in records if record.benchmark == id and record.score]
+    scored = [record.score for record in records.values() if record.score]
     scale = str(scored[0]["scale"]) if scored else metric.scale
     direction = str(scored[0]["direction"]) if scored else metric.direction
     ceilings = [plain["ceiling"]["value"] for plain in scored if plain.get("ceiling")]
@@ -221,7 +227,7 @@ def _column(catalog: Catalog, id: str, weight: float, records: Sequence[Record])
         simulated=dataset.simulated,
         private=dataset.access == "private",
         unavailable=unavailable,
-        floor=_floor(id, records),
+        floor=_floor(records),
         ceiling=ceilings[0] if ceilings else None,
     )
 
@@ -230,12 +236,11 @@ def _normalisation(spec: BenchmarkSpec) -> str:
     return spec.normalise or ("ceiling" if spec.ceiling else "floor" if spec.floor else "none")
 
 
-def _floor(benchmark: str, records: Sequence[Record]) -> float | None:
+def _floor(records: Mapping[str, Record]) -> float | None:
     """The highest score of a negative control, permuted stimuli among them."""
     values = [
         control["value"]
-        for record in records
-        if record.benchmark == benchmark
+        for record in records.values()
         for control in record.controls.values()
         if control.get("role") == "negative" and control.get("value") is not None
     ]
@@ -243,10 +248,10 @@ def _floor(benchmark: str, records: Sequence[Record]) -> float | None:
 
 
 def _row(
-    catalog: Catalog, model: str, columns: Sequence[Column], found: Mapping[tuple[str, str], Record]
+    catalog: Catalog, model: str, columns: Sequence[Column], here: Mapping[str, Mapping[str, Record]]
 ) -> Row:
     spec = catalog.model(model)
-    cells = tuple(_cell(catalog, found.get((model, column.id)), column) for column in columns)
+    cells = tuple(_cell(catalog, here[column.id].get(model), column) for column in columns)
     role: Role = spec.control or "model"
     return Row(model, spec.title, role, spec.simulated, cells, _score(cells, columns), None)
 

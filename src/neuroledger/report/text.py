@@ -36,7 +36,8 @@ def number(value: float | None, digits: int = 3) -> str:
     """A value as a reader wants it: three decimals for scores, thousands separated for counts."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if abs(value) >= WIDE else f"{value:.{digits}f}"
+    text = f"{value:,.0f}" if abs(value) >= WIDE else f"{value:.{digits}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text
 
 
 def leaderboard_text(board: Leaderboard) -> str:
@@ -58,10 +59,9 @@ def leaderboard_text(board: Leaderboard) -> str:
         return "  ".join(cells).rstrip()
 
     rule = "─" * len(joined(["x" * w for w in widths]))
-    lines = [f"{board.title} · suite {board.suite}, version {board.version}", "", joined(head), rule]
-    for i, block in enumerate(blocks):
-        lines += [rule] if i and block else []
-        lines += [joined(line) for line in block]
+    lines = [f"{board.title} · suite {board.suite}, version {board.version}", "", joined(head)]
+    for block in blocks:
+        lines += [rule, *map(joined, block)] if block else []
     return "\n".join([*lines, "", *_legend(board)])
 
 
@@ -75,7 +75,7 @@ def _limits(board: Leaderboard) -> list[list[str]]:
     ceilings = [number(column.ceiling) if column.ceiling is not None else "–" for column in board.columns]
     return [
         ["", "floor: best negative control", "", *floors],
-        ["", "ceiling of the raw value", "", *ceilings],
+        ["", "ceiling, as measured", "", *ceilings],
     ]
 
 

@@ -1,0 +1,162 @@
+"""Static pages of everything that was scored: they open from disk, ask no network for anything, and escape all text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from pydantic import BaseModel
+
+from neuroledger.engine.files import write_json, write_text
+from neuroledger.engine.record import Record, read_all
+from neuroledger.errors import RequestError
+from neuroledger.report.pages import World, pages, world
+from neuroledger.report.table import Column
+from neuroledger.report.text import FORMATS, SAID, describe, number
+from neuroledger.spec.catalog import Catalog
+
+__all__ = ["build_site"]
+
+ASSETS: Final = ("style.css", "sort.js")
+MANIFEST: Final = "pages.json"
+UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def build_site(
+    catalog: Catalog, suite: str, out: Path, *, records: Sequence[Record] | None = None
+) -> list[Path]:
+    """Write the site of a suite into ``out`` and return the paths of its pages.
+
+    The same records and specs give the same bytes. Every file is written whole or not at all; pages that an
+    earlier build wrote and that are no longer part of the site are removed, and nothing else is.
+
+    Raises
+    ------
+    RequestError
+        ``out`` is a file, or a folder with other things in it.
+    DataError
+        A record cannot be read, or the disk is full or read-only.
+    """
+    known = _known(out)
+    found = list(read_all(catalog.root / "results" / "records")) if records is None else records
+    of = world(catalog, suite, found)
+    written = dict(_contents(of))
+    for name, text in written.items():
+        write_text(out / name, text)
+    for name in known - set(written):
+        (out / name).unlink(missing_ok=True)
+    write_json(out / MANIFEST, sorted(written))
+    return [out / name for name in sorted(written)]
+
+
+def _contents(of: World) -> Iterator[tuple[str, str]]:
+    environment = _environment()
+    for page in pages(of):
+        up = "../" * page.path.count("/")
+        yield page.path, environment.get_template(page.template).render(board=of.board, up=up, **page.context)
+    for name in ASSETS:
+        yield name, _template(name)
+    for suffix, kind in (("csv", "csv"), ("json", "json"), ("tex", "latex"), ("md", "markdown")):
+        yield f"leaderboard.{suffix}", FORMATS[kind](of.board)
+
+
+def _known(out: Path) -> set[str]:
+    """The files of an earlier build."""
+    if out.exists() and not out.is_dir():
+        raise RequestError(f"{out} is a file; name a folder for the site")
+    manifest = out / MANIFEST
+    if manifest.is_file():
+        names = json.loads(manifest.read_text(encoding="utf-8"))
+        return {
+            str(name)
+            for name in names
+            if ".." not in Path(str(name)).parts and not Path(str(name)).is_absolute()
+        }
+    if out.is_dir() and any(out.iterdir()):
+        raise RequestError(f"{out} holds other things than a site; name a folder that is empty or new")
+    return set()
+
+
+def _template(name: str) -> str:
+    return (files("neuroledger.report") / "site" / name).read_text(encoding="utf-8")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_template),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "number": number,
+        "tick": _tick,
+        "share": lambda value: f"{min(1.0, max(0.0, value)):.3f}",
+        "said": lambda status: SAID.get(status, status),
+        "describe": _describe,
+        "with": lambda cells, columns: list(zip(columns, cells, strict=True)),
+        "plain": _plain,
+        "bytes": _bytes,
+        "host": lambda url: urlsplit(str(url)).netloc,
+        "metrics": lambda record: list(record.scores.items()),
+        "counts": lambda n: ", ".join(_counted(name, count) for name, count in n.items()),
+        "record_text": _record_text,
+    }
+    environment.filters.update(filters)
+    return environment
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.10g}"
+
+
+def _counted(name: str, count: float) -> str:
+    plural = name if count == 1 or name.endswith(("s", "i")) else f"{name}s"
+    return f"{count:,g} {plural}"
+
+
+def _describe(column: Column) -> str:
+    return describe(column)
+
+
+def _plain(value: Any) -> str:
+    """A component or mapping in one line: its name, then its parameters."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, dict):
+        name = str(value.get("name", ""))
+        rest = ", ".join(
+            f"{key}: {_plain(held)}" for key, held in value.items() if key != "name" and held is not None
+        )
+        return f"{name} ({rest})" if name and rest else name or rest
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_plain, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _bytes(size: float) -> str:
+    for unit in UNITS[:-1]:
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} {UNITS[-1]}"
+
+
+def _record_text(record: Record) -> str:
+    """What determined a score, and how to have it again."""
+    command = f"neuroledger score {record.model} {record.benchmark} --seed {record.request.get('seed', 0)}"
+    held = {
+        "record": record.id,
+        "status": record.status,
+        "error": record.error,
+        "request": record.request,
+        "inputs": record.inputs,
+        "environment": record.environment,
+    }
+    return f"$ {command}\n" + json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
