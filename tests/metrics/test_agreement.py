@@ -62,8 +62,8 @@ def test_kappa_is_scikit_learns(answers):
 
 
 def test_upstream_literal():
-    answers = np.array("dog cat chair cat dog dog dog dog chair".split())
-    other = np.array("cat cat chair cat dog cat chair cat cat".split())
+    answers = np.array(["dog", "cat", "chair", "cat", "dog", "dog", "dog", "dog", "chair"])
+    other = np.array(["cat", "cat", "chair", "cat", "dog", "cat", "chair", "cat", "cat"])
     truth = np.tile(["dog", "cat", "chair"], 3)
     ids, condition = np.arange(9), np.repeat([1, 2, 3], 3)
     people = presentations(
