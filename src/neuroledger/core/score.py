@@ -48,7 +48,7 @@ class Score:
     """
 
     __slots__ = (
-        "_interval", "_replicates", "ceiling", "direction", "error", "id", "n", "notes", "raw", "reason", "samples",
+        "_interval", "_replicates", "_samples", "ceiling", "direction", "error", "id", "n", "notes", "raw", "reason",
         "scale", "status", "unit", "value",
     )  # fmt: skip
 
@@ -59,7 +59,6 @@ class Score:
     unit: str | None
     raw: float
     ceiling: Score | None
-    samples: xr.DataArray | None
     n: dict[str, float]
     status: Status
     reason: str
@@ -80,7 +79,7 @@ class Score:
         unit: str | None = None,
         raw: float | None = None,
         ceiling: Score | None = None,
-        samples: xr.DataArray | None = None,
+        samples: xr.DataArray | Callable[[], xr.DataArray] | None = None,
         n: Mapping[str, float] | None = None,
         status: Status = "scored",
         reason: str = "",
@@ -96,7 +95,7 @@ class Score:
             "unit": unit,
             "raw": float(value) if raw is None else float(raw),
             "ceiling": ceiling,
-            "samples": samples,
+            "_samples": samples,
             "n": dict(n or {}),
             "status": status,
             "reason": reason,
@@ -110,6 +109,13 @@ class Score:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Score is immutable; make a new one with .replace({name}=…)")
+
+    @property
+    def samples(self) -> xr.DataArray | None:
+        """The values before aggregation; made when first asked for, where a function was given."""
+        if callable(self._samples) and not isinstance(self._samples, xr.DataArray):
+            object.__setattr__(self, "_samples", self._samples())
+        return self._samples  # type: ignore[return-value]
 
     @property
     def replicates(self) -> Floats | None:
@@ -145,9 +151,10 @@ class Score:
         """A copy with some fields changed."""
         fields: dict[str, Any] = {
             name: getattr(self, name)
-            for name in ("value", "error", "scale", "direction", "unit", "raw", "ceiling", "samples", "n", "status",
+            for name in ("value", "error", "scale", "direction", "unit", "raw", "ceiling", "n", "status",
                          "reason", "notes", "id")
         }  # fmt: skip
+        fields["samples"] = self._samples
         if not {"low", "high", "replicates"} & set(changes):
             fields["replicates"] = self._replicates
             if self._interval is not None:

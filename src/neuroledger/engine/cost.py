@@ -1,0 +1,173 @@
+"""What a torch module costs: one pass over its batches, every cost metric read from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.core.registry import Registered
+from neuroledger.core.score import Score
+from neuroledger.core.trace.counts import Mode, Need, Trace
+from neuroledger.core.trace.reading import Reading, needs_of
+from neuroledger.engine.bind import resolve
+from neuroledger.errors import RequestError
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.kinds import CeilingSpec, MetricSpec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["DEFAULT", "cost", "needs_for", "read_cost"]
+
+DEFAULT = (
+    "parameter_count",
+    "footprint",
+    "connection_sparsity",
+    "activation_sparsity",
+    "effective_macs",
+    "effective_acs",
+    "dense_operations",
+    "membrane_updates",
+)
+
+Wanted = str | Mapping[str, Any] | Override
+Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
+
+
+def cost(
+    module: nn.Module,
+    batches: Iterable[Any],
+    metrics: Sequence[Wanted] = DEFAULT,
+    mode: Mode = "strict",
+    *,
+    time_axis: int | Literal["auto"] | None = "auto",
+) -> dict[str, Score]:
+    """Cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
+
+    Parameters
+    ----------
+    module
+        Any torch module. It runs in evaluation mode without gradients, the state of its spiking layers set back
+        before each batch, and is left as it was found.
+    batches
+        Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time.
+    metrics
+        Ids of cost metrics, or mappings of an id (``name``) with fields to override.
+    mode
+        ``"strict"`` counts what is there; ``"neurobench-2.3"`` gives the figure of NeuroBench 2.3.0.
+    time_axis
+        Axis along which a network that takes one time step at a time is stepped; ``"auto"`` finds such networks
+        out among spiking ones, None hands over whole batches.
+
+    Returns
+    -------
+    dict[str, Score]
+        ``partial`` scores name what could not be counted; ``failed`` ones say why, and are never 0.
+
+    Raises
+    ------
+    RequestError
+        An unknown metric or mode, one that is no cost metric, or something that is no torch module.
+    """
+    if mode not in ("strict", "neurobench-2.3"):
+        raise RequestError(f"no mode {mode!r}; modes are strict and neurobench-2.3")
+    if isinstance(metrics, str):
+        raise RequestError(f"metrics is a list of ids: [{metrics!r}]")
+    from neuroledger.core.trace.passes import trace
+
+    bound = [_bound(Path.cwd(), _text(item)) for item in metrics]
+    counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
+    return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+
+
+def needs_for(metrics: Iterable[Wanted], catalog: Catalog) -> frozenset[Need]:
+    """What a pass must count for those of the metrics that are cost metrics."""
+    found = [_resolve(item, catalog) for item in metrics]
+    return _needs([item for item in found if item[1].input == "trace"])
+
+
+def read_cost(wanted: Wanted, trace: Trace, catalog: Catalog) -> Score:
+    """The score of one cost metric from a trace.
+
+    Raises
+    ------
+    RequestError
+        The metric is unknown, or no cost metric.
+    """
+    spec, component, parameters = _costs_only(_resolve(wanted, catalog))
+    return _score(spec, component, parameters, trace)
+
+
+def _needs(bound: Iterable[Bound]) -> frozenset[Need]:
+    return frozenset(need for _, component, _ in bound for need in needs_of(component.name))
+
+
+def _text(item: Wanted) -> str:
+    if isinstance(item, Override):
+        item = {"name": item.name, **item.parameters}
+    if isinstance(item, Mapping) and "name" not in item:
+        raise RequestError(f"a metric with overrides has its id as `name`: {dict(item)}")
+    return json.dumps(item if isinstance(item, str) else dict(item), sort_keys=True, default=str)
+
+
+@lru_cache(maxsize=256)
+def _bound(folder: Path, item: str) -> Bound:
+    """A cost metric of the repository at ``folder``, resolved once in a process."""
+    return _costs_only(_resolve(json.loads(item), _catalog(folder)))
+
+
+@lru_cache(maxsize=4)
+def _catalog(folder: Path) -> Catalog:
+    return open_catalog()
+
+
+def _resolve(item: Wanted, catalog: Catalog) -> Bound:
+    if isinstance(item, Mapping):
+        item = Override.model_validate(dict(item))
+    return resolve("metrics", item, catalog, {})
+
+
+def _costs_only(bound: Bound) -> Bound:
+    if bound[1].input != "trace":
+        raise RequestError(
+            f"metric {bound[0].id!r} compares assemblies; cost metrics are counted from one pass"
+        )
+    return bound
+
+
+def _score(
+    spec: MetricSpec | CeilingSpec, component: Registered, parameters: Mapping[str, Any], trace: Trace
+) -> Score:
+    reading: Reading = component.function(trace, **parameters)
+    status, reason = reading.status, reading.reason
+    if status != "failed" and not np.isfinite(reading.value):
+        status, reason = "failed", f"{spec.id} is {reading.value}: the network's values are not finite"
+    return Score(
+        float("nan") if status == "failed" else reading.value,
+        scale=spec.scale,
+        direction=spec.direction,
+        unit=spec.unit,
+        samples=(lambda: _parts(spec.id, reading)) if reading.parts else None,
+        n=reading.n,
+        status=status,
+        reason=reason,
+        notes=(*reading.notes, f"mode {trace.mode}"),
+        id=spec.id,
+    )
+
+
+def _parts(id: str, reading: Reading) -> xr.DataArray:
+    """The number's parts, by layer or repeat."""
+    return xr.DataArray(
+        np.fromiter(reading.parts.values(), dtype=np.float64),
+        dims=(reading.parts_are,),
+        coords={reading.parts_are: list(reading.parts)},
+        name=id,
+    )

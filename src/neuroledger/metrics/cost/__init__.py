@@ -1,0 +1,1 @@
+"""Costs: what a network's computation takes, read from the counts of one pass."""
