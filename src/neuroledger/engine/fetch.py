@@ -152,8 +152,9 @@ def _pull(root: Path, path: Path, force: bool) -> None:
         raise DataError(
             f"{pointer} is missing: the file is said to be tracked by DVC; restore the pointer from git"
         )
-    command = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else []), str(pointer)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    # From the pointer's own folder: a data set on a remote of its own is a DVC repository inside this one.
+    command = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else []), pointer.name]
+    done = subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not path.exists():
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise UnavailableError(
