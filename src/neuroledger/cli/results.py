@@ -1,0 +1,79 @@
+"""leaderboard, compare, report, doctor: records to tables, tests and pages."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.server
+from pathlib import Path
+
+from neuroledger.cli.output import say, say_json
+from neuroledger.engine.params import read_params
+from neuroledger.spec.catalog import open_catalog
+
+
+def leaderboard(options: argparse.Namespace) -> int:
+    """The table."""
+    from neuroledger.report import text
+    from neuroledger.report.table import leaderboard as board_of
+
+    board = board_of(suite=options.suite, catalog=open_catalog(options.root))
+    written = {
+        "text": text.leaderboard_text,
+        "json": text.as_json,
+        "csv": text.as_csv,
+        "markdown": text.as_markdown,
+        "latex": text.as_latex,
+    }[options.format](board)
+    say(written.rstrip("\n"))
+    return 0
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Two models."""
+    from neuroledger.report.compare import compare as compare_models
+    from neuroledger.report.text import comparison_text
+
+    comparison = compare_models(options.a, options.b, suite=options.suite, catalog=open_catalog(options.root))
+    if options.json:
+        say_json(comparison.to_dict())
+    else:
+        say(comparison_text(comparison).rstrip("\n"))
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Pages, and the files that DVC shows."""
+    from neuroledger.report.site import build_site
+    from neuroledger.report.table import leaderboard as board_of
+    from neuroledger.report.tracked import write_tracked
+
+    catalog = open_catalog(options.root)
+    suite = options.suite or read_params(catalog.root).suite
+    pages = build_site(catalog, suite, options.out)
+    write_tracked(catalog.root, board_of(suite=suite, catalog=catalog))
+    say(f"{len(pages)} pages, begin with {options.out / 'index.html'}")
+    if options.serve:
+        _serve(options.out)
+    return 0
+
+
+def _serve(folder: Path) -> None:
+    """Show the pages on this machine's loopback address until interrupted."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        say(f"http://127.0.0.1:{server.server_address[1]}/ (stop with Ctrl-C)")
+        server.serve_forever()
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """What is well here, and what is not."""
+    from neuroledger.engine.doctor import examine
+
+    findings = examine(open_catalog(options.root))
+    if options.json:
+        say_json([finding.to_dict() for finding in findings])
+    else:
+        for finding in findings:
+            say(str(finding))
+    return 1 if any(finding.state == "wrong" for finding in findings) else 0
