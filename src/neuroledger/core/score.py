@@ -66,6 +66,7 @@ class Score:
     id: str
     _interval: tuple[float, float] | None
     _replicates: Floats | Callable[[], Floats] | None
+    _samples: xr.DataArray | Callable[[], xr.DataArray] | None
 
     def __init__(
         self,
@@ -113,9 +114,11 @@ class Score:
     @property
     def samples(self) -> xr.DataArray | None:
         """The values before aggregation; made when first asked for, where a function was given."""
-        if callable(self._samples) and not isinstance(self._samples, xr.DataArray):
-            object.__setattr__(self, "_samples", self._samples())
-        return self._samples  # type: ignore[return-value]
+        held = self._samples
+        if held is not None and not isinstance(held, xr.DataArray):
+            held = held()
+            object.__setattr__(self, "_samples", held)
+        return held
 
     @property
     def replicates(self) -> Floats | None:
