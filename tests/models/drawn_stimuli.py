@@ -32,7 +32,9 @@ def drawn(
     rng = np.random.default_rng(seed)
     ids = [f"s{number:03d}" for number in range(count)]
     pixels = [rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8) for _ in ids]
-    return of_images({name: Image.fromarray(array) for name, array in zip(ids, pixels, strict=True)}, id, degrees, columns)
+    return of_images(
+        {name: Image.fromarray(array) for name, array in zip(ids, pixels, strict=True)}, id, degrees, columns
+    )
 
 
 def of_images(
@@ -42,6 +44,8 @@ def of_images(
     columns: Mapping[str, Sequence[object]] | None = None,
 ) -> StimulusSet:
     """A stimulus set of the images by id, as PNG files."""
-    table = pd.DataFrame({"stimulus_id": list(images), "filename": [f"{name}.png" for name in images], **(columns or {})})
+    table = pd.DataFrame(
+        {"stimulus_id": list(images), "filename": [f"{name}.png" for name in images], **(columns or {})}
+    )
     contents = {f"{name}.png": png(image) for name, image in images.items()}
     return StimulusSet(id, table, degrees=degrees, contents=contents)
