@@ -35,7 +35,6 @@ class Validation(Frozen):
     fraction: Fraction = 0.2
     by: str | None = None
     last: bool = False
-    stratify: bool = False
     seed: Annotated[int, Field(ge=0)] = 33
 
 
@@ -56,12 +55,11 @@ class _Rule(Frozen):
 
 
 class Declared(_Rule):
-    """Parts by the values of a coordinate that came with the data."""
+    """Parts by the values of a coordinate that came with the data; the rest is trained on unless `train` says."""
 
     name: Literal["declared"]
     column: str = "split"
-    train: tuple[Value, ...] = ("train",)
-    validate_on: tuple[Value, ...] = ()
+    train: tuple[Value, ...] | None = None
     test: tuple[Value, ...] = ("test",)
     apart: tuple[str, ...] = ()
 
@@ -156,13 +154,13 @@ Parts = list[tuple[Indices, Indices]]
 
 def _declared(rule: Declared, assembly: xr.DataArray) -> Parts:
     parts = _column(assembly, rule.column)
-    known, wanted = set(parts.tolist()), {str(v) for v in (*rule.train, *rule.validate_on, *rule.test)}
-    if wanted - known:
-        raise DataError(
-            f"splits: {rule.column!r} never is {', '.join(sorted(wanted - known))}; it is {_some(known)}"
-        )
-    train = np.flatnonzero(np.isin(parts, [str(v) for v in (*rule.train, *rule.validate_on)]))
-    return [(train, np.flatnonzero(np.isin(parts, [str(v) for v in rule.test])))]
+    known = set(parts.tolist())
+    test = {str(value) for value in rule.test}
+    train = known - test if rule.train is None else {str(value) for value in rule.train}
+    if (train | test) - known:
+        absent = ", ".join(sorted((train | test) - known))
+        raise DataError(f"splits: {rule.column!r} never is {absent}; it is {_some(known)}")
+    return [(np.flatnonzero(np.isin(parts, sorted(train))), np.flatnonzero(np.isin(parts, sorted(test))))]
 
 
 def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
@@ -180,7 +178,7 @@ def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
             if rule.stratify is None
             else _label_of_group(assembly, rule.stratify, groups, names, rule.column)
         )
-        held = [_share(names, rule.test, np.random.default_rng(rule.seed), labels)]
+        held = [_share(names, rule.test, rule.seed, labels)]
     else:
         held = [names[fold :: rule.folds or len(names)] for fold in range(rule.folds or len(names))]
     return [_both(np.isin(groups, some)) for some in held]
@@ -233,7 +231,7 @@ def _random(rule: Random, assembly: xr.DataArray) -> Parts:
     count = assembly.sizes["presentation"]
     labels = None if rule.stratify is None else _column(assembly, rule.stratify)
     if rule.test is not None:
-        chosen = _share(np.arange(count), rule.test, np.random.default_rng(rule.seed), labels)
+        chosen = _share(np.arange(count), rule.test, rule.seed, labels)
         return [_both(np.isin(np.arange(count), chosen))]
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -269,21 +267,21 @@ def _set_apart(rule: Validation | None, assembly: xr.DataArray, train: Indices, 
             raise DataError(
                 f"splits: one value of {rule.by!r} in the training part cannot be divided for validation"
             )
-        labels = (
-            _column(assembly, "label")[train][np.argsort(keys)] if rule.stratify and rule.by is None else None
-        )
-        chosen = train[np.isin(keys, _share(names, rule.fraction, np.random.default_rng(rule.seed), labels))]
+        chosen = train[np.isin(keys, _share(names, rule.fraction, rule.seed, None))]
     return Fold(np.setdiff1d(train, chosen), np.sort(chosen), test)
 
 
-def _share(names: Labels, fraction: float, rng: np.random.Generator, labels: Labels | None) -> Labels:
-    """A share of `names` by chance, at least one and never all; the same share of each label where given."""
-    if labels is None:
-        count = min(max(1, round(len(names) * fraction)), len(names) - 1)
-        return rng.permutation(names)[:count]
-    return np.concatenate(
-        [_share(names[labels == label], fraction, rng, None) for label in np.unique(labels)]
-    )
+def _share(names: Labels, fraction: float, seed: int, labels: Labels | None) -> Labels:
+    """A share of `names` by chance, drawn as scikit-learn's `train_test_split` does; the same share of each label."""
+    from sklearn.model_selection import train_test_split
+
+    try:
+        _, chosen = train_test_split(names, test_size=fraction, random_state=seed, stratify=labels)
+    except ValueError as error:
+        raise DataError(
+            f"splits: no share of {fraction:g} can be drawn from {len(names)} groups: {error}"
+        ) from error
+    return np.asarray(chosen)
 
 
 def _label_of_group(

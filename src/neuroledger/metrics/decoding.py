@@ -22,6 +22,7 @@ Counts = npt.NDArray[np.float64]
 FEW_CLUSTERS = 6
 BOUNDS = {
     "rmse": (0.0, np.inf),
+    "binned_mae": (0.0, np.inf),
     "r2": (-np.inf, 1.0),
     "pearson_r": (-1.0, 1.0),
     "word_error_rate": (0.0, np.inf),
@@ -43,6 +44,7 @@ def decoding(
         "pearson_r",
         "rmse",
         "r2",
+        "binned_mae",
         "retrieval",
         "word_error_rate",
     ] = "balanced_accuracy",
@@ -52,6 +54,7 @@ def decoding(
     resamples: int = 1000,
     k: int | None = None,
     symbols: Literal["word", "character"] | None = None,
+    edges: tuple[float, ...] | None = None,
 ) -> xr.DataArray:
     r"""One value per training seed and split, (seed, split); the formula is that of the `measure`.
 
@@ -69,8 +72,8 @@ def decoding(
         The coordinate that is resampled for the interval: what was drawn independently, subjects as a rule.
     pool
         Score all splits of a seed together, not each and then their mean: needed where a split tests one class.
-    resamples, k, symbols
-        Bootstrap resamples; candidates that count as a hit (retrieval); what an error rate counts.
+    resamples, k, symbols, edges
+        Bootstrap resamples; candidates that count as a hit (retrieval); what an error rate counts; bins of the truth.
 
     Returns
     -------
@@ -86,7 +89,9 @@ def decoding(
         if rows do not match, predictions are not finite, or the truth varies within a unit.
     """
     rows, seeds, splits, clusters = _units(source, target, per, cluster, measure)
-    options = {name: value for name, value in (("k", k), ("symbols", symbols)) if value is not None}
+    options = {
+        name: value for name, value in (("k", k), ("symbols", symbols), ("edges", edges)) if value is not None
+    }
     if pool:
         splits = np.zeros(len(splits), dtype=int)
     cells = {

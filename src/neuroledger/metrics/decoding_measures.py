@@ -134,6 +134,27 @@ def rmse(rows: Rows) -> Measure:
     return lambda weights: float(np.sqrt(_mean(squares, weights)))
 
 
+def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
+    r"""Mean over the bins of the truth between `edges` of the mean absolute error in each, in units of the truth.
+
+    Rare ranges count like common ones; rows outside the edges are left out, as are bins without a row.
+    """
+    truth, answer = _columns(rows)
+    errors = np.abs(answer - truth).mean(axis=1)
+    bins = np.digitize(truth[:, 0], edges) - 1
+    inside = (bins >= 0) & (bins < len(edges) - 1)
+    if not inside.any():
+        raise MetricError(f"no true value lies between the edges {edges}")
+
+    def score(weights: Weights) -> float:
+        counted = np.where(inside, weights, 0.0)
+        total = np.bincount(np.where(inside, bins, 0), counted, len(edges) - 1)
+        wrong = np.bincount(np.where(inside, bins, 0), counted * errors, len(edges) - 1)
+        return float(np.mean(wrong[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
+
+    return score
+
+
 def r2(rows: Rows) -> Measure:
     r"""Variance explained :math:`1 - \sum (\hat y - y)^2 / \sum (y - \bar y)^2`, mean over columns."""
     truth, answer = _columns(rows)
@@ -213,6 +234,7 @@ MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
         "pearson_r": pearson_r,
         "rmse": rmse,
         "r2": r2,
+        "binned_mae": binned_mae,
         "retrieval": retrieval,
         "word_error_rate": word_error_rate,
     }

@@ -68,9 +68,9 @@ class Laptop(TrainingRecipe):
     warm_up: Share = 0.1
     epochs: Annotated[int, Field(ge=1)] = 60
     patience: Annotated[int, Field(ge=1)] = 20
-    batch: Annotated[int, Field(ge=1)] = 16
+    batch: Annotated[int, Field(ge=1)] = 32
     gradient_norm: Annotated[float, Field(gt=0)] = 1.0
-    label_smoothing: Share = 0.1
+    label_smoothing: Share = 0.0
     class_weights: bool = True
     scale: Literal["robust", "standard", "none"] = "robust"
     clamp: Annotated[float, Field(gt=0)] = 20.0

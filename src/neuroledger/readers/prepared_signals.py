@@ -11,6 +11,7 @@ import numpy as np
 from neuroledger.core import assembly, signals
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
+from neuroledger.core.text_clusters import cluster_texts
 from neuroledger.errors import DataError
 
 __all__ = ["prepared_signals"]
@@ -23,9 +24,12 @@ def prepared_signals(
     file: str = "signals.nc",
     split_file: str | None = None,
     embeddings: dict[str, str] | None = None,
+    cluster_by: str | None = None,
+    threshold: float = 0.7,
 ) -> Dataset:
     """The signals of `file`; `split_file` is a CSV with `event` and `split`, `embeddings` are netCDF files by name.
 
+    `cluster_by` names a coordinate of texts; nearly equal ones get the same coordinate `sentence_cluster`.
     The split file gives every value of the coordinate `event` one of train, validation, test or none.
 
     Raises
@@ -47,5 +51,11 @@ def prepared_signals(
         if lost:
             raise DataError(f"{split_file} leaves out {len(lost)} events, first {lost[0]}")
         windows = windows.assign_coords(split=("presentation", np.array([table[event] for event in events])))
+    if cluster_by is not None:
+        if cluster_by not in windows.coords:
+            raise DataError(f"{file} has no coordinate {cluster_by!r} of texts to cluster")
+        texts = [str(text) for text in windows[cluster_by].values]
+        clusters = cluster_texts(texts, threshold=threshold)
+        windows = windows.assign_coords(sentence_cluster=("presentation", clusters))
     extras = {name: assembly.read(files[at]) for name, at in (embeddings or {}).items()}
     return Dataset(stimuli=None, assembly=windows, extras=extras)

@@ -1,0 +1,51 @@
+"""Clusters of nearly equal texts, which must stay on one side of a partition that holds out what was read or typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.errors import DataError
+
+__all__ = ["cluster_texts"]
+
+
+def cluster_texts(texts: Sequence[str], *, threshold: float = 0.7) -> npt.NDArray[np.str_]:
+    """Name of each text's cluster, (text,): complete linkage of the cosine distance between TF-IDF vectors.
+
+    Two texts of one cluster are never farther apart than `threshold` (0: the same words, 1: no word in common), so
+    equal texts always share a cluster. The name is the first text of the cluster in sorted order.
+
+    Raises
+    ------
+    DataError
+        There are no texts, or one has no word in it.
+
+    Examples
+    --------
+    >>> cluster_texts(["the dog ran", "a whole other matter", "the dog ran off"]).tolist()
+    ['the dog ran', 'a whole other matter', 'the dog ran']
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    names, which = np.unique(np.asarray(texts, dtype=str), return_inverse=True)
+    if len(names) == 0:
+        raise DataError("there are no texts to cluster")
+    if len(names) == 1:
+        return names[which]
+    try:
+        vectors = TfidfVectorizer(token_pattern=r"(?u)\b\w+\b").fit_transform(names)
+    except ValueError as error:
+        raise DataError(f"the texts cannot be clustered: {error}") from error
+    empty = np.flatnonzero(np.asarray(vectors.sum(axis=1)).ravel() == 0)
+    if len(empty):
+        raise DataError(f"text {names[empty[0]]!r} has no word to cluster it by")
+    distance = np.clip(1.0 - np.asarray((vectors @ vectors.T).todense()), 0.0, 1.0)
+    np.fill_diagonal(distance, 0.0)
+    clusters = fcluster(linkage(squareform(distance, checks=False), "complete"), threshold, "distance")
+    first = {cluster: names[np.argmax(clusters == cluster)] for cluster in np.unique(clusters)}
+    return np.array([first[cluster] for cluster in clusters])[which]
