@@ -51,7 +51,7 @@ def test_right_data_pass_and_may_be_scored_on(tiny: Tiny) -> None:
     report = validate(catalog, "tiny")
     assert report.success and report.findings == ()
     assert report.stages == {"hash": "passed", "structure": "passed", "expectations": "passed"}
-    assert report.contents["assembly"]["shape"] == [12, 3]
+    assert report.contents["assembly"].shape == (12, 3)
     assert {check.check for check in report.checks if not check.declared} == {"values_finite"}
     assert sum(check.declared for check in report.checks) == 8
     assert is_valid(catalog, "tiny") and refusal(catalog, "tiny") is None

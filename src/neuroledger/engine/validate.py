@@ -17,6 +17,7 @@ from neuroledger.engine.findings import Finding
 from neuroledger.engine.integrity import verify_file
 from neuroledger.engine.load import read_dataset
 from neuroledger.engine.validation import (
+    Contents,
     ValidationReport,
     identity,
     is_valid,
@@ -179,17 +180,17 @@ def _assemblies(data: Dataset) -> Iterator[tuple[str, xr.DataArray]]:
     yield from ((f"assembly {name}", extra) for name, extra in sorted(data.extras.items()))
 
 
-def _contents(data: Dataset) -> dict[str, Any]:
-    """Counts that a page can show, of private data too: how many, and along what."""
-    contents: dict[str, Any] = {
-        name: {
-            "dims": [str(dim) for dim in assembly.dims],
-            "shape": [int(size) for size in assembly.shape],
-            "dtype": str(assembly.dtype),
-        }
+def _contents(data: Dataset) -> dict[str, Contents]:
+    """What a page can show, of private data too."""
+    contents = {
+        name: Contents(
+            dims=tuple(map(str, assembly.dims)),
+            shape=tuple(map(int, assembly.shape)),
+            dtype=str(assembly.dtype),
+        )
         for name, assembly in _assemblies(data)
     }
     if data.stimuli is not None:
-        columns = sorted(map(str, data.stimuli.table.columns))
-        contents["stimuli"] = {"count": len(data.stimuli), "columns": columns}
+        columns = tuple(sorted(map(str, data.stimuli.table.columns)))
+        contents["stimuli"] = Contents(dims=("stimuli",), shape=(len(data.stimuli),), columns=columns)
     return contents

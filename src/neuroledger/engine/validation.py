@@ -17,6 +17,7 @@ from neuroledger.spec.kinds import DatasetSpec
 
 __all__ = [
     "CheckResult",
+    "Contents",
     "ValidationReport",
     "identity",
     "is_valid",
@@ -53,6 +54,17 @@ class CheckResult(BaseModel):
     success: bool
 
 
+class Contents(BaseModel):
+    """How much there is of one part, along what; never values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str = ""
+    columns: tuple[str, ...] = ()
+
+
 class ValidationReport(BaseModel):
     """Everything the gate has to say about one data set; the same inputs give the same report, byte for byte."""
 
@@ -76,8 +88,8 @@ class ValidationReport(BaseModel):
     great_expectations: str
     """Version; empty when the expectations were not reached."""
     stages: dict[str, Outcome]
-    contents: dict[str, Any]
-    """Counts and dimensions; never values."""
+    contents: dict[str, Contents]
+    """By part: stimuli, assembly, and any further assemblies."""
     checks: tuple[CheckResult, ...]
     findings: tuple[Finding, ...]
     payload_sha256: str = ""

@@ -157,10 +157,11 @@ def _worst_permuted(records: Sequence[Record]) -> dict[str, Any]:
 
 def _model_pages(of: World) -> Iterator[Page]:
     rows = {row.model: row for row in of.everything.rows}
+    known = {column.id for column in of.everything.columns}
     items = []
     for id in of.catalog.ids("models"):
         spec = of.catalog.model(id)
-        records = [record for record in of.records if record.model == id]
+        records = [record for record in of.records if record.model == id and record.benchmark in known]
         context = {"spec": spec, "records": records, "blocks": _blocks(of, rows.get(id))}
         yield Page(f"models/{id}.html", "model.html.j2", context | _source(of, "models", id))
         scored = sum(record.status == "scored" for record in records)

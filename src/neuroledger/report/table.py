@@ -207,12 +207,14 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
     spec = catalog.benchmark(id)
     dataset = catalog.dataset(spec.dataset)
     first = spec.all_metrics[0]
-    metric = catalog.metric(first if isinstance(first, str) else first.name)
-    scored = [record.score for record in records.values() if record.score]
-    scale = str(scored[0]["scale"]) if scored else metric.scale
-    direction = str(scored[0]["direction"]) if scored else metric.direction
-    ceilings = [plain["ceiling"]["value"] for plain in scored if plain.get("ceiling")]
+    name = first if isinstance(first, str) else first.name
     unavailable = spec.unavailable or dataset.unavailable or ""
+    # A benchmark that cannot be had may be described with a metric that is not here either.
+    metric = catalog.metric(name) if not unavailable or name in catalog.ids("metrics") else None
+    scored = [record.score for record in records.values() if record.score]
+    scale = str(scored[0]["scale"]) if scored else metric.scale if metric else name
+    direction = str(scored[0]["direction"]) if scored else metric.direction if metric else "higher"
+    ceilings = [plain["ceiling"]["value"] for plain in scored if plain.get("ceiling")]
     return Column(
         id=id,
         title=spec.title,
@@ -220,7 +222,7 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
         dataset=spec.dataset,
         weight=weight,
         scale=scale,
-        unit=metric.unit,
+        unit=metric.unit if metric else None,
         direction=direction,
         normalise=_normalisation(spec),
         counts=not unavailable and direction == "higher" and scale in COMMENSURABLE,
