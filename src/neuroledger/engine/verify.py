@@ -14,11 +14,13 @@ from neuroledger.engine.plan import Job, inputs_of
 from neuroledger.engine.record import Record, read_record
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import DataError, NeuroLedgerError, RequestError
+from neuroledger.errors import DataError, IntegrityError, NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of
 
 __all__ = ["Verdict", "verify"]
+
+Doubt = tuple[Literal["data changed", "data not here"] | None, str]
 
 # Another machine's BLAS rounds differently; a score that moves by more than this is another score.
 TOLERANCE = 1e-8
@@ -43,8 +45,8 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Whether the record can be relied on."""
-        return self.state in {"current", "reproduced", "failed before"}
+        """Whether nothing speaks against the record (data that are not here can say nothing)."""
+        return self.state in {"current", "reproduced", "failed before", "data not here"}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -65,7 +67,7 @@ def verify(catalog: Catalog, paths: Sequence[Path], *, recompute: bool, display:
     """
     chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
     sessions: dict[tuple[Any, ...], Session] = {}
-    hashed: dict[tuple[str, str], str] = {}
+    hashed: dict[tuple[str, str], Doubt] = {}
     verdicts = []
     for number, path in enumerate(chosen):
         if not path.is_file():
@@ -81,7 +83,7 @@ def _verdict(
     path: Path,
     recompute: bool,
     sessions: dict[tuple[Any, ...], Session],
-    hashed: dict[tuple[str, str], str],
+    hashed: dict[tuple[str, str], Doubt],
 ) -> Verdict:
     shown = catalog.shown(path.resolve())
     try:
@@ -102,9 +104,9 @@ def _verdict(
     if record.status == "failed":
         return Verdict(shown, "failed before", (record.error or {}).get("message", ""))
     for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
-        problem = _hash_once(catalog, kind, id, hashed)
-        if problem:
-            return Verdict(shown, "data changed", problem)
+        state, reason = _hash_once(catalog, kind, id, hashed)
+        if state is not None:
+            return Verdict(shown, state, reason)
     if not recompute:
         return Verdict(shown, "current")
     session = sessions.setdefault((request.seed, request.limit, request.device), Session(catalog, request))
@@ -119,13 +121,16 @@ def _verdict(
     return Verdict(shown, "not reproduced", difference)
 
 
-def _hash_once(catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], str]) -> str:
+def _hash_once(catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], Doubt]) -> Doubt:
+    """What is wrong with the files of a data set or model, every byte read again, once per run."""
     if (kind, id) not in hashed:
         try:
             verified_files(catalog, kind, id, trust_memory=False)
-            hashed[kind, id] = ""
+            hashed[kind, id] = (None, "")
+        except IntegrityError as error:
+            hashed[kind, id] = ("data changed", str(error))
         except DataError as error:
-            hashed[kind, id] = str(error)
+            hashed[kind, id] = ("data not here", str(error))
     return hashed[kind, id]
 
 
