@@ -35,6 +35,7 @@ class Verdict:
         "current",
         "reproduced",
         "failed before",
+        "data not here",
         "tampered",
         "stale",
         "data changed",
