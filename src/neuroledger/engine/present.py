@@ -90,9 +90,9 @@ class DiskStore:
         DataError
             The disk cannot be written.
         """
-        self._announce(model, stimuli, probe, rows)
         paths = {layer: self._path(identity, stimuli, layer) for layer in probe.shapes}
         try:
+            self._announce(model, stimuli, probe, rows)
             self._write(model, paths, probe, rows, batches)
             for layer, path in paths.items():
                 described = {"identity": dict(identity), "layer": layer, "stimuli": stimuli.content_sha256}

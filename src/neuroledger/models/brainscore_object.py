@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,7 +92,8 @@ class BrainScoreModel:
         """Decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.core.model.Model`."""
         subject = self._fresh()
         name = _named(subject, "Task", task.name)
-        with _uncached(), _files(stimuli) as shown:
+        rows = [id for triplet in task.triplets for id in triplet] if task.name == "odd_one_out" else []
+        with _uncached(), _files(stimuli, rows=rows) as shown:
             if task.name == "label":
                 subject.start_task(name, list(task.choices))
             elif task.name == "odd_one_out":
@@ -143,22 +145,31 @@ class PathTable(pd.DataFrame):
 
 
 @contextmanager
-def _files(stimuli: StimulusSet, label_column: str | None = None) -> Iterator[PathTable]:
-    """The stimuli in a folder that lasts as long as the question, under a name that tells their content."""
+def _files(
+    stimuli: StimulusSet, *, label_column: str | None = None, rows: Sequence[str] = ()
+) -> Iterator[PathTable]:
+    """The stimuli in a folder that lasts as long as the question, under a name that tells their content.
+
+    ``rows``: the ids to show, in order and possibly several times; every stimulus once when empty.
+    """
     table = PathTable(stimuli.table.assign(stimulus_id=stimuli.ids))
+    if rows:
+        place = {id: row for row, id in enumerate(stimuli.ids)}
+        table = table.iloc[[place[id] for id in rows]].reset_index(drop=True)
     if label_column is not None and label_column != "image_label":
         table["image_label"] = table[label_column]
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
         paths: dict[str, Path] = {}
         if "filename" in table.columns:
-            names = [PurePosixPath(str(name)).name for name in table["filename"]]
+            names = [PurePosixPath(str(name)).name for name in stimuli.table["filename"]]
             plain = len(set(names)) == len(names)
             for number, (id, data) in enumerate(zip(stimuli.ids, stimuli.read(), strict=True)):
                 name = names[number] if plain else f"{number:06d}{PurePosixPath(names[number]).suffix}"
                 paths[id] = Path(folder) / name
                 paths[id].write_bytes(data)
         table.stimulus_paths = paths
-        table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}"
+        asked = hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
+        table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}-{asked}"
         yield table
 
 

@@ -1,0 +1,80 @@
+"""Responses from files are found by stimulus id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import neuroledger as nl
+from neuroledger.core import assembly as assemblies
+from neuroledger.errors import AssemblyError, ModelError, RequestError
+from neuroledger.models.precomputed import precomputed
+from tests.models.drawn_stimuli import drawn
+
+
+def responses(**coords: object) -> xr.DataArray:
+    given = {
+        "stimulus_id": ("presentation", ["s002", "s000", "s001"]),
+        "neuroid_id": ("neuroid", ["a", "b", "c", "d"]),
+        "layer": ("neuroid", ["V4", "IT", "V4", "IT"]),
+    }
+    return xr.DataArray(
+        np.arange(12.0).reshape(3, 4), dims=("presentation", "neuroid"), coords={**given, **coords}
+    )
+
+
+def test_rows_are_found_by_id_and_layers_by_coordinate(tmp_path: Path) -> None:
+    assemblies.write(responses(), tmp_path / "r.nc")
+    model = precomputed(id="p", weights={"r.nc": tmp_path / "r.nc"})
+    assert np.array_equal(model.record(drawn(3), "IT").values, [[5, 7], [9, 11], [1, 3]])
+    assert np.array_equal(model.record(drawn(1), "V4").values, [[4, 6]])
+
+
+def test_arrays_come_with_a_list_of_ids(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.arange(12.0).reshape(3, 2, 2))
+    (tmp_path / "ids.txt").write_text("s002\ns000\ns001\n")
+    held = {name: tmp_path / name for name in ("f.npy", "ids.txt")}
+    model = precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=held)
+    assert np.array_equal(model.record(drawn(2), "IT").values, [[4, 5, 6, 7], [8, 9, 10, 11]])
+    with pytest.raises(ModelError, match="say which `file` of f"):
+        precomputed(id="p", weights=held)
+    with pytest.raises(ModelError, match=r"no file 'f\.np' .did you mean f"):
+        precomputed(id="p", file="f.np", weights=held)
+    with pytest.raises(ModelError, match="needs `stimulus_ids`"):
+        precomputed(id="p", file="f.npy", weights=held)
+    (tmp_path / "ids.txt").write_text("s002\ns000\n")
+    with pytest.raises(ModelError, match="for 2 stimulus ids"):
+        precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=held)
+    (tmp_path / "f.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(ModelError, match="not a whole array"):
+        precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=held)
+
+
+def test_responses_in_time_are_recorded_in_time() -> None:
+    values = np.stack([responses().values, responses().values + 100], axis=2)
+    timed = xr.DataArray(
+        values,
+        dims=("presentation", "neuroid", "time_bin"),
+        coords={
+            **{name: responses()[name] for name in ("stimulus_id", "neuroid_id", "layer")},
+            "time_bin_start": ("time_bin", [0, 50]),
+            "time_bin_end": ("time_bin", [50, 100]),
+        },
+    )
+    model = nl.models.responses(timed, id="p")
+    assert model.varies_in_time
+    recorded = model.record(drawn(2), "IT", time_bins=[(50, 100), (0, 100)])
+    assert np.array_equal(recorded.values[0], [[105, 55], [107, 57]])
+
+
+def test_other_stimuli_and_doubled_rows_are_refused() -> None:
+    model = nl.models.responses(responses(), id="p")
+    with pytest.raises(RequestError, match=r"computed on other stimuli: nothing for stimulus 's003'"):
+        model.record(drawn(5), "IT")
+    with pytest.raises(ModelError, match="several rows for one stimulus"):
+        nl.models.responses(responses(stimulus_id=("presentation", ["a", "a", "b"])), id="p")
+    with pytest.raises(AssemblyError, match="neuroid_id is not unique"):
+        nl.models.responses(responses(neuroid_id=("neuroid", list("aacd"))), id="p")

@@ -1,0 +1,352 @@
+"""Layers of torch modules are what the module computes, recorded once, the same every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from safetensors.torch import save_file  # noqa: E402
+from torch import nn  # noqa: E402
+
+import neuroledger as nl  # noqa: E402
+from neuroledger.core.screen import shown  # noqa: E402
+from neuroledger.core.stimuli import StimulusSet  # noqa: E402
+from neuroledger.engine.present import DiskStore, attach  # noqa: E402
+from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
+from neuroledger.models.hub import torchvision_model, transformers_model  # noqa: E402
+from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
+from neuroledger.models.small_cnn import network, small_cnn  # noqa: E402
+from neuroledger.models.torch_module import torch_module  # noqa: E402
+from tests.models.drawn_stimuli import drawn  # noqa: E402
+
+PLAIN = {"resize": None, "mean": [0.0], "std": [1.0]}
+
+
+def pixels(stimuli: StimulusSet) -> Any:
+    return np.stack([np.asarray(image, dtype=np.float32) / 255 for image in shown(stimuli, stimuli.ids)])
+
+
+class Branching(nn.Module):
+    """A convolution, a rectification in place, tokens, a tuple, a part used twice and one never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.rectify = nn.ReLU(inplace=True)
+        self.recurrent = nn.LSTM(4, 5, batch_first=True)
+        self.twice = nn.Linear(5, 5)
+        self.unused = nn.Linear(2, 2)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, images: Any) -> dict[str, Any]:
+        maps = self.rectify(self.conv(images))
+        tokens, _ = self.recurrent(maps.flatten(2).transpose(1, 2))
+        pooled = self.drop(self.twice(self.twice(tokens.mean(1))))
+        return {"pooled": pooled, "tokens": tokens}
+
+
+@pytest.fixture
+def module() -> Branching:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return Branching()
+
+
+def test_layers_are_what_the_module_computes(module: Branching) -> None:
+    stimuli = drawn(3, size=(6, 6))
+    layers = ("conv", "rectify", "recurrent", "twice", "output")
+    model = nl.models.torch(module, id="b", layers=layers, regions={"all": layers}, preprocessing=PLAIN)
+    seen = model.activations(stimuli, layers)
+    with torch.no_grad():
+        conv = module.conv(torch.from_numpy(pixels(stimuli).transpose(0, 3, 1, 2).copy()))
+        maps = conv.relu()
+        tokens, _ = module.recurrent(maps.flatten(2).transpose(1, 2))
+        pooled = module.twice(module.twice(tokens.mean(1)))
+    assert (seen["conv"] < 0).any(), "the layer in place after it must not have changed it"
+    for name, value in (
+        ("conv", conv),
+        ("rectify", maps),
+        ("recurrent", tokens),
+        ("twice", pooled),
+        ("output", pooled),
+    ):
+        assert seen[name].shape == tuple(value.shape)
+        assert np.allclose(seen[name], value.numpy(), atol=1e-6), name
+    response = model.record(stimuli, "all")
+    assert response.sizes["neuroid"] == sum(seen[layer][0].size for layer in layers)
+    tokens_part = response.isel(neuroid=response["layer"].values == "recurrent")
+    assert int(tokens_part["embedding"].max()) == 4
+    assert int(tokens_part["channel"].max()) == 15
+
+
+def test_the_module_is_left_in_the_mode_it_was_in(module: Branching) -> None:
+    module.train()
+    module.conv.eval()
+    before = torch.random.get_rng_state()
+    nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(drawn(2), "V1")
+    assert module.training
+    assert module.drop.training
+    assert not module.conv.training
+    assert not module.conv._forward_hooks
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_layers_that_do_not_exist_are_refused_at_once(module: Branching) -> None:
+    with pytest.raises(
+        ModelError, match=r"no layer 'rectfy' .did you mean rectify.*; no layer 'conv2' .did you mean conv"
+    ):
+        nl.models.torch(module, id="b", layers=["rectfy", "conv2"])
+
+
+def test_layers_that_do_not_run_are_refused(module: Branching) -> None:
+    with pytest.raises(ModelError, match="'unused' did not run"):
+        nl.models.torch(module, id="b", layers=["unused"], preprocessing=PLAIN).record(drawn(2), "V1")
+
+
+def test_images_of_several_sizes_need_a_preprocessing(module: Branching) -> None:
+    small, large = drawn(1, size=(6, 6)), drawn(1, size=(9, 6))
+    table = small.table.assign(stimulus_id="s001", filename="s001.png")
+    contents = {**(small.contents or {}), "s001.png": next(iter((large.contents or {}).values()))}
+    both = StimulusSet("both", __import__("pandas").concat([small.table, table]), contents=contents)
+    with pytest.raises(ModelError, match=r"images of 2 sizes \(6 x 6, 9 x 6 pixels\).*resize"):
+        nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(both, "V1")
+    resized = nl.models.torch(module, id="b", layers=["conv"], preprocessing={**PLAIN, "resize": 8})
+    assert resized.record(both, "V1").sizes["neuroid"] == 4 * 36
+
+
+def test_a_function_may_preprocess(module: Branching) -> None:
+    def halved(image: Any) -> Any:
+        return torch.from_numpy(np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 510)
+
+    stimuli = drawn(2, size=(6, 6))
+    ours = nl.models.torch(module, id="b", layers=["conv"], preprocessing=halved).record(stimuli, "V1")
+    same = nl.models.torch(module, id="b", layers=["conv"], preprocessing={**PLAIN, "std": [2.0]})
+    assert np.allclose(ours.values, same.record(stimuli, "V1").values, atol=1e-6)
+
+
+def test_nan_is_refused(module: Branching) -> None:
+    with torch.no_grad():
+        module.conv.bias[1] = float("nan")
+    with pytest.raises(ModelError, match="layer 'conv': NaN"):
+        nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(drawn(2), "V1")
+
+
+def test_a_module_that_remembers_is_refused() -> None:
+    class Remembers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unit = nn.Flatten()
+            self.count = 0
+
+        def forward(self, images: Any) -> Any:
+            self.count += 1
+            return self.unit(images + self.count)
+
+    with pytest.raises(ModelError, match="answered differently to the same stimuli"):
+        nl.models.torch(Remembers(), id="r", layers=["unit"], preprocessing=PLAIN).record(drawn(2), "V1")
+
+
+def test_stochastic_modules_draw_from_their_seed() -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unit = nn.Flatten()
+
+        def forward(self, images: Any) -> Any:
+            return self.unit(images + torch.randn_like(images))
+
+    def draw(seed: int) -> Any:
+        model = nl.models.torch(
+            Noisy(), id="n", layers=["unit"], preprocessing=PLAIN, stochastic=True, seed=seed
+        )
+        return model.record(drawn(2), "V1", trials=3).values
+
+    assert np.array_equal(draw(1), draw(1))
+    assert not np.array_equal(draw(1), draw(2))
+    assert np.unique(draw(1)[::2, 0]).size == 3, "trials differ"
+
+
+def test_modules_in_steps_answer_in_time() -> None:
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unit = nn.Flatten()
+
+        def forward(self, images: Any) -> Any:
+            for step in range(3):
+                last = self.unit(images + step)
+            return last
+
+    model = nl.models.torch(
+        Steps(), id="t", layers=["unit"], preprocessing=PLAIN, times=[(0, 10), (10, 20), (20, 30)]
+    )
+    stimuli = drawn(2, size=(2, 2))
+    response = model.record(stimuli, "IT", time_bins=[(0, 10), (10, 30)])
+    base = pixels(stimuli).transpose(0, 3, 1, 2).reshape(2, -1)
+    assert np.allclose(response.values[..., 0], base)
+    assert np.allclose(response.values[..., 1], base + 1.5)
+
+
+def test_what_a_module_learns_is_not_taken_for_what_it_knew(module: Branching, tmp_path: Path) -> None:
+    model = attach(nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN), DiskStore(tmp_path))
+    stimuli = drawn(2)
+    before = model.record(stimuli, "V1").values.copy()
+    assert np.array_equal(model.record(stimuli, "V1").values, before)
+    with torch.no_grad():
+        module.conv.bias += 1
+    assert np.allclose(model.record(stimuli, "V1").values, before + 1, atol=1e-6)
+
+
+def test_devices_that_are_not_here_are_refused(module: Branching) -> None:
+    with pytest.raises(
+        UnavailableError, match="device 'abacus' is not available here; use one of: auto, cpu"
+    ):
+        nl.models.torch(module, id="b", layers=["conv"], device="abacus", preprocessing=PLAIN).record(
+            drawn(1), "V1"
+        )
+    model = nl.models.torch(module, id="b", layers=["conv"], device="auto", preprocessing=PLAIN)
+    assert model.record(drawn(1), "V1").sizes["neuroid"] == 4 * 14 * 14
+
+
+def test_batches_that_the_device_cannot_hold_are_halved() -> None:
+    class Greedy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unit = nn.Flatten()
+            self.sizes: list[int] = []
+
+        def forward(self, images: Any) -> Any:
+            self.sizes.append(len(images))
+            if len(images) > 3:
+                raise torch.OutOfMemoryError("too much")
+            return self.unit(images)
+
+    greedy = Greedy()
+    stimuli = drawn(12, size=(2, 2))
+    response = nl.models.torch(greedy, id="g", layers=["unit"], preprocessing=PLAIN).record(stimuli, "V1")
+    assert np.allclose(response.values, pixels(stimuli).transpose(0, 3, 1, 2).reshape(12, -1))
+    assert 12 in greedy.sizes
+
+    class Hopeless(Greedy):
+        def forward(self, images: Any) -> Any:
+            raise torch.OutOfMemoryError("too much")
+
+    with pytest.raises(ModelError, match="cannot hold it with one stimulus"):
+        nl.models.torch(Hopeless(), id="g", layers=["unit"], preprocessing=PLAIN).record(stimuli, "V1")
+
+
+# --- from specs
+
+
+def test_a_class_by_import_path_with_weights_and_their_identity(tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        other = nn.Linear(48, 2)
+    save_file(other.state_dict(), tmp_path / "w.safetensors")
+
+    def flat(**given: Any) -> Any:
+        return torch_module(
+            id="l",
+            module="torch.nn:Linear",
+            arguments={"in_features": 4, "out_features": 2},
+            preprocessing=Preprocessing(resize=4, colour="grey", mean=(0.0,), std=(1.0,)),
+            layers=("output",),
+            **given,
+        )
+
+    stimuli = drawn(2)
+    first, again, third = (flat(seed=seed).record(stimuli, "V1").values for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, third)
+    assert flat(seed=0).identity != flat(seed=1).identity
+    with pytest.raises(ModelError, match=r"'weight' is \(2, 48\), the module has \(2, 4\)"):
+        flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
+    save_file({"weight": torch.ones(2, 4), "bais": torch.zeros(2)}, tmp_path / "w.safetensors")
+    with pytest.raises(ModelError, match=r"tensor 'bais' .did you mean bias.*; no value for 'bias'"):
+        flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
+    save_file({"weight": torch.ones(2, 4), "bias": torch.zeros(2)}, tmp_path / "w.safetensors")
+    loaded = flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
+    assert (
+        np.ptp(loaded.record(stimuli, "V1").values[:, ::2] - loaded.record(stimuli, "V1").values[:, 1::2])
+        == 0
+    )
+    (tmp_path / "w.safetensors").write_bytes(b"not weights")
+    with pytest.raises(ModelError, match="not a whole safetensors file"):
+        flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("os:system", "package 'os' is not trusted to run code"),
+        ("torch.hub:load", "no torch module class 'load'"),
+        ("torch.nn:Conv2", "did you mean Conv2d"),
+        ("torch.nnn:Conv2d", "cannot be imported"),
+    ],
+)
+def test_only_modules_of_trusted_packages_are_built(path: str, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        torch_module(id="x", module=path)
+
+
+def test_other_packages_can_be_trusted_by_the_one_who_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "tests")
+    model = torch_module(
+        id="b",
+        module="tests.models.test_torch:Branching",
+        preprocessing=Preprocessing(resize=8),
+        regions={"V1": "conv"},
+        readout="twice",
+    )
+    assert model.layers == ("conv", "twice")
+    assert model.record(drawn(2), "V1").sizes["neuroid"] == 4 * 36
+
+
+def test_arguments_that_do_not_fit_are_said() -> None:
+    with pytest.raises(ModelError, match="does not take these arguments"):
+        torch_module(id="x", module="torch.nn:Linear", arguments={"inputs": 3})
+
+
+def test_optional_packages_name_their_extra() -> None:
+    for build, package, extra in (
+        (torchvision_model, "torchvision", "vision"),
+        (transformers_model, "transformers", "language"),
+    ):
+        try:
+            __import__(package)
+        except ImportError:
+            with pytest.raises(UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"):
+                build(id="x", architecture="ViTModel")
+        else:
+            with pytest.raises(ModelError, match="did you mean"):
+                build(id="x", architecture="resnet1888" if package == "torchvision" else "ViTModell")
+
+
+def test_the_small_network_is_the_same_everywhere() -> None:
+    """Weights are drawn with NumPy: the sum is a number, not a property of a torch version."""
+    weights = network(channels=1, classes=10, seed=0).state_dict()
+    total = sum(float(tensor.double().abs().sum()) for tensor in weights.values())
+    expected = np.random.default_rng(0)
+    drawn_total = 0.0
+    for shape in ((16, 1, 3, 3), (32, 16, 3, 3), (64, 32, 3, 3), (64, 256), (10, 64)):
+        values = expected.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))
+        drawn_total += float(np.abs(values.astype(np.float32).astype(np.float64)).sum())
+    assert total == pytest.approx(drawn_total, rel=1e-12)
+
+
+@pytest.mark.parametrize("side", [8, 64, 112])
+def test_the_small_network_takes_images_of_any_size_between(side: int) -> None:
+    model = small_cnn(
+        id="s",
+        channels=3,
+        preprocessing=Preprocessing(resize=side, mean=(0.5,), std=(0.5,)),
+        regions={"V1": "conv1", "IT": "hidden"},
+    )
+    stimuli = drawn(2, size=(20, 20))
+    assert model.record(stimuli, "V1").sizes["neuroid"] == 16 * side * side
+    assert model.record(stimuli, "IT").sizes["neuroid"] == 64
+    assert (model.record(stimuli, "V1").values >= 0).all()
