@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from data.generate import images, network, neurons, tuning, write
+from data.generate import behaviour, gratings, images, network, neurons, observers, tuning, write
 from neuroledger.core import assembly
 
 
@@ -46,10 +49,60 @@ def build(folder: Path) -> list[Path]:
         written += [home / "stimuli.csv", home / "stimuli.zip", home / "responses.nc"]
     generator = folder / "models" / "generator" / "responses.nc"
     generator.parent.mkdir(parents=True, exist_ok=True)
-    assembly.write(neurons.noise_free(signals, table), generator)
+    rates = neurons.noise_free(signals, table)
+    assembly.write(rates, generator)
+    written += _behaviour(folder, rates.isel(neuroid=rates["region"].values == "IT").values, table, files)
+    written += _naming(folder, source, table)
+    written += _gratings(folder)
     weights = folder / "models" / "small_cnn.digits" / "model.safetensors"
     network.train(source, weights)
     return [*written, generator, weights]
+
+
+def _behaviour(
+    folder: Path, features: NDArray[np.float64], table: pd.DataFrame, files: Mapping[str, bytes]
+) -> list[Path]:
+    """Simulated people who tell digits apart."""
+    trials = behaviour.two_choices(features, table)
+    home = folder / "Digits.simulated.choices"
+    home.mkdir(parents=True, exist_ok=True)
+    write.table(home / "stimuli.csv", table)
+    write.archive(home / "stimuli.zip", files)
+    write.table(home / "trials.csv", trials.table)
+    write.truth(home / "truth.json", trials.truth)
+    return [home / name for name in ("stimuli.csv", "stimuli.zip", "trials.csv")]
+
+
+def _naming(folder: Path, source: images.Digits, table: pd.DataFrame) -> list[Path]:
+    """Simulated people who name digits in noise, and the decision that they share as a model."""
+    made = observers.naming(source, table)
+    home = folder / "Digits.simulated.naming"
+    home.mkdir(parents=True, exist_ok=True)
+    write.table(home / "stimuli.csv", made.table)
+    write.archive(home / "stimuli.zip", made.files)
+    write.table(home / "trials.csv", made.trials)
+    write.truth(home / "truth.json", made.truth)
+    decision = folder / "models" / "generator.naming" / "decision.nc"
+    decision.parent.mkdir(parents=True, exist_ok=True)
+    assembly.write(assembly.check(made.shared), decision)
+    return [*(home / name for name in ("stimuli.csv", "stimuli.zip", "trials.csv")), decision]
+
+
+def _gratings(folder: Path) -> list[Path]:
+    """Simulated V1 neurons' tuning, gratings, and another population as a model."""
+    shown = gratings.gratings()
+    home = folder / "Gratings.simulated"
+    home.mkdir(parents=True, exist_ok=True)
+    write.table(home / "stimuli.csv", shown.table)
+    write.table(home / "blank.csv", shown.blank)
+    write.archive(home / "stimuli.zip", shown.files)
+    assembly.write(gratings.neurons(shown.table), home / "properties.nc")
+    write.truth(home / "truth.json", gratings.truth())
+    responses = folder / "models" / "tuned_population" / "responses.nc"
+    responses.parent.mkdir(parents=True, exist_ok=True)
+    assembly.write(assembly.check(gratings.model(shown.table)), responses)
+    names = ("stimuli.csv", "blank.csv", "stimuli.zip", "properties.nc")
+    return [*(home / name for name in names), responses]
 
 
 def _first(table: pd.DataFrame, count: int) -> list[int]:
