@@ -99,7 +99,7 @@ def test_one_neuroid_has_no_correlation_between_patterns():
 
 
 def test_the_interval_covers_what_other_stimuli_give():
-    """Over fresh sets of stimuli of one pair of systems, the score falls into the interval of the first as often as it should."""
+    """The interval is as wide as the spread of scores over fresh sets of stimuli, within a factor of two."""
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((10, 60)), rng.standard_normal((10, 30))
 
