@@ -64,12 +64,17 @@ def v4(source: Digits) -> Floats:
 
 
 def it(source: Digits) -> Floats:
-    """Object-tuned neurons that do not care where the digit is: (stimulus, 30).
+    """Object-tuned neurons that do not care where the digit is: (stimulus, 30), positive mixtures of object units."""
+    mixture = np.random.default_rng(SEED + 1).gamma(0.5, 1.0, size=(10, NEURONS))
+    return np.asarray(object_match(source) @ mixture)
+
+
+def object_match(source: Digits) -> Floats:
+    """Ten object units, one for each digit's name: (stimulus, 10).
 
     Exemplar units, one for each digit that is never shown, respond with a Gaussian of width 0.05 (in
     squared distance) around their exemplar in the space of z-scored energies of the digit alone; their
-    responses sum to one. Ten object units sum the exemplars of one object; a neuron is a positive mixture
-    of the ten.
+    responses sum to one. An object unit sums the exemplars of one object.
     """
     energy = normalised_energy(source.luminance, np.array([1.0, 3.5, 6.0]), 1.2)
     energy = energy.reshape(len(source.labels), -1)
@@ -80,9 +85,7 @@ def it(source: Digits) -> Floats:
     squared = (shown**2).sum(1)[:, None] + (exemplars**2).sum(1) - 2 * shown @ exemplars.T
     match = np.exp(-(squared - squared.min(axis=1, keepdims=True)) / (2 * TUNING_WIDTH))
     match /= match.sum(axis=1, keepdims=True)
-    objects = match @ (source.labels[source.held_out][:, None] == np.arange(10))
-    mixture = np.random.default_rng(SEED + 1).gamma(0.5, 1.0, size=(10, NEURONS))
-    return np.asarray(objects @ mixture)
+    return np.asarray(match @ (source.labels[source.held_out][:, None] == np.arange(10)))
 
 
 def standardised(signal: Floats) -> Floats:
