@@ -1,0 +1,110 @@
+"""The doctor names what is missing with the command that mends it, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from neuroledger.engine.doctor import Observation, examine
+from neuroledger.engine.validate import validate
+from tests.engine.lab import Lab
+
+CONFIG = """[core]
+    remote = embedded
+['remote "embedded"']
+    url = ../.dvcstore
+    verify = true
+['remote "s3"']
+    url = s3://bucket/neuroledger
+    verify = true
+['remote "careless"']
+    url = ../elsewhere
+"""
+
+
+@pytest.fixture
+def seen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    (lab.root / ".dvc").mkdir()
+    (lab.root / ".dvc" / "config").write_text(CONFIG)
+    (lab.root / ".dvcstore").mkdir()
+    (lab.root / ".dvcstore" / "object").write_bytes(b"x")
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "NEUROLEDGER_MIRROR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(lab.root))
+    return lab
+
+
+def by_topic(lab: Lab) -> dict[str, Observation]:
+    return {observation.topic: observation for observation in examine(lab.open())}
+
+
+def test_data_are_followed_from_missing_to_valid(seen: Lab) -> None:
+    not_validated = by_topic(seen)["data set lab"]
+    assert (not_validated.state, not_validated.do) == ("wrong", "`neuroledger validate lab`")
+    validate(seen.open(), "lab")
+    assert by_topic(seen)["data set lab"].state == "well"
+    (seen.data / "stimuli.zip").unlink()
+    missing = by_topic(seen)["data set lab"]
+    assert (missing.state, missing.do) == ("wrong", "`neuroledger fetch lab`")
+    assert missing.what == "1 of 3 files missing or of another size"
+
+
+def test_what_the_default_suite_does_not_need_is_only_a_note(seen: Lab) -> None:
+    fields = {"files": {"x.nc": {"url": "https://example.org/x", "size": 1, "sha256": "0" * 64}}}
+    seen.spec("datasets", "other", license="CC0-1.0", reader={"name": "netcdf"}, **fields)
+    assert by_topic(seen)["data set other"].state == "note"
+
+
+def test_remotes(seen: Lab) -> None:
+    found = by_topic(seen)
+    assert found["remote embedded (default)"].state == "well"
+    assert found["remote s3"].state == "note" and "AWS_PROFILE" in found["remote s3"].do
+    assert found["remote careless"].state == "wrong"
+    assert found["remote careless"].do == "`dvc remote modify careless verify true`"
+    (seen.root / ".dvcstore" / "object").unlink()
+    assert by_topic(seen)["remote embedded (default)"].do == "`git checkout .dvcstore`"
+    (seen.root / ".dvc" / "config").unlink()
+    assert by_topic(seen)["remote"].state == "wrong"
+
+
+def test_a_mirror_that_is_no_folder(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(seen.root / "nowhere"))
+    assert by_topic(seen)["mirror"].do == "`unset NEUROLEDGER_MIRROR`"
+
+
+def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (seen.root / "requirements.txt").write_text("numpy==0.0.1\n")
+    found = by_topic(seen)
+    assert found["versions"].what.startswith("not those of requirements.txt: numpy ")
+    from neuroledger.engine import doctor
+
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in {"scipy", "mne"} else known(name))
+    found = by_topic(seen)
+    assert found["packages"].state == "wrong" and found["packages"].what == "missing: scipy"
+    assert found["mne"].do == '`pip install -e ".[eeg]"`'
+
+
+def test_an_unknown_suite_in_params(seen: Lab) -> None:
+    (seen.root / "params.yaml").write_text("suite: nosuch\n")
+    found = by_topic(seen)["suite"]
+    assert found.state == "wrong" and "nosuch" in found.what
+
+
+def test_nothing_is_written(seen: Lab) -> None:
+    def held() -> dict[str, int]:
+        return {str(p): p.stat().st_mtime_ns for p in Path(seen.root).rglob("*") if p.is_file()}
+
+    before = held()
+    examine(seen.open())
+    assert held() == before
+    assert os.access(seen.root, os.W_OK)
+
+
+def test_each_line_says_what_to_do(seen: Lab) -> None:
+    for observation in examine(seen.open()):
+        assert observation.state == "well" or observation.do or observation.topic == "gpu", observation
+        assert set(observation.to_dict()) == {"topic", "state", "what", "do"}
+        assert str(observation).startswith(("✓", "–", "✗"))
