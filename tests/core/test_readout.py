@@ -11,6 +11,7 @@ import pytest
 
 from neuroledger.core import readout
 from neuroledger.core.imagenet import CATEGORIES
+from neuroledger.core.imagenet_synsets import SYNSETS
 from neuroledger.errors import ModelError, RequestError
 
 
@@ -51,6 +52,20 @@ def test_labels_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> 
     sixteen = sorted(list(CATEGORIES)[:16])
     given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], sixteen, model="m")
     assert list(given.values) == expected["label/geirhos16"]
+
+
+def test_synsets_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    expected, arrays = oracle
+    given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], ["imagenet"], model="m")
+    assert list(given.values) == expected["label/imagenet synsets"]
+
+
+def test_every_class_has_its_own_synset() -> None:
+    assert len(SYNSETS) == len(set(SYNSETS)) == 1000
+    assert list(SYNSETS) == sorted(SYNSETS)
+    assert (SYNSETS[0], SYNSETS[281], SYNSETS[999]) == ("n01440764", "n02123045", "n15075141"), (
+        "tench, tabby, paper"
+    )
 
 
 def test_a_label_is_the_mean_over_its_classes_not_their_sum() -> None:

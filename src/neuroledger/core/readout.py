@@ -77,7 +77,9 @@ def odd_one_out(
         place = {str(id): row for row, id in enumerate(names)}
         missing = sorted({id for triplet in triplets for id in triplet if id not in place})
         if missing:
-            raise RequestError(f"{len(missing)} stimuli of the triplets have no features, first {missing[0]!r}")
+            raise RequestError(
+                f"{len(missing)} stimuli of the triplets have no features, first {missing[0]!r}"
+            )
         rows = np.asarray([[place[id] for id in triplet] for triplet in triplets], dtype=np.intp)
     else:
         if len(features) % TRIPLET:
@@ -105,7 +107,8 @@ def odd_one_out(
 def label(logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], *, model: str) -> xr.DataArray:
     """The chosen label of each stimulus, (presentation,), from the logits of the 1,000 ImageNet classes.
 
-    A category's probability is the mean over its classes of the softmax; the largest wins (geirhos2018).
+    A category's probability is the mean over its classes of the softmax; the largest wins (geirhos2018). The only
+    choice ``imagenet`` stands for all classes: the answer is then the WordNet id of the largest logit.
 
     Raises
     ------
@@ -119,6 +122,10 @@ def label(logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], *,
             f"model {model!r}: labels need the {CLASSES} ImageNet logits, its readout layer has {logits.shape[1]} "
             "features; name the logits as `readout`, or use the task `probabilities` with fitting stimuli"
         )
+    if tuple(choices) == ("imagenet",):
+        from neuroledger.core.imagenet_synsets import SYNSETS
+
+        return _decided(np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids)
     strange = sorted(set(choices) - set(CATEGORIES))
     if strange or not choices:
         raise RequestError(
@@ -127,9 +134,9 @@ def label(logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], *,
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     softmax = powers / powers.sum(axis=1, keepdims=True)
     means = np.stack([softmax[:, list(CATEGORIES[choice])].mean(axis=1) for choice in choices], axis=1)
-    chosen = np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)]
-    return xr.DataArray(
-        chosen,
-        dims="presentation",
-        coords={"stimulus_id": ("presentation", np.asarray(stimulus_ids, dtype=object))},
-    )
+    return _decided(np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)], stimulus_ids)
+
+
+def _decided(labels: Array, stimulus_ids: Sequence[str]) -> xr.DataArray:
+    coords = {"stimulus_id": ("presentation", np.asarray(stimulus_ids, dtype=object))}
+    return xr.DataArray(labels, dims="presentation", coords=coords)

@@ -214,6 +214,11 @@ def require(package: str, extra: str) -> Any:
         raise UnavailableError(
             f"{package} is not installed ({error}): pip install 'neuroledger[{extra}]'"
         ) from error
+    except (RuntimeError, OSError) as error:
+        raise UnavailableError(
+            f"{package} is installed but does not start ({error}): its build does not fit that of torch; install "
+            "both from the same index"
+        ) from error
 
 
 def version_of(package: str) -> str:
