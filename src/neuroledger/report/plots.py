@@ -1,0 +1,257 @@
+"""Figures of scores: bars with floor and ceiling, a map of models by benchmarks, two models site by site, a trade-off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from neuroledger.core.score import Score
+from neuroledger.errors import MetricError, RequestError
+from neuroledger.report.pages import axis as axis_of
+from neuroledger.report.table import Cell, Column, Leaderboard, Row, leaderboard
+from neuroledger.report.text import describe, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["bars", "controls", "heat_map", "save", "scatter", "tradeoff"]
+
+INK: Final = "#1d2124"
+SOFT: Final = "#8b939a"
+ACCENT: Final = "#0b6e6e"
+LIGHT: Final = "#2aa5a0"
+# Okabe and Ito's colours, told apart by people with any kind of colour vision.
+PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+
+
+def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+    """Every model's score on one benchmark with its 95 % interval; controls grey, floor dotted, ceiling dashed.
+
+    Raises
+    ------
+    RequestError
+        The benchmark is not on the board.
+    """
+    board = board or leaderboard()
+    i, column = _column(board, benchmark)
+    rows = [row for row in board.rows if row.cells[i].value is not None]
+    rows.sort(key=lambda row: row.cells[i].value or 0.0, reverse=column.direction == "lower")
+    ax = ax or _axes(height=1.2 + 0.34 * max(1, len(rows)))
+    for y, row in enumerate(rows):
+        _interval(ax, y, row.cells[i], SOFT if row.role != "model" else ACCENT)
+    _limits(ax, column)
+    ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    span = axis_of([row.cells[i] for row in rows], [column])
+    ax.set_xlim(span.low, span.high)
+    ax.set_xlabel(describe(column))
+    ax.set_title(column.title, loc="left")
+    return _finish(ax, {row.model: row.cells[i].value for row in rows})
+
+
+def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+    """The control models of one benchmark: negative ones at the floor, positive ones at the ceiling.
+
+    Raises
+    ------
+    RequestError
+        The benchmark is not on the board, or no control was scored on it.
+    """
+    board = board or leaderboard()
+    i, column = _column(board, benchmark)
+    rows = [row for row in board.rows if row.role != "model" and row.cells[i].value is not None]
+    if not rows:
+        raise RequestError(
+            f"no control has a score on {benchmark!r}; run `neuroledger run --benchmark {benchmark}`"
+        )
+    ax = ax or _axes(height=1.2 + 0.4 * len(rows))
+    for y, row in enumerate(rows):
+        _interval(ax, y, row.cells[i], PALETTE[2] if row.role == "positive" else PALETTE[1])
+    _limits(ax, column)
+    ax.set_yticks(range(len(rows)), [f"{row.model} ({row.role})" for row in rows])
+    ax.set_xlabel(describe(column))
+    return _finish(ax, {row.model: row.cells[i].value for row in rows})
+
+
+def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+    """Models by benchmarks: best or tied in bold, what failed hatched, what is missing blank."""
+    board = board or leaderboard()
+    rows = [row for row in board.rows if row.role == "model"]
+    values = np.array(
+        [[np.nan if c.value is None else c.value for c in row.cells] for row in rows], dtype=float
+    )
+    values = values.reshape(len(rows), len(board.columns))
+    ax = ax or _axes(width=2.6 + 0.86 * len(board.columns), height=1.9 + 0.36 * max(1, len(rows)))
+    ax.imshow(_shares(values, board.columns), cmap=_colours(), vmin=0, vmax=1, aspect="auto")
+    for y, row in enumerate(rows):
+        for x, cell in enumerate(row.cells):
+            _square(ax, x, y, cell)
+    ax.set_xticks(range(len(board.columns)), [c.id for c in board.columns], rotation=40, ha="right")
+    ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    ax.tick_params(length=0)
+    ax.set_title(f"{board.title} (suite {board.suite}, version {board.version})", loc="left")
+    ids = [column.id for column in board.columns]
+    data = {row.model: dict(zip(ids, (cell.value for cell in row.cells), strict=True)) for row in rows}
+    return _finish(ax, data, spines=False)
+
+
+def scatter(a: Score, b: Score, *, labels: tuple[str, str] = ("A", "B"), ax: Axes | None = None) -> Axes:
+    """Two scores of one benchmark, neuroid by neuroid (or other sample), with how many lie on each side.
+
+    Raises
+    ------
+    MetricError
+        A score has no samples, or they cannot be set against each other.
+    """
+    x, y = _sites(a), _sites(b)
+    if x.shape != y.shape:
+        raise MetricError(f"the samples cannot be paired: {x.size} and {y.size}; score both on one benchmark")
+    present = np.isfinite(x) & np.isfinite(y)
+    x, y = x[present], y[present]
+    ax = ax or _axes(width=4.2, height=4.2)
+    ends = [float(min(x.min(), y.min(), 0)), float(max(x.max(), y.max()))]
+    ax.plot(ends, ends, color=SOFT, linewidth=1, linestyle="--", zorder=1)
+    ax.scatter(x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2)
+    ax.set_xlabel(f"{labels[0]} (higher for {int((x > y).sum())})")
+    ax.set_ylabel(f"{labels[1]} (higher for {int((y > x).sum())})")
+    ax.set_aspect("equal")
+    return _finish(ax, {labels[0]: x.tolist(), labels[1]: y.tolist()})
+
+
+def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+    """One benchmark against another, cost on a logarithmic axis; models that nothing beats on both are joined.
+
+    Raises
+    ------
+    RequestError
+        A benchmark is not on the board, or no model was scored on both.
+    """
+    board = board or leaderboard()
+    i, column = _column(board, score)
+    j, price = _column(board, cost)
+    held = [(row, row.cells[j].value, row.cells[i].value) for row in board.rows if row.role == "model"]
+    points = [(row, x, y) for row, x, y in held if x is not None and y is not None]
+    if not points:
+        raise RequestError(f"no model has scores on both {score!r} and {cost!r}")
+    ax = ax or _axes(width=6, height=4.2)
+    for row, x, y in points:
+        ax.scatter([x], [y], s=36, color=ACCENT, zorder=3)
+        ax.annotate(row.model, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=9, color=INK)
+    front = _front([(x, y) for _, x, y in points], lower_is_better=column.direction == "lower")
+    ax.plot([x for x, _ in front], [y for _, y in front], color=LIGHT, linewidth=1.4, zorder=2)
+    if all(x > 0 for _, x, _ in points):
+        ax.set_xscale("log")
+    ax.set_xlabel(f"{price.title} ({describe(price)})")
+    ax.set_ylabel(describe(column))
+    return _finish(ax, {row.model: (x, y) for row, x, y in points})
+
+
+def save(ax: Axes, path: Path) -> Path:
+    """Write the figure of ``ax``: SVG with text kept as text and no date inside, or what the suffix says."""
+    import matplotlib as mpl
+
+    figure: Any = ax.figure
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "neuroledger"}):
+        options = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
+        figure.savefig(path, bbox_inches="tight", **options)
+    return path
+
+
+def _axes(*, width: float = 7.0, height: float = 4.0) -> Axes:
+    from matplotlib.figure import Figure
+
+    # A figure of its own, without pyplot: no window, no global state, safe beside a user's own figures.
+    ax: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot()
+    return ax
+
+
+def _finish(ax: Axes, data: dict[str, Any], *, spines: bool = True) -> Axes:
+    """Quiet lines, and the plotted numbers at ``ax.data``."""
+    for name in ("top", "right", "left") if spines else ("top", "right", "left", "bottom"):
+        ax.spines[name].set_visible(False)
+    ax.tick_params(colors=INK, labelsize=9)
+    ax.title.set_fontsize(11)
+    ax.title.set_color(INK)
+    ax.data = data  # type: ignore[attr-defined]
+    return ax
+
+
+def _interval(ax: Axes, y: float, cell: Cell, colour: str) -> None:
+    if cell.low is not None and cell.high is not None:
+        ax.plot([cell.low, cell.high], [y, y], color=colour, alpha=0.4, linewidth=5, solid_capstyle="round")
+    ax.plot([float(cell.value or 0.0)], [y], marker="o", markersize=6.5, color=colour)
+
+
+def _limits(ax: Axes, column: Column) -> None:
+    if column.normalise in {"ceiling", "floor"}:
+        ax.axvline(1.0, color=INK, linewidth=1, linestyle="--", label="ceiling")
+    if column.floor is not None:
+        ax.axvline(column.floor, color=SOFT, linewidth=1, linestyle=":", label="floor")
+
+
+def _label(row: Row) -> str:
+    return f"{row.place}  {row.model}" if row.place else row.model
+
+
+def _square(ax: Axes, x: int, y: int, cell: Cell) -> None:
+    if cell.value is not None:
+        weight = "bold" if cell.top else "normal"
+        ax.text(x, y, number(cell.value, 2), ha="center", va="center", fontsize=9, color=INK, weight=weight)
+    elif cell.status == "failed":
+        from matplotlib.patches import Rectangle
+
+        ax.add_patch(
+            Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="////", edgecolor=PALETTE[1], linewidth=0)
+        )
+
+
+def _shares(values: Any, columns: Sequence[Column]) -> Any:
+    """Colours from 0 to 1: the value itself on commensurable scales, its place between worst and best on others."""
+    shares = values.copy()
+    for i, column in enumerate(columns):
+        if not column.counts and np.isfinite(values[:, i]).any():
+            low, high = np.nanmin(values[:, i]), np.nanmax(values[:, i])
+            place = (
+                (values[:, i] - low) / (high - low)
+                if high > low
+                else np.where(np.isfinite(values[:, i]), 0.5, np.nan)
+            )
+            shares[:, i] = 1 - place if column.direction == "lower" else place
+    return np.clip(shares, 0, 1)
+
+
+def _colours() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("neuroledger", ["#ffffff", "#cfe9e7", "#79c7c2"])
+
+
+def _sites(score: Score) -> Any:
+    samples = score.samples
+    if samples is None or not samples.dims:
+        raise MetricError(f"score {score.id!r} has no samples to plot")
+    values = np.asarray(samples.values, dtype=np.float64)
+    if "split" in samples.dims and len(samples.dims) > 1:
+        values = np.asarray(samples.mean("split", skipna=True).values, dtype=np.float64)
+    return values.ravel()
+
+
+def _front(points: Sequence[tuple[float, float]], *, lower_is_better: bool) -> list[tuple[float, float]]:
+    """The points with the best value among all that cost no more, from cheap to dear."""
+    sign = -1.0 if lower_is_better else 1.0
+    front: list[tuple[float, float]] = []
+    for x, y in sorted(points, key=lambda p: (p[0], -sign * p[1])):
+        if not front or sign * y > sign * front[-1][1]:
+            front.append((x, y))
+    return front
+
+
+def _column(board: Leaderboard, benchmark: str) -> tuple[int, Column]:
+    for i, column in enumerate(board.columns):
+        if column.id == benchmark:
+            return i, column
+    known = ", ".join(column.id for column in board.columns)
+    raise RequestError(f"benchmark {benchmark!r} is not in suite {board.suite!r}; it has {known}")
