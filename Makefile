@@ -73,5 +73,5 @@ clean:
 lock:
 	rm -rf .cache/lock && $(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet torch==2.13.0
-	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,dev]"
+	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,cluster,dev]"
 	.cache/lock/bin/python -m pip freeze --exclude neuroledger | grep -v '^torch==' > requirements.txt

@@ -186,3 +186,19 @@ def test_a_read_only_results_folder_is_one_clear_error(valid: Lab, monkeypatch: 
     with pytest.raises(DataError, match="No space left on device"):
         score_all(valid)
     assert not list(valid.root.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("executor", ["processes:2", "dask"])
+def test_other_processes_give_the_same_records(valid: Lab, executor: str) -> None:
+    score_all(valid)
+    before = {path: path.read_bytes() for path in (valid.root / "results").rglob("lab.V4-ridge/*.json")}
+    done = score_all(valid, force=True, executor=executor)
+    assert all(outcome.computed and outcome.record.status == "scored" for outcome in done.values())
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_unknown_executor_and_a_silent_scheduler_are_told(valid: Lab) -> None:
+    with pytest.raises(RequestError, match="no executor 'spark'"):
+        score_all(valid, executor="spark")
+    with pytest.raises(RequestError, match="number of processes"):
+        score_all(valid, executor="processes:many")

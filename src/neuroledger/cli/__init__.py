@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--benchmark", action="append", default=[], dest="benchmarks", metavar="B")
     p.add_argument("--suite", help="default: the suite in params.yaml")
     _request(p)
+    p.add_argument("--executor", default="local", metavar="E", help="local, processes[:N], dask[:ADDRESS]")
     p.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
     p.add_argument("--retry-failed", action="store_true", help="try failed jobs again")
     p.add_argument("--force", action="store_true", help="compute everything again")

@@ -10,7 +10,6 @@ from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.display import choose
 from neuroledger.engine.params import Params, read_params
 from neuroledger.engine.plan import Job, plan
-from neuroledger.engine.present import open_store
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import current
 from neuroledger.engine.run import run as run_jobs
@@ -39,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     with choose() as display:
         outcomes = run_jobs(
             catalog, jobs, request, display,
-            retry_failed=options.retry_failed, force=options.force, store=open_store(catalog.root, display),
+            retry_failed=options.retry_failed, force=options.force, executor=options.executor,
         )  # fmt: skip
     states = Counter(outcome.record.status for outcome in outcomes)
     computed = sum(outcome.computed for outcome in outcomes)
@@ -82,7 +81,7 @@ def score(options: argparse.Namespace) -> int:
         reason = benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable
         raise RequestError(f"benchmark {options.benchmark!r} is unavailable: {reason}")
     with choose("none" if options.json else None) as display:
-        outcome = run_jobs(catalog, jobs, request, display, store=open_store(catalog.root, display))[0]
+        outcome = run_jobs(catalog, jobs, request, display)[0]
     if options.json:
         say_json(outcome.record.model_dump(mode="json"))
     else:

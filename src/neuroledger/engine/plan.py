@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from neuroledger.core import registry
@@ -37,12 +37,12 @@ MODEL_ONLY_SAYS = DESCRIPTIVE | {
 
 @dataclass(frozen=True)
 class Job:
-    """One model on one benchmark; ``id`` is its identity."""
+    """One model on one benchmark; ``id`` is its identity, the hash of ``inputs``."""
 
     model: str
     benchmark: str
     id: str
-    inputs: dict[str, Any]
+    inputs: dict[str, Any] = field(compare=False, repr=False)
 
 
 def plan(

@@ -93,7 +93,7 @@ def run(
     chosen = suite or (None if benchmarks else params.suite)
     jobs = plan(catalog, models=models, benchmarks=benchmarks, suite=chosen, request=request)
     with choose() as display:
-        outcomes = run_jobs(catalog, jobs, request, display, store=open_store(catalog.root, display))
+        outcomes = run_jobs(catalog, jobs, request, display)
     return [outcome.record for outcome in outcomes]
 
 

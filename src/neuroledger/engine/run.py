@@ -5,21 +5,25 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from neuroledger.core.score import Score
 from neuroledger.display import Display
 from neuroledger.engine.evaluate import Evaluation, evaluate
+from neuroledger.engine.executors import execute
 from neuroledger.engine.plan import Job
+from neuroledger.engine.present import open_store
 from neuroledger.engine.provenance import environment
 from neuroledger.engine.record import Record, read_record, record_path, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, NeuroLedgerError
-from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.catalog import Catalog, open_catalog
 
-__all__ = ["Outcome", "current", "run", "run_job"]
+__all__ = ["Outcome", "Work", "current", "run", "run_job"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,29 @@ class Outcome:
     computed: bool
 
 
+@dataclass(frozen=True)
+class Work:
+    """Doing one job in this process or another; what jobs of one process share is made once."""
+
+    root: Path
+    request: Request
+    session: Session | None = field(default=None, compare=False)
+    """What this process has made already; None in a process that begins with its first job."""
+
+    def __call__(self, job: Job) -> tuple[Record, str]:
+        """The job's record, and its score in words; samples are kept where the repository lies."""
+        session = self.session or _session(self.root, self.request)
+        record, evaluation = run_job(session, job)
+        if evaluation is not None and self.request.limit is None:
+            keep_samples(self.root, job.id, evaluation.scores)
+        return record, _words(record, evaluation)
+
+
+@lru_cache(maxsize=2)
+def _session(root: Path, request: Request) -> Session:
+    return Session(open_catalog(root), request, open_store(root))
+
+
 def run(
     catalog: Catalog,
     jobs: Sequence[Job],
@@ -39,29 +66,30 @@ def run(
     *,
     retry_failed: bool = False,
     force: bool = False,
-    store: Any = None,
+    executor: str = "local",
 ) -> list[Outcome]:
     """Do the jobs whose record is missing, stale, damaged, or failed for want of data.
 
-    Each record is written as soon as its job ends, so an interruption loses at most the job in progress.
+    Each record is written as soon as its job ends, so an interruption loses at most the jobs in progress.
+    ``executor`` says where they are done (:func:`neuroledger.engine.executors.execute`).
     """
-    session = Session(catalog, request, store)
-    outcomes: list[Outcome] = []
-    for number, job in enumerate(jobs, 1):
-        there = None if force else current(catalog, job, request, retry_failed=retry_failed)
-        if there is not None:
-            outcomes.append(Outcome(job, there, computed=False))
-        else:
-            display.progress("scoring", number - 1, len(jobs))
-            record, evaluation = run_job(session, job)
-            scratch = request.limit is not None
-            write_record(record_path(catalog.root, job.benchmark, job.model, scratch=scratch), record)
-            if evaluation is not None and not scratch:
-                keep_samples(catalog.root, job.id, evaluation.scores)
-            outcomes.append(Outcome(job, record, computed=True))
-            display.line(f"{_sign(record)} {job.benchmark} · {job.model}: {_words(record, evaluation)}")
-        display.progress("scoring", number, len(jobs))
-    return outcomes
+    found = {
+        job: None if force else current(catalog, job, request, retry_failed=retry_failed) for job in jobs
+    }
+    todo = [job for job, record in found.items() if record is None]
+    outcomes = {
+        job: Outcome(job, record, computed=False) for job, record in found.items() if record is not None
+    }
+    work = Work(catalog.root, request)
+    if executor == "local":
+        work = replace(work, session=Session(catalog, request, open_store(catalog.root, display)))
+    for number, (job, (record, words)) in enumerate(execute(executor, todo, work), 1):
+        path = record_path(catalog.root, job.benchmark, job.model, scratch=request.limit is not None)
+        write_record(path, record)
+        outcomes[job] = Outcome(job, record, computed=True)
+        display.line(f"{_sign(record)} {job.benchmark} · {job.model}: {words}")
+        display.progress("scoring", number, len(todo))
+    return [outcomes[job] for job in jobs]
 
 
 def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool) -> Record | None:
