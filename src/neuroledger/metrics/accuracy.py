@@ -18,13 +18,13 @@ __all__ = ["accuracy"]
 
 @metric("accuracy", version=1, input="behaviour")
 def accuracy(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
-    """Whether each answer equals the target: ``(presentation,)`` with 1 and 0; its mean is the accuracy.
+    """Whether each answer equals the target: ``(presentation[, time_bin])`` with 1 and 0; the mean is the accuracy.
 
     Parameters
     ----------
     source
-        Model behaviour: labels ``(presentation,)`` or probabilities ``(presentation, choice)``, of which the
-        most probable choice counts.
+        Model behaviour: labels ``(presentation,)``, labels over time ``(presentation, time_bin)``, or probabilities
+        ``(presentation, choice)``, of which the most probable choice counts.
     target
         The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` where both sides have it, by
         position otherwise. For trials of people, which have a truth of their own, the truth counts, and each
@@ -35,6 +35,11 @@ def accuracy(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     MetricError
         Nothing to compare, different lengths without ids, or stimuli that the model did not answer.
     """
+    if isinstance(source, xr.DataArray) and "time_bin" in source.dims:
+        parts = [accuracy(source.isel(time_bin=bin), target) for bin in range(source.sizes["time_bin"])]
+        over_time = xr.concat(parts, "time_bin").transpose("presentation", "time_bin")
+        edges = {n: ("time_bin", c.values) for n, c in source.coords.items() if c.dims == ("time_bin",)}
+        return over_time.assign_coords(edges)
     if isinstance(target, xr.DataArray) and coordinate(target, *TRUTHS) is not None:
         ids = coordinate(target, "stimulus_id")
         if ids is not None:  # trials of several people: each stimulus counts once
