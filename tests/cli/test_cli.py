@@ -151,9 +151,9 @@ def test_check_tells_of_superseding_circles_and_stray_files(run, lab: Lab) -> No
 
 
 def test_check_refuses_a_benchmark_whose_controls_failed(run, lab: Lab) -> None:
-    run("validate", "lab")
-    run("run")
     lab.benchmark(controls={"positive": ["noise"], "negative": []})
+    run("validate", "lab")
+    assert run("run")[0] == 1
     code, out, _ = run("check")
     assert code == 1 and "positive control 'noise' reaches" in out
 

@@ -71,7 +71,7 @@ def _dask(address: str | None, jobs: Sequence[Job], work: Callable[[Job], T]) ->
     except ModuleNotFoundError:
         raise UnavailableError('Dask is not installed: pip install "neuroledger[cluster]"') from None
     try:
-        cluster = address or distributed.LocalCluster(
+        cluster: Any = address or distributed.LocalCluster(
             n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None
         )
         client = distributed.Client(cluster, timeout=20)
