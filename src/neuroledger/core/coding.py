@@ -49,11 +49,14 @@ def _hash_encode(column: Array) -> Coded | None:
     width = column.dtype.itemsize // 4
     if width == 0:
         return None
-    letters = np.ascontiguousarray(column).view(np.uint32).reshape(column.size, width)
-    weights = np.random.default_rng(width).integers(1, 2**63, width, dtype=np.uint64) | np.uint64(1)
+    if width % 2:  # two letters make one 64-bit word
+        width += 1
+        column = column.astype(f"U{width}")
+    letters = np.ascontiguousarray(column).view(np.uint64).reshape(column.size, width // 2)
+    weights = np.random.default_rng(width).integers(1, 2**63, width // 2, dtype=np.uint64) | np.uint64(1)
     key = np.zeros(column.size, dtype=np.uint64)
-    for position in range(width):
-        key += letters[:, position] * weights[position]
+    for position, weight in enumerate(weights):
+        key += letters[:, position] * weight
     codes, _ = pd.factorize(key)
     first = np.empty(int(codes.max()) + 1, dtype=np.intp)
     first[codes[::-1]] = np.arange(column.size - 1, -1, -1)
