@@ -1,0 +1,87 @@
+"""A repository with invented records: clear and open orders, failures, partial and edited records, hostile texts."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from neuroledger.engine.record import Record, record_path, write_record
+from neuroledger.spec.catalog import Catalog
+from tests.engine.lab import Lab, build
+
+HOSTILE = "<script>alert('x')</script> & \"quotes\" {{ 7 * 7 }}"
+CONTROLS = {
+    "pixels4": {
+        "role": "positive",
+        "value": 0.97,
+        "bound": 0.8,
+        "passed": True,
+        "says": "0.970, must be at least 0.8",
+    },
+    "noise": {
+        "role": "negative",
+        "value": 0.01,
+        "bound": 0.1,
+        "passed": True,
+        "says": "0.010, must be at most 0.1",
+    },
+}
+
+
+def score(value: float, half: float | None = 0.02, **fields: Any) -> dict[str, Any]:
+    """A plain score as a record holds it."""
+    low, high = (None, None) if half is None else (value - half, value + half)
+    ceiling = {
+        "id": "internal_consistency",
+        "value": 0.8,
+        "low": 0.7,
+        "high": 0.9,
+        "scale": "reliability",
+        "n": {},
+    }
+    plain = {
+        "value": value, "low": low, "high": high, "error": None, "scale": "correlation", "direction": "higher",
+        "raw": value * 0.9, "ceiling": ceiling, "n": {"neuroid": 30, "split": 10, "stimuli": 1}, "id": "ridge",
+    }  # fmt: skip
+    return plain | fields
+
+
+def record(
+    model: str, benchmark: str, value: float | None, *, half: float | None = 0.02, **fields: Any
+) -> Record:
+    plain = None if value is None else score(value, half)
+    known: dict[str, Any] = {
+        "id": hashlib.sha256(f"{model} {benchmark}".encode()).hexdigest(),
+        "status": "failed" if value is None else "scored",
+        "model": model,
+        "benchmark": benchmark,
+        "score": plain,
+        "scores": {} if plain is None else {"ridge": plain},
+        "controls": CONTROLS,
+        "request": {"seed": 0, "limit": None, "device": "cpu"},
+        "inputs": {"benchmark": {"id": benchmark, "version": 1}},
+        "error": {"type": "MetricError", "message": "it did not work"} if value is None else None,
+        "environment": {"commit": "abc"},
+        "timing": {"wall_s": 1.0},
+    }
+    sealed = Record(**(known | fields))
+    return sealed.model_copy(update={"payload_sha256": sealed.payload()})
+
+
+def ledger(root: Path, repository: Path) -> Lab:
+    """Two benchmarks, a suite of both, four models beside the two controls."""
+    lab = build(root, repository)
+    lab.spec("models", "pixels4", builder={"name": "pixels", "size": 4}, control="positive")
+    for model in ("ant", "bee", "cat", "dog"):
+        lab.spec("models", model, builder={"name": "pixels", "size": 8})
+    lab.benchmark("lab.V4-ridge")
+    lab.benchmark("lab.V4-pls", metric="pls")
+    weighted = ["lab.V4-ridge", {"id": "lab.V4-pls", "weight": 3}]
+    lab.spec("suites", "lab", benchmarks=weighted, models=["ant", "bee", "cat", "dog"])
+    return lab
+
+
+def keep(catalog: Catalog, *records: Record) -> None:
+    for each in records:
+        write_record(record_path(catalog.root, each.benchmark, each.model), each)

@@ -1,0 +1,213 @@
+"""The pages open from disk, ask for nothing, escape everything, and are the same for the same records."""
+
+from __future__ import annotations
+
+import html
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from neuroledger.engine.validate import validate
+from neuroledger.errors import RequestError
+from neuroledger.report.pages import Axis, axis
+from neuroledger.report.site import build_site
+from neuroledger.report.table import Cell, leaderboard
+from tests.engine.lab import Lab
+from tests.report.ledger import HOSTILE, keep, record, score
+
+RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
+VOID = {"meta", "link", "br", "input", "hr", "img"}
+
+
+class Reader(HTMLParser):
+    """Collects links, ids and scripts, and complains of tags that are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.scripts: list[str | None] = []
+        self.open: list[str] = []
+        self.events: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.links += [value for name in ("href", "src") if (value := given.get(name))]
+        self.ids |= {value for name, value in attrs if name == "id" and value}
+        self.events += [name for name, _ in attrs if name.startswith("on")]
+        if tag == "script":
+            self.scripts.append(given.get("src"))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
+
+
+@pytest.fixture
+def site(lab: Lab) -> Path:
+    lab.spec(
+        "models",
+        "bee",
+        title=HOSTILE,
+        description=HOSTILE,
+        builder={"name": "pixels", "size": 8},
+        notes=[HOSTILE],
+    )
+    told = [{"model": HOSTILE, "value": 0.5, "source": HOSTILE}]
+    lab.benchmark(RIDGE, title=HOSTILE, description=HOSTILE, notes=[HOSTILE], published=told)
+    catalog = lab.open()
+    failed = {"type": "MetricError", "message": HOSTILE}
+    noted = score(0.5, notes=[HOSTILE])
+    keep(
+        catalog,
+        record("ant", RIDGE, 0.9), record("ant", PLS, 0.8),
+        record("bee", RIDGE, None, error=failed), record("bee", PLS, 0.4),
+        record("cat", RIDGE, 0.5, score=noted, scores={"ridge": noted}),
+        record("pixels4", RIDGE, 0.97), record("noise", RIDGE, 0.0),
+    )  # fmt: skip
+    validate(catalog, "lab")
+    build_site(catalog, "lab", lab.root / "site")
+    return lab.root / "site"
+
+
+def pages(site: Path) -> dict[str, str]:
+    return {str(path.relative_to(site)): path.read_text() for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_kind_of_page_is_there(site: Path) -> None:
+    assert {
+        "index.html", "benchmarks.html", "models.html", "datasets.html", "references.html",
+        f"benchmarks/{RIDGE}.html", "models/ant.html", "datasets/lab.html",
+    } <= set(pages(site))  # fmt: skip
+    assert {"style.css", "sort.js", "leaderboard.csv", "leaderboard.json"} <= {p.name for p in site.iterdir()}
+
+
+def test_pages_are_well_formed_and_every_link_leads_somewhere(site: Path) -> None:
+    found = pages(site)
+    read = {name: Reader(text) for name, text in found.items()}
+    for name, reader in read.items():
+        for link in reader.links:
+            path, _, fragment = link.partition("#")
+            target = (site / name).parent / unquote(path)
+            assert target.is_file(), f"{name} links to {link}"
+            if fragment:
+                assert fragment in read[str(target.resolve().relative_to(site.resolve()))].ids, (
+                    f"{name}: {link}"
+                )
+
+
+def test_nothing_is_asked_of_a_network(site: Path) -> None:
+    for path in sorted(site.rglob("*")):
+        if path.suffix in {".css", ".js"}:
+            assert not re.search(r"https?:|//[a-z]+\.|@import|url\(|fetch\(|XMLHttp", path.read_text()), (
+                path.name
+            )
+    for name, text in pages(site).items():
+        reader = Reader(text)
+        assert not [link for link in reader.links if re.match(r"(?i)(https?:|//|data:|javascript:)", link)], (
+            name
+        )
+        assert "default-src 'none'" in text
+
+
+def test_texts_are_escaped_everywhere(site: Path) -> None:
+    shown = 0
+    for name, text in pages(site).items():
+        reader = Reader(text)
+        assert all(src and src.endswith("sort.js") for src in reader.scripts), name
+        assert not reader.events, name
+        assert "<script>alert" not in text
+        shown += html.unescape(text).count(HOSTILE)
+    assert shown >= 8
+
+
+def test_same_records_same_bytes_and_old_pages_go(site: Path, lab: Lab) -> None:
+    before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    build_site(lab.open(), "lab", site)
+    assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+    (lab.root / "specs" / "models" / "dog.yaml").unlink()
+    lab.spec("suites", "lab", benchmarks=[RIDGE, PLS], models=["ant"])
+    (site / "mine.txt").write_text("kept")
+    build_site(lab.open(), "lab", site)
+    assert not (site / "models" / "dog.html").exists()
+    assert (site / "mine.txt").read_text() == "kept"
+
+
+def test_a_folder_with_other_things_is_left_alone(lab: Lab) -> None:
+    with pytest.raises(RequestError, match="holds other things than a site"):
+        build_site(lab.open(), "lab", lab.root)
+    with pytest.raises(RequestError, match="is a file"):
+        build_site(lab.open(), "lab", lab.root / "dvc.yaml")
+
+
+def test_a_manifest_that_points_outside_removes_nothing_there(lab: Lab, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    victim = tmp_path / "victim.txt"
+    victim.write_text("here")
+    (out / "pages.json").write_text(f'["../victim.txt", "{victim}"]')
+    build_site(lab.open(), "lab", out)
+    assert victim.read_text() == "here"
+
+
+def test_failures_ranks_and_controls_are_told(site: Path) -> None:
+    index = pages(site)["index.html"]
+    assert 'class="state failed"' in index and "positive control" in index and "not ranked" in index
+    benchmark = pages(site)[f"benchmarks/{RIDGE}.html"]
+    assert (
+        "✓ holds" in benchmark and "published" in benchmark.lower() and "neuroledger score ant" in benchmark
+    )
+    dataset = pages(site)["datasets/lab.html"]
+    assert "simulated" in dataset and "✓ structure" in dataset and "repetitions" in dataset
+
+
+def test_an_invalid_data_set_says_what_and_what_to_do(lab: Lab) -> None:
+    (lab.data / "stimuli.zip").write_bytes(b"not a zip")
+    catalog = lab.open()
+    validate(catalog, "lab")
+    build_site(catalog, "lab", lab.root / "site")
+    text = (lab.root / "site" / "datasets" / "lab.html").read_text()
+    assert "✗ hash" in text and "has 9 bytes where the spec pins" in text and "neuroledger fetch lab" in text
+
+
+def test_private_data_are_never_shown(lab: Lab) -> None:
+    lab.dataset(access="private", access_steps=["ask the lab"])
+    catalog = lab.open()
+    assert validate(catalog, "lab").success
+    keep(catalog, record("ant", RIDGE, 0.9))
+    build_site(catalog, "lab", lab.root / "site")
+    for name, text in pages(lab.root / "site").items():
+        assert "im07" not in text, name
+    shown = (lab.root / "site" / "benchmarks" / f"{RIDGE}.html").read_text()
+    assert "0.900" in shown and "private data" in shown
+
+
+def test_the_board_is_the_page(site: Path, lab: Lab) -> None:
+    index = pages(site)["index.html"]
+    for row in leaderboard(catalog=lab.open()).rows:
+        for cell in row.cells:
+            if cell.status == "scored" and cell.value is not None:
+                assert f"{cell.value:.3f}" in index
+
+
+def test_axes_hold_what_they_show() -> None:
+    cells = [Cell("scored", 0.4, 0.3, 1.2), Cell("scored", -0.1, -0.2, 0.0)]
+    held = axis(cells, [])
+    assert held.low < -0.2 and held.high > 1.2
+    assert all(held.low <= tick <= held.high for tick in held.ticks) and 3 <= len(held.ticks) <= 12
+    assert axis([Cell("scored", 3e7)], []).ticks[-1] >= 2e7
+    assert axis([], []).ticks
+    edge = Axis(0.0, 1.0, ())
+    assert (edge.place(-5), edge.place(0.5), edge.place(9), edge.width(0.25, 2)) == (
+        "0.00",
+        "50.00",
+        "100.00",
+        "75.00",
+    )

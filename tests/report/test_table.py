@@ -1,0 +1,168 @@
+"""The board ranks what was scored, shares ranks where the order is open, and ranks nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuroledger.engine.record import Record
+from neuroledger.errors import RequestError
+from neuroledger.report.table import Cell, Leaderboard, Row, _clearly_better, leaderboard, tidy
+from neuroledger.report.text import FORMATS, number
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record, score
+
+RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
+
+
+def board_of(lab: Lab, records: list[Record]) -> Leaderboard:
+    return leaderboard(records, catalog=lab.open())
+
+
+def rows(board: Leaderboard) -> dict[str, Row]:
+    return {row.model: row for row in board.rows}
+
+
+def full(model: str, value: float, **fields: Any) -> list[Record]:
+    return [record(model, RIDGE, value, **fields), record(model, PLS, value, **fields)]
+
+
+def test_clear_order_and_a_tie(lab: Lab) -> None:
+    board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5), *full("cat", 0.51), *full("dog", 0.1)])
+    assert [row.model for row in board.rows] == ["ant", "cat", "bee", "dog"]
+    assert [row.place for row in board.rows] == ["1", "2–3", "2–3", "4"]
+    assert [row.cells[0].top for row in board.rows] == [True, False, False, False]
+
+
+def test_the_score_is_the_weighted_mean_with_the_interval_of_independent_benchmarks(lab: Lab) -> None:
+    board = board_of(lab, [record("ant", RIDGE, 0.8, half=0.08), record("ant", PLS, 0.4, half=0.02)])
+    cell = rows(board)["ant"].score
+    assert cell.value == pytest.approx((0.8 + 3 * 0.4) / 4)
+    assert cell.half_width == pytest.approx(math.sqrt(0.08**2 + (3 * 0.02) ** 2) / 4)
+
+
+def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -> None:
+    edited = record("dog", PLS, 0.4).model_copy(update={"score": score(0.99)})
+    board = board_of(
+        lab,
+        [
+            *full("ant", 0.9),
+            record("bee", RIDGE, 0.8), record("bee", PLS, None),
+            record("cat", RIDGE, 0.8), record("cat", PLS, 0.8, status="partial", request={"seed": 0, "limit": 9}),
+            record("dog", RIDGE, 0.8, inputs={"benchmark": {"version": 7}}), edited,
+        ],
+    )  # fmt: skip
+    by_model = rows(board)
+    assert by_model["ant"].place == "1"
+    states = {model: [cell.status for cell in row.cells] for model, row in by_model.items()}
+    assert states["bee"] == ["scored", "failed"]
+    assert states["cat"] == ["scored", "partial"]
+    assert states["dog"] == ["stale", "edited"]
+    for model in ("bee", "cat", "dog"):
+        assert by_model[model].rank is None and by_model[model].score.value is None
+    assert by_model["bee"].cells[1].reason == "it did not work"
+    assert by_model["bee"].score.reason == f"without {PLS}"
+    assert by_model["dog"].cells[1].value is None
+
+
+def test_controls_are_shown_apart_and_never_ranked(lab: Lab) -> None:
+    board = board_of(lab, [*full("ant", 0.5), *full("pixels4", 0.97), *full("noise", 0.0)])
+    assert [row.role for row in board.rows][-2:] == ["positive", "negative"]
+    by_model = rows(board)
+    assert by_model["pixels4"].rank is None and by_model["noise"].rank is None
+    assert by_model["ant"].place == "1" and by_model["ant"].cells[0].top
+    assert board.columns[0].floor == 0.01 and board.columns[0].ceiling == 0.8
+
+
+def test_lower_is_better_where_the_metric_says_so(lab: Lab) -> None:
+    cost = {"scale": "bytes", "direction": "lower", "ceiling": None}
+
+    def priced(model: str, value: float) -> Record:
+        plain = score(value, None, **cost)
+        return record(model, PLS, 0.1, score=plain, scores={"footprint": plain})
+
+    board = board_of(
+        lab, [record("ant", RIDGE, 0.5), priced("ant", 2e6), record("bee", RIDGE, 0.5), priced("bee", 1e6)]
+    )
+    by_model = rows(board)
+    assert not board.columns[1].counts
+    assert (by_model["ant"].cells[1].top, by_model["bee"].cells[1].top) == (False, True)
+    assert by_model["ant"].score.value == pytest.approx(0.5)
+    assert number(2e6) == "2,000,000"
+
+
+def test_an_error_stands_in_for_an_interval(lab: Lab) -> None:
+    plain = score(0.5, None, error=0.1)
+    board = board_of(lab, [record("ant", RIDGE, 0.5, score=plain, scores={"ridge": plain})])
+    assert rows(board)["ant"].cells[0].half_width == pytest.approx(1.959964 * 0.1)
+
+
+def test_an_unavailable_benchmark_keeps_its_column_and_leaves_the_rest_ranked(lab: Lab) -> None:
+    lab.benchmark(PLS, metric="pls", unavailable="the stimuli are not public")
+    board = board_of(lab, [record("ant", RIDGE, 0.5)])
+    assert rows(board)["ant"].place == "1"
+    assert rows(board)["ant"].cells[1].status == "unavailable"
+    assert "the stimuli are not public" in str(board)
+
+
+def test_no_records_at_all(lab: Lab) -> None:
+    board = board_of(lab, [])
+    assert all(row.rank is None for row in board.rows)
+    assert "not run yet" in {cell.reason for row in board.rows for cell in row.cells}
+    assert "ant" in str(board)
+
+
+def test_records_are_read_from_the_repository(lab: Lab) -> None:
+    catalog = lab.open()
+    keep(catalog, *full("ant", 0.9), *full("bee", 0.1))
+    assert [row.place for row in leaderboard(catalog=catalog).rows][:2] == ["1", "2"]
+    with pytest.raises(RequestError, match="did you mean 'lab'"):
+        leaderboard(suite="lob", catalog=catalog)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3)), min_size=2, max_size=7))
+def test_better_is_never_mutual_and_grows_with_distance(values: list[tuple[float, float]]) -> None:
+    cells = [Cell("scored", value, value - half, value + half) for value, half in values]
+    for a in cells:
+        assert not _clearly_better(a, a, higher=True)
+        for b in cells:
+            assert not (_clearly_better(a, b, higher=True) and _clearly_better(b, a, higher=True))
+            assert _clearly_better(a, b, higher=True) == _clearly_better(b, a, higher=False)
+
+
+def test_tidy_has_one_row_per_metric(lab: Lab) -> None:
+    two = {"ridge": score(0.5), "pls": score(0.4)}
+    frame = tidy([record("ant", RIDGE, 0.5, scores=two), record("bee", RIDGE, None)])
+    assert frame[["model", "metric", "status"]].values.tolist() == [
+        ["ant", "ridge", "scored"], ["ant", "pls", "scored"], ["bee", "", "failed"],
+    ]  # fmt: skip
+    assert frame["headline"].tolist() == [True, False, True]
+    assert frame["n_neuroid"].tolist()[:2] == [30, 30]
+    assert frame["reason"].tolist()[2] == "it did not work"
+
+
+def test_every_format_holds_every_model(lab: Lab) -> None:
+    board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5), *full("noise", 0.0)])
+    for name, write in FORMATS.items():
+        text = write(board)
+        assert "ant" in text and "bee" in text and "0.9" in text, name
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](board))))
+    assert [line["model"] for line in lines][:2] == ["ant", "bee"]
+    assert float(lines[0][RIDGE]) == 0.9
+    assert json.loads(FORMATS["json"](board))["suite"] == "lab"
+    assert FORMATS["latex"](board).count(r"\\") == len(board.rows) + 1
+    assert FORMATS["markdown"](board).count("\n") == len(board.rows) + 2
+
+
+def test_text_never_shows_a_negative_zero() -> None:
+    assert number(-0.0001) == "0.000"
+    assert number(-0.001) == "-0.001"
+    assert number(None) == "–"
