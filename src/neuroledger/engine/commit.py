@@ -16,7 +16,7 @@ from neuroledger.core.score import Score
 from neuroledger.engine.session import Session
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.kinds import BenchmarkSpec, ModelSpec
+from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 
 __all__ = ["Rule", "committed", "commitment_problems", "rule_of"]
 
@@ -123,10 +123,14 @@ def _may_share(catalog: Catalog, chosen_on: BenchmarkSpec, scored: BenchmarkSpec
         return True
     ours, theirs = catalog.dataset(chosen_on.dataset), catalog.dataset(scored.dataset)
     if ours.id != theirs.id:
-        pins = {pin.sha256 for pin in theirs.files.values()}
-        return any(pin.sha256 in pins for pin in ours.files.values())
+        return bool(_content_pins(ours) & _content_pins(theirs))
     shared = (chosen_on.select.keys() & scored.select.keys()) - NEUROID_COORDINATES
     return not any(_disjoint(chosen_on.select[key], scored.select[key]) for key in shared)
+
+
+def _content_pins(dataset: DatasetSpec) -> set[str]:
+    """Pins of the files that may hold stimuli; tables of different images can be equal."""
+    return {pin.sha256 for name, pin in dataset.files.items() if not name.endswith((".csv", ".tsv", ".txt"))}
 
 
 def _disjoint(one: Any, other: Any) -> bool:
