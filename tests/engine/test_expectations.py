@@ -227,3 +227,22 @@ def test_every_word_of_the_vocabulary_is_tried_here() -> None:
 def test_expectations_that_would_check_nothing_are_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         TypeAdapter(Expectations).validate_python({"stimuli": [wrong]})
+
+
+def test_every_word_and_field_is_in_the_manual(repository: Path) -> None:
+    text = (repository / "docs" / "validation.md").read_text(encoding="utf-8")
+    for member in typing.get_args(Expectation):
+        [row] = [
+            line
+            for line in text.splitlines()
+            if line.startswith(f"| `{member.model_fields['check'].annotation.__args__[0]}` |")
+        ]
+        for field in set(member.model_fields) - {"check", "severity", "why", "where"}:
+            assert f"`{field}`" in row, row
+
+
+def test_the_examples_in_the_manual_are_valid(repository: Path) -> None:
+    text = (repository / "docs" / "validation.md").read_text(encoding="utf-8")
+    [block] = [part.split("```")[0] for part in text.split("```yaml\n")[1:]]
+    found = Expectations.model_validate(yaml.safe_load(block)["expectations"])
+    assert len(found.stimuli) == 3 and found.assembly[2].severity == "warning"
