@@ -105,3 +105,17 @@ def test_the_pair_most_alike_stays_and_the_first_of_equals_wins() -> None:
 def test_a_readout_needs_two_labels() -> None:
     with pytest.raises(RequestError, match="at least two labels"):
         readout.probabilities(np.ones((2, 2)), ["a", "a"], np.ones((1, 2)), ["s"])
+
+
+def test_a_model_may_know_other_labels() -> None:
+    logits = np.array([[3.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
+    names = ["one", "two", "three"]
+    assert list(readout.label(logits, ["a", "b"], names, model="m", labels=names).values) == ["one", "three"]
+    assert (
+        list(readout.label(logits, ["a", "b"], ["three", "two"], model="m", labels=names).values)
+        == ["three"] * 2
+    )
+    with pytest.raises(RequestError, match=r"does not know \['four'\]"):
+        readout.label(logits, ["a", "b"], ["one", "four"], model="m", labels=names)
+    with pytest.raises(ModelError, match="3 features in its readout layer for 2 labels"):
+        readout.label(logits, ["a", "b"], ["one"], model="m", labels=names[:2])

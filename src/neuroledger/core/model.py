@@ -91,7 +91,7 @@ class LayeredModel:
     ``layers`` are all layers that one pass records; ``regions`` commits each region to one or several of them (a model
     with a single layer answers for every region with it). ``identity`` is plain data that determines the activations,
     or, for a model in memory, a function that gives it (with the key ``process``) for the model's present state;
-    without it nothing is kept. ``times`` are the model's own time bins in ms: its
+    without it nothing is kept. ``labels`` name the features of ``readout``, where they are logits. ``times`` are the model's own time bins in ms: its
     activations then are (stimulus, time bin, …).
     """
 
@@ -100,6 +100,7 @@ class LayeredModel:
     layers: tuple[str, ...]
     regions: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     readout: str | None = None
+    labels: tuple[str, ...] = ()
     visual_degrees: float | None = None
     identity: Identity | Callable[[], Identity] | None = None
     times: tuple[Bin, ...] | None = None
@@ -165,7 +166,7 @@ class LayeredModel:
                 features, stimuli.ids, similarity=task.similarity, triplets=task.triplets
             )
         if task.name == "label":
-            return readout.label(features, stimuli.ids, task.choices, model=self.id)
+            return readout.label(features, stimuli.ids, task.choices, model=self.id, labels=self.labels)
         if fitting_stimuli is None:
             raise RequestError(
                 f"model {self.id!r}: probabilities need fitting stimuli with labels, none were given"

@@ -104,23 +104,32 @@ def odd_one_out(
     )
 
 
-def label(logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], *, model: str) -> xr.DataArray:
-    """The chosen label of each stimulus, (presentation,), from the logits of the 1,000 ImageNet classes.
+def label(
+    logits: Array,
+    stimulus_ids: Sequence[str],
+    choices: Sequence[str],
+    *,
+    model: str,
+    labels: Sequence[str] = (),
+) -> xr.DataArray:
+    """The chosen label of each stimulus, (presentation,), from logits of ``labels``, or of the 1,000 ImageNet classes.
 
-    A category's probability is the mean over its classes of the softmax; the largest wins (geirhos2018). The only
+    With ``labels``, one for each logit, the largest logit among ``choices`` wins. Of ImageNet, a category's probability is the mean over its classes of the softmax; the largest wins (geirhos2018). The only
     choice ``imagenet`` stands for all classes: the answer is then the WordNet id of the largest logit.
 
     Raises
     ------
     ModelError
-        The readout layer does not hold 1,000 logits.
+        The readout layer does not hold one logit for each label.
     RequestError
-        A choice is not a category whose ImageNet classes are known.
+        A choice is not among the labels, or not a category whose ImageNet classes are known.
     """
+    if labels:
+        return _own_label(logits, stimulus_ids, choices, labels, model)
     if logits.shape[1] != CLASSES:
         raise ModelError(
             f"model {model!r}: labels need the {CLASSES} ImageNet logits, its readout layer has {logits.shape[1]} "
-            "features; name the logits as `readout`, or use the task `probabilities` with fitting stimuli"
+            "features; name its logits as `readout` and their `labels`, or use the task `probabilities`"
         )
     if tuple(choices) == ("imagenet",):
         from neuroledger.core.imagenet_synsets import SYNSETS
@@ -135,6 +144,22 @@ def label(logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], *,
     softmax = powers / powers.sum(axis=1, keepdims=True)
     means = np.stack([softmax[:, list(CATEGORIES[choice])].mean(axis=1) for choice in choices], axis=1)
     return _decided(np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)], stimulus_ids)
+
+
+def _own_label(
+    logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], labels: Sequence[str], model: str
+) -> xr.DataArray:
+    if logits.shape[1] != len(labels):
+        raise ModelError(
+            f"model {model!r}: {logits.shape[1]} features in its readout layer for {len(labels)} labels"
+        )
+    strange = [choice for choice in choices if choice not in labels]
+    if strange or not choices:
+        raise RequestError(
+            f"model {model!r} does not know {strange or 'what to choose from'}; it knows {list(labels)}"
+        )
+    among = logits[:, [list(labels).index(choice) for choice in choices]]
+    return _decided(np.asarray(list(choices), dtype=object)[np.argmax(among, axis=1)], stimulus_ids)
 
 
 def _decided(labels: Array, stimulus_ids: Sequence[str]) -> xr.DataArray:

@@ -29,6 +29,7 @@ def torch(
     layers: Sequence[str] = (),
     regions: Regions | None = None,
     readout: str | None = None,
+    labels: Sequence[str] = (),
     preprocessing: Preprocessing | Mapping[str, Any] | Callable[..., Any] | None = None,
     visual_degrees: float | None = None,
     times: Sequence[tuple[float, float]] | None = None,
@@ -50,6 +51,8 @@ def torch(
         Region → layer or layers.
     readout
         Layer that decisions are read from, the last of ``layers`` when not given.
+    labels
+        Names of the features of ``readout``, where they are logits (ImageNet's 1,000 need none).
     preprocessing
         Declared steps (a :class:`Preprocessing` or its fields), or a function from an RGB image to a tensor.
     visual_degrees
@@ -87,6 +90,7 @@ def torch(
         layers=named,
         regions=dict(regions or {}),
         readout=readout,
+        labels=tuple(labels),
         visual_degrees=visual_degrees,
         identity=in_memory(module, {"device": device}),
         times=bins,

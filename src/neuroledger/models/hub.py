@@ -31,6 +31,7 @@ def torchvision_model(
     architecture: str,
     arguments: Arguments | None = None,
     preprocessing: Preprocessing = Preprocessing(resize=256, fit="shorter", crop=224),  # noqa: B008 (frozen)
+    labels: tuple[str, ...] = (),
     seed: Seed = 0,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
@@ -53,6 +54,7 @@ def torchvision_model(
         _described("torchvision", architecture, arguments),
         id=id,
         preprocessing=preprocessing,
+        labels=labels,
         seed=seed,
         weights=weights or {},
         layers=layers,
@@ -72,6 +74,7 @@ def timm_model(
     architecture: str,
     arguments: Arguments | None = None,
     preprocessing: Preprocessing = Preprocessing(resize=256, fit="shorter", crop=224),  # noqa: B008 (frozen)
+    labels: tuple[str, ...] = (),
     seed: Seed = 0,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
@@ -94,6 +97,7 @@ def timm_model(
         _described("timm", architecture, arguments),
         id=id,
         preprocessing=preprocessing,
+        labels=labels,
         seed=seed,
         weights=weights or {},
         layers=layers,
@@ -113,6 +117,7 @@ def transformers_model(
     architecture: str,
     config: Arguments | None = None,
     preprocessing: Preprocessing = Preprocessing(resize=224, mean=(0.5,), std=(0.5,)),  # noqa: B008 (frozen)
+    labels: tuple[str, ...] = (),
     seed: Seed = 0,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
@@ -144,6 +149,7 @@ def transformers_model(
         _described("transformers", architecture, config),
         id=id,
         preprocessing=preprocessing,
+        labels=labels,
         seed=seed,
         weights=weights or {},
         layers=layers,

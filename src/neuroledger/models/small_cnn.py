@@ -74,6 +74,7 @@ def small_cnn(
     channels: Channels = 1,
     classes: Annotated[int, Field(ge=2, le=10_000)] = 10,
     preprocessing: Preprocessing = Preprocessing(resize=64, colour="grey", mean=(0.1,), std=(0.3,)),  # noqa: B008
+    labels: tuple[str, ...] = (),
     seed: Annotated[int, Field(ge=0)] = 0,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
@@ -90,6 +91,7 @@ def small_cnn(
         {"builder": "small_cnn", "version": VERSION, "channels": channels, "classes": classes},
         id=id,
         preprocessing=preprocessing,
+        labels=labels,
         seed=seed,
         weights=weights or {},
         layers=layers or LAYERS,

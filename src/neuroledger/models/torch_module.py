@@ -39,6 +39,7 @@ def torch_module(
     seed: Annotated[int, Field(ge=0)] = 0,
     times: Bins | None = None,
     stochastic: bool = False,
+    labels: tuple[str, ...] = (),
     batch: Annotated[int, Field(gt=0)] | None = None,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
@@ -64,6 +65,8 @@ def torch_module(
         Time bins in ms, for a module that answers in steps.
     stochastic
         Whether its answers vary from trial to trial.
+    labels
+        Names of the features of ``readout``, where they are logits (ImageNet's 1,000 need none).
     batch
         Stimuli per forward pass; chosen from the size of the activations when not given.
 
@@ -83,6 +86,7 @@ def torch_module(
         seed=seed,
         times=times,
         stochastic=stochastic,
+        labels=labels,
         batch=batch,
         weights=weights or {},
         layers=layers,
@@ -107,6 +111,7 @@ def assemble(
     seed: int = 0,
     times: Bins | None = None,
     stochastic: bool = False,
+    labels: tuple[str, ...] = (),
     batch: int | None = None,
     readout: str | None = None,
     visual_degrees: float | None = None,
@@ -138,6 +143,7 @@ def assemble(
         layers=named,
         regions=dict(regions),
         readout=readout,
+        labels=labels,
         visual_degrees=visual_degrees,
         identity=identity,
         times=times,
