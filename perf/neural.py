@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -40,7 +40,7 @@ SIZES = {
 
 
 # Imports and caches are not what is measured: every case runs once on this first.
-WARM = Size("warm", 60, 200, 20, 4)
+WARM = Size("warm", 100, 200, 20, 4)
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ def cases(size: Size, names: set[str], peer_splits: int, dtype: str) -> list[Cas
     gram = float(size.stimuli) ** 2 * size.features
 
     def metric(name: str, **overrides: Any) -> Callable[[], np.ndarray]:
+        bound = nl.metric(name, **overrides)
+
         def run() -> np.ndarray:
-            workspace = Workspace(dtype=dtype)  # type: ignore[arg-type]
-            return np.asarray(
-                nl.metric(name, workspace=workspace, **overrides)(source, target).samples.values
-            )
+            fresh = replace(bound, workspace=Workspace(dtype=dtype))  # type: ignore[arg-type]
+            return np.asarray(fresh(source, target).samples.values)
 
         return run
 
@@ -169,10 +169,11 @@ def cases(size: Size, names: set[str], peer_splits: int, dtype: str) -> list[Cas
     if not wide:
         trials = repeated(size)
         few = max(1, peer_splits)
+        reliability = nl.ceiling("internal_consistency")
         halves = Case(
             "internal consistency",
             "xarray groupby",
-            lambda: np.asarray(nl.ceiling("internal_consistency")(trials).samples.values),
+            lambda: np.asarray(reliability(trials).samples.values),
             lambda: peers.halves_loop(trials, few),
             few / 10,
             0.0,

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuroledger.core import gram as module
+from neuroledger.core import workspace as workspaces
 from neuroledger.core.gram import features, gram
 from neuroledger.core.workspace import Memo, Workspace
 from neuroledger.errors import MetricError, UnavailableError
@@ -71,6 +72,25 @@ def test_is_kept_by_content():
     assert gram(X.copy(), workspace) is first
     X[3, 4] += 1e-9
     assert gram(X, workspace) is not first
+
+
+def test_memory_that_nobody_can_write_to_is_hashed_once(monkeypatch):
+    hashed = []
+    once = workspaces.fingerprint
+    monkeypatch.setattr(workspaces, "fingerprint", lambda values: hashed.append(1) or once(values))
+    workspace = Workspace()
+    X = np.random.default_rng(0).standard_normal((10, 20))
+    view = X[:]
+    view.flags.writeable = False
+    first = gram(view, workspace)
+    X[0, 0] += 1.0  # the view's owner can still be written to
+    assert gram(view, workspace) is not first
+    assert len(hashed) == 2
+    X.flags.writeable = False
+    for _ in range(3):
+        gram(X, workspace)
+        gram(X[:], workspace)
+    assert len(hashed) == 3
 
 
 def test_the_memo_forgets_the_least_recently_used():

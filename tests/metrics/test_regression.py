@@ -180,9 +180,16 @@ def test_ranks_may_be_correlated_instead():
     np.testing.assert_allclose(score.samples.values[0], expected, atol=1e-12)
 
 
-def test_gram_matrices_are_shared_between_metrics():
+def test_gram_matrices_are_shared_between_metrics(monkeypatch):
+    from neuroledger.core import gram as module
+
+    passes = []
+    once = module._gram_numpy
+    monkeypatch.setattr(
+        module, "_gram_numpy", lambda X, workspace: passes.append(X.shape) or once(X, workspace)
+    )
     workspace = Workspace()
     X, Y = latent(60, 90, 8)
-    for name in ("pls", "ridge", "ridgecv", "linear_predictivity"):
+    for name in ("pls", "ridge", "ridgecv", "linear_predictivity", "ridge"):
         nl.metric(name, workspace=workspace)(assembly(X), assembly(Y))
-    assert len(workspace.memo) == 1
+    assert passes == [(60, 90)]

@@ -165,10 +165,11 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
 def mirror_upper(K: Array, block: int = 512) -> None:
     """Copy the upper triangle of ``K`` onto the lower, in place, without a second row × row array."""
     rows = len(K)
+    below = np.tri(min(block, rows), k=-1, dtype=bool)
     for start in range(0, rows, block):
         end = min(rows, start + block)
         corner = K[start:end, start:end]
-        corner[:] = np.triu(corner) + np.triu(corner, 1).T
+        np.copyto(corner, corner.T, where=below[: end - start, : end - start])
         K[end:, start:end] = K[start:end, end:].T
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ class Memo:
     def __init__(self, limit: int = 4 << 30) -> None:
         self.limit = limit
         self._held: OrderedDict[tuple[str, ...], tuple[Any, int]] = OrderedDict()
+        self._frozen: dict[tuple[Any, ...], tuple[weakref.ref[Array], str]] = {}
 
     def get(self, key: tuple[str, ...], compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
         """What ``compute`` gave for ``key``, computed only when it is not held."""
@@ -43,6 +45,18 @@ class Memo:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def fingerprint(self, values: Array) -> str:
+        """Content hash of ``values``; of memory that nobody can write to, computed once."""
+        owner = _frozen_owner(values)
+        if owner is None:
+            return fingerprint(values)
+        place = (values.__array_interface__["data"][0], values.shape, values.strides, values.dtype.str)
+        known = self._frozen.get(place)
+        if known is None or known[0]() is not owner:
+            known = (weakref.ref(owner), fingerprint(values))
+            self._frozen[place] = known
+        return known[1]
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ class Workspace:
 
     def once(self, name: str, values: Array, compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
         """``compute()``, kept under the content of ``values`` for the next who asks for the same."""
-        return self.memo.get((name, self.device, self.dtype, fingerprint(values)), compute, size)
+        return self.memo.get((name, self.device, self.dtype, self.memo.fingerprint(values)), compute, size)
 
     @contextmanager
     def limits(self) -> Iterator[None]:
@@ -118,6 +132,16 @@ class Workspace:
 
         with threadpool_limits(self.threads):
             yield
+
+
+def _frozen_owner(values: Array) -> Array | None:
+    """The array that owns the memory of ``values`` if neither it nor any view between them can be written to."""
+    owner = values
+    while not owner.flags.writeable:
+        if not isinstance(owner.base, np.ndarray):
+            return owner
+        owner = owner.base
+    return None
 
 
 def fingerprint(values: Array) -> str:

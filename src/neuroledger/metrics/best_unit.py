@@ -17,7 +17,7 @@ __all__ = ["BestUnit"]
 
 # Columns of features are compared together while a block stays below these many numbers.
 WIDEST = 4096
-TOGETHER = 16_000_000
+TOGETHER = 400_000
 # Variance on the train rows, as a share of that over all rows, below which a unit counts as constant.
 IDLE = 1e-12
 
@@ -37,13 +37,16 @@ class BestUnit(BaseModel):
 
 
 class _Part(NamedTuple):
-    """What one split needs of the targets: which rows to count, and how often the rest is taken away."""
+    """What one split needs of the targets.
+
+    ``rows`` are multiplied anew: the left-out ones, to take them away from the product over all rows (``down``), or
+    the train rows where those are fewer. ``Yt`` (target × row + 1) ends in the train means.
+    """
 
     rows: Array
     down: bool
     trained: int
     Yt: Array
-    mean: Array
     size: Array
 
 
@@ -54,7 +57,7 @@ def _best(problem: Problem) -> NDArray[np.intp]:
     targets = Y.shape[1]
     parts = [_part(problem, split, Y) for split in problem.splits]
     Yt = Y.T + 0.0
-    step = max(64, min(WIDEST, TOGETHER // targets))
+    step = max(128, min(WIDEST, TOGETHER // targets))
     r = np.full((len(parts), targets), -np.inf)
     best = np.zeros((len(parts), targets), np.intp)
     for start in range(0, problem.X.shape[1], step):
@@ -80,21 +83,25 @@ def _part(problem: Problem, split: Any, Y: Array) -> _Part:
     train = Y[workspace.indices(split.train)]
     mean = train.mean(0)
     rows = workspace.indices(out if down else split.train)
+    sign = 1.0 if down else -1.0
+    Yt = workspace.xp.concatenate([Y[rows].T, sign * mean[:, None]], axis=1)
     centred = train - mean
-    return _Part(rows, down, len(split.train), Y[rows].T + 0.0, mean, (centred * centred).sum(0) ** 0.5)
+    return _Part(rows, down, len(split.train), Yt, (centred * centred).sum(0) ** 0.5)
 
 
 def _strongest(part: _Part, X: Array, C: Array, total: Array, power: Array, xp: Any) -> tuple[Array, Array]:
     """Greatest correlation and its unit, for each target, over the units of one block."""
     rows = X[part.rows]
-    product, sums, squares = part.Yt @ rows, rows.sum(0), (rows * rows).sum(0)
+    sums, squares = rows.sum(0), (rows * rows).sum(0)
     if part.down:
-        product, sums, squares = C - product, total - sums, power - squares
+        sums, squares = total - sums, power - squares
     varied = squares - sums * sums / part.trained
     idle = varied <= IDLE * power
     scale = xp.where(idle, 0.0, 1 / xp.sqrt(xp.where(idle, 1.0, varied)))
-    r = (product - part.mean[:, None] * sums) * scale
-    r = xp.where(idle, -xp.inf, r)
+    product = part.Yt @ (xp.concatenate([rows, sums[None]]) * scale)
+    r = C * scale - product if part.down else product
+    if bool(idle.any()):
+        r = xp.where(idle, -xp.inf, r)
     unit = r.argmax(1)
     top = xp.take_along_dim(r, unit[:, None], 1)[:, 0] if xp is not np else r[np.arange(len(r)), unit]
     return top / part.size, unit

@@ -80,7 +80,7 @@ def _grams(
             assembly = assembly.isel(time_bin=0)
         if set(assembly.dims) != {"presentation", "neuroid"}:
             raise MetricError(f"{name}: CKA needs (presentation, neuroid), not {tuple(assembly.dims)}")
-        X = assembly.transpose("presentation", "neuroid").values
+        X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
         missing = ~np.isfinite(X).all(axis=0) if name == "target" else np.zeros(1, bool)
         if missing.any():
             notes.append(f"{int(missing.sum())} of {X.shape[1]} neuroids left out: responses are missing")

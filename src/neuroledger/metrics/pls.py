@@ -21,6 +21,8 @@ TOGETHER = 32_000_000
 SPENT = 1e-10
 # or if they hold less than this share of the features' variance.
 SHARE = 1e-13
+# Power steps between two looks at the stopping rule.
+STEPS = 12
 # The cross-product matrix is computed afresh once its leading value has fallen this far since the last time.
 STALE = 1e-7
 
@@ -189,24 +191,39 @@ def _cross(problem: Problem, features: Features, Y: Array, mean: Array, splits: 
 def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]:
     """Weights ``c`` of the targets for each split and ``cᵀ M c``, by power iteration on ``M = (XᵀY)ᵀ(XᵀY)``.
 
-    The rule watches the feature weights ``XᵀYc``, whose inner products are those of ``c`` through ``M``.
+    The rule watches the unit feature weights ``XᵀYc``, whose inner products are those of ``c`` through ``M``: for
+    ``b[j] = M^j b[0]`` they need only the lengths of the ``b`` and the products of neighbours. Several steps are
+    therefore taken before the rule is asked at which of them to stop.
     """
-    a = (M @ start[:, :, None])[:, :, 0]
-    c, power = start, (start * a).sum(1)
-    if M.shape[1] == 1:
-        return c, power
-    active = xp.ones(len(M), dtype=xp.bool if hasattr(xp, "bool") else bool, device=M.device)
-    for _ in range(1, rule.iterations):
-        size = xp.sqrt((a * a).sum(1))
-        c2 = a / xp.where(size > 0, size, 1.0)[:, None]
-        a2 = (M @ c2[:, :, None])[:, :, 0]
-        power2 = (c2 * a2).sum(1)
-        both = power * power2
-        change = 2 - 2 * (c2 * a).sum(1) / xp.sqrt(xp.where(both > 0, both, 1.0))
-        c = xp.where(active[:, None], c2, c)
-        a = xp.where(active[:, None], a2, a)
-        power = xp.where(active, power2, power)
-        active = active & (change >= rule.tolerance) & (both > 0)
-        if not bool(active.any()):
-            break
-    return c, power
+    splits, width = start.shape
+    trace = xp.einsum("fii->f", M)
+    scaled = M / xp.where(trace > 0, trace, 1.0)[:, None, None]
+    c, power = start + 0.0, (start * (scaled @ start[:, :, None])[:, :, 0]).sum(1)
+    if width == 1:
+        return c, power * trace
+    active = np.arange(splits)
+    current, part, taken = c, scaled, 0
+    while len(active) and taken < rule.iterations - 1:
+        steps = min(STEPS, rule.iterations - 1 - taken)
+        chain = [current[:, :, None]]
+        for _ in range(steps + 1):
+            chain.append(part @ chain[-1])
+        b = xp.stack([link[:, :, 0] for link in chain])
+        length = xp.sqrt((b * b).sum(2))
+        length = xp.where(length > 0, length, 1.0)
+        through = (b[:-1] * b[1:]).sum(2) / length[:-1] ** 2
+        both = through[:-1] * through[1:]
+        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(xp.where(both > 0, both, 1.0))
+        stop = np.asarray(((change < rule.tolerance) | (both <= 0)).tolist())
+        done = np.asarray(stop.any(axis=0))
+        last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
+        for at, (split, step) in enumerate(zip(active.tolist(), last.tolist(), strict=True)):
+            c[split], power[split] = b[step, at] / length[step, at], through[step, at]
+        taken += steps
+        kept = np.flatnonzero(np.logical_not(done))
+        active = active[kept]
+        if len(kept):
+            current = c[active.tolist()]
+            if len(kept) < done.size:
+                part = part[kept.tolist()]
+    return c, power * trace

@@ -164,7 +164,7 @@ def _side(
         assembly = assembly.isel(time_bin=0)
     if set(assembly.dims) != {"presentation", "neuroid"}:
         raise MetricError(f"{name}: an RDM needs (presentation, neuroid), not {tuple(assembly.dims)}")
-    X = assembly.transpose("presentation", "neuroid").values
+    X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
     if name == "target":
         missing = ~np.isfinite(X).all(axis=0)
         if missing.any():

@@ -34,7 +34,14 @@ class Ridge(BaseModel):
             if self.alpha * len(features.K) > features.trace:
                 yield from _direct(problem, self.alpha)
             else:
-                yield from leave_out(problem, _inverse(penalised(features.K, self.alpha, xp), xp))
+                K = features.K
+                P = problem.workspace.once(
+                    f"ridge {self.alpha!r}",
+                    problem.X,
+                    lambda: _inverse(penalised(K, self.alpha, xp), xp),
+                    lambda found: 8 * len(found) ** 2,
+                )
+                yield from leave_out(problem, P)
 
 
 def penalised(K: Array, alpha: float, xp: Any) -> Array:
