@@ -58,7 +58,7 @@ def gate(
             shared = sorted(set(values[seen]) & set(values[fold.test]))
             found += [f"{name} on both sides: {_first(shared)}"] if shared else []
         if "overlap" not in waive:
-            found += _overlaps(recordings, starts + half_sample, ends - half_sample, seen, fold.test)
+            found += _overlaps(recordings, starts, ends, half_sample, seen, fold.test)
         if windows is not None:
             equal = fold.test[np.isin(windows[fold.test], windows[seen])]
             names = assembly["stimulus_id"].values.astype(str)[equal].tolist()
@@ -91,6 +91,7 @@ def _overlaps(
     recordings: npt.NDArray[np.str_],
     starts: npt.NDArray[np.float64],
     ends: npt.NDArray[np.float64],
+    slack: float,
     seen: Indices,
     test: Indices,
 ) -> list[str]:
@@ -101,9 +102,9 @@ def _overlaps(
         if len(train) == 0:
             continue
         train = train[np.argsort(starts[train], kind="stable")]
-        latest = np.maximum.accumulate(ends[train])
+        latest = np.maximum.accumulate(ends[train]) - slack
         tested = test[recordings[test] == recording]
-        before = np.searchsorted(starts[train], ends[tested], side="left")
+        before = np.searchsorted(starts[train], ends[tested] - slack, side="left")
         hits += tested[(before > 0) & (latest[np.maximum(before - 1, 0)] > starts[tested])].tolist()
     if not hits:
         return []
@@ -163,7 +164,7 @@ def read_partition(path: Path, keys: Sequence[str], *, sha256: str | None = None
     if lost:
         raise DataError(f"{path.name} names {len(lost)} keys that no window has: {_first(lost)}")
     folds = [
-        Fold(*(np.array([row_of[key] for key in fold[part]], dtype=np.intp) for part in PARTS))
+        Fold(*(np.array(sorted(row_of[key] for key in fold[part]), dtype=np.intp) for part in PARTS))
         for fold in named
     ]
     found = partition_sha256(folds, keys)

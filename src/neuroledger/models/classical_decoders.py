@@ -127,7 +127,7 @@ def cospectra_decoder(
     high: float = 40.0,
     head: Head = LOGISTIC_SEARCH,
 ) -> Decoder:
-    """Co-spectra between channels from `low` to `high` Hz, upper triangles, logarithm of the powers, then a linear head.
+    """Co-spectra between channels from `low` to `high` Hz (half the sampling rate at most), upper triangles, logarithm of the powers, then a linear head.
 
     Raises
     ------
@@ -141,7 +141,8 @@ def cospectra_decoder(
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-        spectra = CoSpectra(window=window, overlap=overlap, fmin=low, fmax=high, fs=signature.sampling_rate)
+        top = min(high, signature.sampling_rate / 2)
+        spectra = CoSpectra(window=window, overlap=overlap, fmin=low, fmax=top, fs=signature.sampling_rate)
         return _Doubles(
             make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), _head(head, signature))
         )

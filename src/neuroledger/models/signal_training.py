@@ -33,6 +33,11 @@ class TrainedNetwork:
     ) -> None:
         self.make, self.signature, self.recipe, self.device = make, signature, recipe, device
 
+    @property
+    def threads(self) -> int:
+        """Threads of the training; another number gives other bits."""
+        return self.recipe.threads
+
     def fit(self, x: Array, y: Array) -> TrainedNetwork:
         """Train on most windows, stop by the rest."""
         rng = np.random.default_rng(self.signature.seed)
@@ -90,7 +95,7 @@ class TrainedNetwork:
                 limit_norms(network)
             goodness = self._goodness(network, watched_inputs, watched, loss)
             self.epochs_ = epoch + 1
-            if not np.isfinite(float(value)):
+            if not np.isfinite(float(value.detach())):
                 raise ModelError(
                     f"training diverged in epoch {epoch + 1}: lower the learning rate or check the units"
                 )

@@ -130,15 +130,17 @@ def measure_folds(
         notes.append(f"control: a signal of {model.plants:g} standard deviations was planted in every window")
     if model.shuffles_labels:
         notes.append("control: the training labels were permuted")
-    answers, rows, split_of, seed_of = [], [], [], []
+    answers, rows, split_of, seed_of, trained = [], [], [], [], []
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
             estimator = model.make(_signature(assembly, truth, choices, objective, seed))
-            _fit(estimator, values, _training_truth(model, truth, fold, rng), fold)
+            _fit(estimator, values, _training_truth(model, truth, fold, rng), fold, model.id)
+            trained.append(estimator)
             answers.append(answer(estimator, values[fold.test], objective, choices, id=model.id))
             rows.append(fold.test)
             split_of.append(np.full(len(fold.test), number))
             seed_of.append(np.full(len(fold.test), seed))
+    notes += _training_notes(trained, seeds if model.stochastic else ())
     at = np.concatenate(rows)
     coords: dict[str, Any] = {
         str(name): ("presentation", coordinate.values[at])
@@ -183,15 +185,29 @@ def _truth(
     return values.astype(float) if objective == "regression" else values.astype(str)
 
 
-def _fit(estimator: Any, values: Array, truth: Array, fold: Fold) -> None:
+def _fit(estimator: Any, values: Array, truth: Array, fold: Fold, id: str) -> None:
     """Train; who does not watch a validation part learns from it too, as the published baselines do."""
-    if len(fold.validation) and isinstance(estimator, StoppedEarly):
-        estimator.fit_watching(
-            values[fold.train], truth[fold.train], values[fold.validation], truth[fold.validation]
-        )
-        return
     seen = np.sort(np.concatenate([fold.train, fold.validation]))
-    estimator.fit(values[seen], truth[seen])
+    try:
+        if len(fold.validation) and isinstance(estimator, StoppedEarly):
+            watched = fold.validation
+            estimator.fit_watching(values[fold.train], truth[fold.train], values[watched], truth[watched])
+        else:
+            estimator.fit(values[seen], truth[seen])
+    except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError) as error:
+        raise ModelError(f"decoder {id!r} could not be trained on {len(seen)} windows: {error}") from error
+
+
+def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:
+    """How large the networks were and how long they were trained; nothing about estimators that do not say."""
+    sizes = {estimator.parameters_ for estimator in trained if hasattr(estimator, "parameters_")}
+    epochs = [estimator.epochs_ for estimator in trained if hasattr(estimator, "epochs_")]
+    said = [f"training seeds {', '.join(map(str, seeds))}"] if seeds else []
+    if sizes:
+        said.append(
+            f"{max(sizes):,} parameters, {min(epochs)} to {max(epochs)} epochs, {trained[0].threads} threads"
+        )
+    return said
 
 
 def _training_truth(model: Decoder, truth: Array, fold: Fold, rng: np.random.Generator) -> Array:

@@ -22,6 +22,9 @@ from neuroledger.readers.signal_preprocessing import (
 
 __all__ = ["bids_epochs"]
 
+# The one file of a recording that MNE opens; companions (.eeg, .vmrk, .fdt, .json) follow from it.
+OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb"})
+
 
 @reader("bids_epochs", version=1)
 def bids_epochs(
@@ -60,7 +63,8 @@ def bids_epochs(
             root, tasks=task, datatypes=datatype, suffixes=datatype, subjects=list(subjects) or None
         )
     wanted = sorted(
-        (path for path in found if path.fpath in set(files.values())), key=lambda path: str(path.fpath)
+        (path for path in found if path.extension in OPENED and path.fpath in set(files.values())),
+        key=lambda path: str(path.fpath),
     )
     if not wanted:
         raise DataError(f"no {datatype} recording of task {task!r} is among the files")

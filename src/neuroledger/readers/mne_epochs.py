@@ -57,7 +57,7 @@ def mne_epochs(
         with quiet_mne() as mne:
             try:
                 raw = mne.io.read_raw(path, preload=False)
-            except (OSError, ValueError, RuntimeError, NotImplementedError) as error:
+            except (OSError, ValueError, RuntimeError, TypeError, AttributeError) as error:
                 raise DataError(f"{recording.file} cannot be read by MNE ({error})") from error
         columns = {name: _field(path, name) for name in event_fields}
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
