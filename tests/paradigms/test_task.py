@@ -1,0 +1,188 @@
+"""The task paradigm: what the model is asked, what is refused, and that people and stimuli stay matched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from neuroledger.core.dataset import Dataset
+from neuroledger.core.stimuli import StimulusSet
+from neuroledger.engine import bind
+from neuroledger.errors import DataError, ModelError, RequestError
+from neuroledger.models.stored_answers import StoredAnswers
+from neuroledger.models.stored_probabilities import stored_probabilities
+from neuroledger.paradigms.task import task
+from tests.golden.behaviour_cases import object_trials, presentations
+
+
+@dataclass
+class Asked:
+    """A model that keeps what it was asked and answers from a table of probabilities."""
+
+    table: xr.DataArray
+    id: str = "asked"
+    visual_degrees: float | None = None
+    varies_in_time: bool = False
+    questions: list = field(default_factory=list)
+
+    def perform(self, question, stimuli, fitting_stimuli=None, trials=1):
+        self.questions.append(
+            (question, stimuli.ids, None if fitting_stimuli is None else fitting_stimuli.ids, trials)
+        )
+        if question.name == "odd_one_out":
+            names = ["|".join(triplet) for triplet in question.triplets]
+            return presentations([triplet[0] for triplet in question.triplets], stimulus_id=names)
+        shuffled = np.random.default_rng(0).permutation(len(stimuli))
+        rows = [self.table["stimulus_id"].values.tolist().index(id) for id in np.array(stimuli.ids)[shuffled]]
+        return self.table.isel(presentation=rows)
+
+
+def laboratory(seed=0):
+    model, trials = object_trials(np.random.default_rng(seed))
+    ids = [f"image{i:02d}" for i in range(12)]
+    train = [f"train{i:02d}" for i in range(8)]
+    table = pd.DataFrame(
+        {
+            "stimulus_id": ids + train,
+            "image_label": [f"object{i % 4}" for i in range(20)],
+            "split": ["test"] * 12 + ["train"] * 8,
+        }
+    )
+    return Asked(model), Dataset(StimulusSet("images", table), trials, id="lab")
+
+
+def test_probabilities_are_asked_for_the_tested_stimuli_only():
+    model, data = laboratory()
+    measured = task(model, data, decide="probabilities", fitting={"split": "train"}, trials=3)
+    question, tested, fitted, trials = model.questions[0]
+    assert question.name == "probabilities"
+    assert sorted(tested) == [f"image{i:02d}" for i in range(12)]
+    assert fitted == [f"train{i:02d}" for i in range(8)]
+    assert trials == 3
+    assert measured.source["stimulus_id"].values.tolist() == tested  # the model answered in another order
+    assert measured.source["image_label"].values[1] == "object1"
+    assert measured.repeated is measured.target
+
+
+def test_scores_do_not_depend_on_the_order_of_answers():
+    model, data = laboratory()
+    measured = task(model, data, decide="probabilities", fitting={"split": "train"})
+    assert (
+        bind.metric("i1")(measured.source, measured.target).value
+        == bind.metric("i1")(model.table, data.assembly).value
+    )
+
+
+def test_fitting_on_tested_stimuli_is_refused():
+    model, data = laboratory()
+    with pytest.raises(RequestError, match="both fitted on and tested"):
+        task(model, data, decide="probabilities", fitting={"split": "test"})
+
+
+@pytest.mark.parametrize(
+    ("fitting", "word"),
+    [
+        (None, "need `fitting`"),
+        ("others", "no stimulus set 'others'"),
+        ({"splits": "a"}, "no column"),
+        ({"split": "a"}, "no stimulus"),
+    ],
+)
+def test_a_readout_needs_something_to_fit(fitting, word):
+    model, data = laboratory()
+    with pytest.raises(RequestError, match=word):
+        task(model, data, decide="probabilities", fitting=fitting)
+
+
+def test_without_people_the_truth_is_the_target():
+    model, data = laboratory()
+    measured = task(model, replace(data, assembly=None), decide="probabilities", fitting={"split": "train"})
+    expected = [f"object{i % 4}" for i in range(12)]
+    assert measured.target.values.tolist() == expected
+    right = model.table["choice"].values[model.table.values.argmax(axis=1)] == np.array(expected)
+    assert bind.metric("accuracy")(measured.source, measured.target).value == pytest.approx(right.mean())
+
+
+def test_two_alternatives_are_chosen_between_for_each_trial():
+    model, data = laboratory()
+    measured = task(
+        model,
+        data,
+        decide="probabilities",
+        fitting={"split": "train"},
+        alternatives=("sample_obj", "dist_obj"),
+    )
+    row, trial = 0, measured.target.isel(presentation=0)
+    p = model.table.assign_coords(presentation=model.table["stimulus_id"].values)
+    image = trial["stimulus_id"].item().split("|")[0]
+    offered = [trial["sample_obj"].item(), trial["dist_obj"].item()]
+    expected = max(
+        offered,
+        key=lambda name: p.sel(presentation=image).isel(choice=list(p["choice"].values).index(name)).item(),
+    )
+    row = measured.source["stimulus_id"].values.tolist().index(trial["stimulus_id"].item())
+    assert measured.source.values[row] == expected
+    accuracy = bind.metric("accuracy")(measured.source, measured.target)
+    assert 0.5 < accuracy.value <= 1
+
+
+def test_triplets_are_shown_once_per_stimulus():
+    model, data = laboratory()
+    people = presentations(
+        ["image00", "image05"], stimulus_id=["image00|image01|image02", "image03|image05|image00"]
+    )
+    measured = task(model, replace(data, assembly=people), decide="odd_one_out", similarity="cosine")
+    question, shown, _, _ = model.questions[0]
+    assert question.similarity == "cosine"
+    assert shown == ["image00", "image01", "image02", "image03", "image05"]
+    assert bind.metric("accuracy")(measured.source, measured.target).value == 0.5
+    with pytest.raises(DataError, match="three stimuli"):
+        task(model, replace(data, assembly=presentations(["a"], stimulus_id=["a|b"])), decide="odd_one_out")
+
+
+def test_labels_default_to_those_of_the_people():
+    answers = {"s1": "cat", "s2": "dog"}
+    people = presentations(["cat", "cat"], stimulus_id=["s1", "s2"], truth=["cat", "dog"], subject=["a", "a"])
+    measured = task(StoredAnswers("m", answers), Dataset(None, people, id="d"), decide="label")
+    assert bind.metric("accuracy")(measured.source, measured.target).value == 1.0
+
+
+def test_a_stimulus_without_an_answer_is_a_fault_of_the_model():
+    people = presentations(["cat"], stimulus_id=["s9"], truth=["cat"], subject=["a"])
+    with pytest.raises(ModelError, match="no stored answer"):
+        task(StoredAnswers("m", {"s1": "cat"}), Dataset(None, people, id="d"), decide="label")
+    with pytest.raises(RequestError, match="no responses"):
+        StoredAnswers("m", {}).record(StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"]})), "IT")
+
+
+def test_stored_probabilities_of_real_networks(mirror, reference):
+    """Model-side statistics with the surrogate truths of the reference: the most probable object of three networks."""
+    import json
+
+    from neuroledger.core.discrimination import image_dprimes, rates_from_probabilities
+
+    folder = mirror / "brainscore_i1i2"
+    names = ("alexnet", "resnet18", "resnet34")
+    models = [
+        stored_probabilities(id=n, weights={"p.nc": folder / f"{n}-probabilities.nc"}).probabilities
+        for n in names
+    ]
+    cases = json.loads((reference / "brainscore_oracle" / "behavior.json").read_text())["i1i2 nc files"]
+    for model in models[1:]:
+        assert model["choice"].values.tolist() == models[0]["choice"].values.tolist()
+        assert model["stimulus_id"].values.tolist() == models[0]["stimulus_id"].values.tolist()
+    truth = np.mean([model.values for model in models], axis=0).argmax(axis=1)
+    for name, model in zip(names, models, strict=True):
+        assert list(model.shape) == cases[name]["shape"]
+        rates = rates_from_probabilities(model.values, truth)
+        for normalise, key in ((False, "i2_nanstd"), (True, "i2n_nanstd")):
+            assert np.nanstd(image_dprimes(rates, truth, normalise=normalise)) == pytest.approx(
+                cases[name][key], abs=1e-6
+            )
+        plain = image_dprimes(rates, truth, normalise=False)
+        assert np.nanmean(plain) == pytest.approx(cases[name]["i2_nanmean"], abs=1e-6)
+        assert int((~np.isnan(plain)).sum()) == cases[name]["n_valid"]
