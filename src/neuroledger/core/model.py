@@ -88,11 +88,11 @@ Identity = Mapping[str, Any]
 class LayeredModel:
     """A model made of named layers: a commitment of regions to layers over a function that gives their activations.
 
-    ``layers`` are all layers that one pass records; ``regions`` commits each region to one or several of them (a model
-    with a single layer answers for every region with it). ``identity`` is plain data that determines the activations,
-    or, for a model in memory, a function that gives it (with the key ``process``) for the model's present state;
-    without it nothing is kept. ``labels`` name the features of ``readout``, where they are logits. ``times`` are the model's own time bins in ms: its
-    activations then are (stimulus, time bin, …).
+    ``layers`` are all layers that one pass records; ``regions`` commits each region to one or several of them (a
+    model with a single layer answers for every region with it). ``identity`` is plain data that determines the
+    activations, or, for a model in memory, a function that gives it (with the key ``process``) for the model's
+    present state; without it nothing is kept. ``labels`` name the features of ``readout``, where they are logits.
+    ``times`` are the model's own time bins in ms: its activations then are (stimulus, time bin, …).
     """
 
     id: str

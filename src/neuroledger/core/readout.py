@@ -114,8 +114,9 @@ def label(
 ) -> xr.DataArray:
     """The chosen label of each stimulus, (presentation,), from logits of ``labels``, or of the 1,000 ImageNet classes.
 
-    With ``labels``, one for each logit, the largest logit among ``choices`` wins. Of ImageNet, a category's probability is the mean over its classes of the softmax; the largest wins (geirhos2018). The only
-    choice ``imagenet`` stands for all classes: the answer is then the WordNet id of the largest logit.
+    With ``labels``, one for each logit, the largest logit among ``choices`` wins. Of ImageNet, a category's
+    probability is the mean over its classes of the softmax, and the largest wins (geirhos2018); the only choice
+    ``imagenet`` stands for all classes: the answer is then the WordNet id of the largest logit.
 
     Raises
     ------
