@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,35 @@ def test_wrong_content_with_right_pins(tiny: Tiny, wrong: dict[str, Any], stage:
     assert matching, found(report)
     assert matching[0].stage == stage
     assert matching[0].where.startswith("data set tiny") and matching[0].do
+
+
+@pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04 and no more", bytes(range(256)) * 8], ids=["empty", "cut", "noise"]
+)
+def test_a_file_that_was_pinned_broken_is_a_finding_not_a_crash(
+    tiny: Tiny, name: str, content: bytes
+) -> None:
+    (tiny.data / name).write_bytes(content)
+    report = validate(tiny.pin(), "tiny")
+    assert report.stages["hash"] == "passed" and report.stages["structure"] == "failed"
+    assert "tiny" in report.findings[0].where and report.findings[0].do
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AttributeError("x"), EOFError("x"), RuntimeError("x"), zlib.error("x"), zipfile.BadZipFile("x")],
+    ids=repr,
+)
+def test_whatever_a_reader_stumbles_over_is_a_finding(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def stumble(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("neuroledger.readers.netcdf.safe_members", stumble)
+    [finding] = validate(tiny.pin(), "tiny").findings
+    assert finding.stage == "structure" and type(error).__name__ in finding.what
 
 
 def test_an_unknown_column_in_an_expectation_is_named_with_a_near_miss(tiny: Tiny) -> None:

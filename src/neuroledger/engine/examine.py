@@ -143,16 +143,12 @@ def _said(expectation: say.Check) -> str:
     return "; ".join(f"{name.replace('_', ' ')} {_words(value)}" for name, value in plain.items())
 
 
-def _words(value: Any) -> str:
+def _words(value: Any, *, inside: bool = False) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_words(held)}" for name, held in value.items())
-    if isinstance(value, list):
-        return " to ".join(map(str, value)) if _is_span(value) else ", ".join(map(str, value))
+        return ", ".join(f"{name}: {_words(held, inside=True)}" for name, held in value.items())
+    if isinstance(value, list):  # two numbers inside a mapping are lowest and highest
+        span = inside and len(value) == 2 and all(isinstance(each, int) for each in value)
+        return (" to " if span else ", ").join(map(str, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _is_span(value: list[Any]) -> bool:
-    """Two numbers that belong together: lowest and highest."""
-    return len(value) == 2 and all(isinstance(each, int) for each in value)

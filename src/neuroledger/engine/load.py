@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 from pydantic import ValidationError
 
@@ -18,6 +20,11 @@ from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
 __all__ = ["load_dataset", "read_dataset", "verified_files"]
+
+# What libraries raise on files that do not hold what their name promises.
+_UNREADABLE = (
+    LookupError, ValueError, TypeError, AttributeError, OSError, EOFError, RuntimeError, BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True) -> dict[str, Path]:
@@ -59,7 +66,7 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
         raise SpecError(explain(error, entry.document, component.parameters, ("reader",))) from None
     try:
         data: Dataset = component.function(files, **parameters)
-    except (KeyError, IndexError, ValueError, TypeError, OSError) as error:
+    except _UNREADABLE as error:
         kind = type(error).__name__
         raise DataError(
             f"data set {id!r}: reader {spec.reader.name!r} cannot read its files ({kind}: {error})"

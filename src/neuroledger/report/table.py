@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from neuroledger.engine.params import read_params
+from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
@@ -253,16 +254,17 @@ def _row(
     catalog: Catalog, model: str, columns: Sequence[Column], here: Mapping[str, Mapping[str, Record]]
 ) -> Row:
     spec = catalog.model(model)
-    cells = tuple(_cell(catalog, here[column.id].get(model), column) for column in columns)
+    cells = tuple(_cell(catalog, model, here[column.id].get(model), column) for column in columns)
     role: Role = spec.control or "model"
     return Row(model, spec.title, role, spec.simulated, cells, _score(cells, columns), None)
 
 
-def _cell(catalog: Catalog, record: Record | None, column: Column) -> Cell:
+def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -> Cell:
     if column.unavailable:
         return Cell("unavailable", reason=column.unavailable)
     if record is None:
-        return Cell("missing", reason="not run yet")
+        meant = fits(catalog.model(model), catalog.benchmark(column.id))
+        return Cell("missing", reason="not run yet" if meant else "the model is not meant for this benchmark")
     if not record.intact:
         return Cell("edited", reason="the record was changed after it was written: run it again")
     if record.inputs.get("benchmark", {}).get("version") != catalog.benchmark(column.id).version:
@@ -333,8 +335,9 @@ def _is_top(cell: Cell, others: Sequence[Cell], column: Column) -> bool:
 
 
 def _ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
-    def key(row: Row) -> tuple[int, float, str]:
+    def key(row: Row) -> tuple[int, float, int, str]:
         group = {"model": 0 if row.rank else 1, "positive": 2, "negative": 3}[row.role]
-        return group, -(row.score.value if row.score.value is not None else -math.inf), row.model
+        value = row.score.value if row.score.value is not None else -math.inf
+        return group, -value, -sum(cell.status == "scored" for cell in row.cells), row.model
 
     return tuple(sorted(rows, key=key))
