@@ -30,14 +30,15 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a shared machine")
     given = parser.parse_args()
     with threadpool_limits(given.threads):
-        speed = gemm_speed()
+        speed = gemm_speed(given.clock)
         print(
             f"{platform.machine()}, {given.threads} threads, GEMM {speed / 1e9:.0f} GF/s in float64, blocks in {given.dtype}"
         )
         print(
-            f"median of {given.rounds}, sides in turn; peers over {given.peer_splits} splits, scaled to all\n"
+            f"median of {given.rounds}, sides in turn, {given.clock} clock; peers over {given.peer_splits} splits, scaled to all\n"
         )
         for case in cases(WARM, set(given.metrics), 2, given.dtype):
             case.ours()
@@ -45,7 +46,7 @@ def main() -> None:
         print(HEADER)
         for label in given.sizes:
             for case in cases(SIZES[label], set(given.metrics), given.peer_splits, given.dtype):
-                ours, theirs = Runs(), Runs()
+                ours, theirs = Runs(given.clock), Runs(given.clock)
                 for _ in range(given.rounds):
                     ours.add(case.ours)
                     theirs.add(case.theirs)

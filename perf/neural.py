@@ -12,7 +12,7 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.core.splits import draw
-from neuroledger.core.workspace import Workspace
+from neuroledger.core.workspace import Memo, Workspace
 from neuroledger.spec.kinds import SplitsSpec
 from perf import peers
 
@@ -113,7 +113,7 @@ def cases(size: Size, names: set[str], peer_splits: int, dtype: str) -> list[Cas
         bound = nl.metric(name, **overrides)
 
         def run() -> np.ndarray:
-            fresh = replace(bound, workspace=Workspace(dtype=dtype))  # type: ignore[arg-type]
+            fresh = replace(bound, workspace=Workspace(dtype=dtype, memo=Memo(0)))  # type: ignore[arg-type]
             return np.asarray(fresh(source, target).samples.values)
 
         return run

@@ -86,16 +86,18 @@ class Features:
         return X[rows] @ X[columns].T
 
 
-def features(X: Array, workspace: Workspace) -> Features:
+def features(X: Array, workspace: Workspace, key: str | None = None) -> Features:
     """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself where it is much taller than wide."""
     rows, count = X.shape
     if count <= TALL * rows:
         return Features(count, X=workspace.put(_finite(np.asarray(X, np.float64) - _means(X), 0)))
-    return Features(count, K=gram(X, workspace).K)
+    return Features(count, K=gram(X, workspace, key).K)
 
 
-def gram(X: Array, workspace: Workspace) -> Gram:
+def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
     """Gram matrix of ``X`` (row × feature; an array or a memory map), kept in the workspace by content.
+
+    ``key`` is ``workspace.key(X)`` where that is known already.
 
     Features are centred and multiplied in blocks of 2,048 columns, so that beside ``X`` itself only one block
     and the row × row result are in memory. float32 features are widened block by block under ``float64``.
@@ -105,8 +107,9 @@ def gram(X: Array, workspace: Workspace) -> Gram:
     MetricError
         Features are missing or infinite.
     """
+    held = workspace.key(X) if key is None else key
     compute = _gram_numpy if workspace.device == "cpu" else _gram_torch
-    return cast(Gram, workspace.once("gram", X, lambda: compute(X, workspace), lambda found: found.nbytes))
+    return cast(Gram, workspace.once("gram", held, lambda: compute(X, workspace), lambda found: found.nbytes))
 
 
 def _means(X: Array) -> NDArray[np.float64]:

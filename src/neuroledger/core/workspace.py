@@ -25,7 +25,10 @@ HASH_BLOCK = 1 << 24
 
 
 class Memo:
-    """Results by content, the least recently used forgotten first once ``limit`` bytes are held."""
+    """Results by content, the least recently used forgotten first once ``limit`` bytes are held.
+
+    With a ``limit`` of 0 nothing is kept, and nothing hashed: for a metric that is called on its own.
+    """
 
     def __init__(self, limit: int = 4 << 30) -> None:
         self.limit = limit
@@ -118,9 +121,13 @@ class Workspace:
             return tensor
         return cast("NDArray[np.float64]", tensor.cpu().numpy())
 
-    def once(self, name: str, values: Array, compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
-        """``compute()``, kept under the content of ``values`` for the next who asks for the same."""
-        return self.memo.get((name, self.device, self.dtype, self.memo.fingerprint(values)), compute, size)
+    def once(self, name: str, key: str, compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+        """``compute()``, kept under ``key`` (see :meth:`key`) for the next who asks for the same."""
+        return self.memo.get((name, self.device, self.dtype, key), compute, size) if key else compute()
+
+    def key(self, values: Array) -> str:
+        """Content hash of ``values``, or nothing when the memo keeps nothing."""
+        return self.memo.fingerprint(values) if self.memo.limit else ""
 
     @contextmanager
     def limits(self) -> Iterator[None]:

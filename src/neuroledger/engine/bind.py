@@ -17,7 +17,7 @@ from neuroledger.core.coding import encode
 from neuroledger.core.score import Score
 from neuroledger.core.splits import Split, draw, first_values, predefined
 from neuroledger.core.stats import aggregate, bootstrap, error_of
-from neuroledger.core.workspace import Workspace
+from neuroledger.core.workspace import Memo, Workspace
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_catalog
@@ -172,7 +172,7 @@ def metric(
         Unknown id, field or compat; near misses are named.
     """
     spec, component, parameters = resolve("metrics", id, catalog or open_catalog(), overrides)
-    return BoundMetric(spec, component, parameters, workspace or Workspace(), seed)
+    return BoundMetric(spec, component, parameters, workspace or Workspace(memo=Memo(0)), seed)
 
 
 def ceiling(
@@ -185,7 +185,7 @@ def ceiling(
 ) -> BoundCeiling:
     """The ceiling ``id``, overridden as in :func:`metric`."""
     spec, component, parameters = resolve("ceilings", id, catalog or open_catalog(), overrides)
-    return BoundCeiling(spec, component, parameters, workspace or Workspace(), seed)
+    return BoundCeiling(spec, component, parameters, workspace or Workspace(memo=Memo(0)), seed)
 
 
 def resolve(

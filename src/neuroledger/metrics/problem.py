@@ -37,7 +37,12 @@ class Problem:
     @cached_property
     def features(self) -> Features:
         """The features as an operator on rows, on the device."""
-        return features(self.X, self.workspace)
+        return features(self.X, self.workspace, self.key)
+
+    @cached_property
+    def key(self) -> str:
+        """The features' content hash, under which the workspace keeps what is computed from them."""
+        return self.workspace.key(self.X)
 
     @cached_property
     def centred(self) -> Array:

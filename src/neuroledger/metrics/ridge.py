@@ -37,7 +37,7 @@ class Ridge(BaseModel):
                 K = features.K
                 P = problem.workspace.once(
                     f"ridge {self.alpha!r}",
-                    problem.X,
+                    problem.key,
                     lambda: _inverse(penalised(K, self.alpha, xp), xp),
                     lambda found: 8 * len(found) ** 2,
                 )
