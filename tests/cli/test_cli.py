@@ -162,3 +162,25 @@ def test_a_limit_prints_a_partial_card(run) -> None:
     run("validate", "lab")
     code, out, _ = run("score", "pixels4", "lab.V4-ridge", "--limit", "40")
     assert code == 0 and "partial" in out
+
+
+def test_a_new_benchmark_file_is_scored_by_the_next_run(run, lab: Lab) -> None:
+    pins = {
+        name: {"dvc": True, **{k: pin[k] for k in ("size", "sha256")}} for name, pin in lab.pins().items()
+    }
+    lab.dataset(files=pins)
+    run("validate", "lab")
+    run("run")
+    lab.benchmark("lab.V4-new", metric="pls", controls={"negative": ["noise"]}, select={"region": "V4"})
+    code, out, err = run("run")
+    assert code == 0 and "lab.V4-new · pixels4" in err and "2 computed, 2 up to date" in out
+
+
+def test_suites_are_scored_with_those_they_include(run, lab: Lab) -> None:
+    lab.spec("suites", "outer", includes=["lab"])
+    run("validate", "--suite", "outer")
+    code, out, _ = run("run", "--suite", "outer")
+    assert code == 0 and "2 computed" in out
+    lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], includes=["outer"])
+    code, out, _ = run("check")
+    assert code == 1 and "circle: lab → outer → lab" in out

@@ -17,12 +17,13 @@ from neuroledger.engine.session import Request
 from neuroledger.engine.validate import validate
 from neuroledger.engine.verify import verify
 from neuroledger.errors import RequestError
+from neuroledger.spec.suites import suites_of
 from tests.engine.lab import Lab, make_files
 
 
 def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Outcome]:
     catalog, request = lab.open(), request or Request()
-    jobs = plan(catalog, suite="lab", request=request)
+    jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=request)
     return {outcome.job.model: outcome for outcome in run(catalog, jobs, request, NoDisplay(), **options)}
 
 
@@ -69,7 +70,9 @@ def test_a_changed_spec_rescores_only_what_it_touches(valid: Lab) -> None:
     score_all(valid)
     valid.benchmark("lab.V4-pls", metric={"name": "pls", "compare": {"estimator": {"components": 6}}})
     catalog = valid.open()
-    outcomes = run(catalog, plan(catalog, suite="lab", request=Request()), Request(), NoDisplay())
+    outcomes = run(
+        catalog, plan(catalog, suites=suites_of(catalog, "lab"), request=Request()), Request(), NoDisplay()
+    )
     assert {o.job.benchmark for o in outcomes if o.computed} == {"lab.V4-pls"}
 
 
@@ -173,7 +176,7 @@ def test_records_are_sorted_json_that_reads_back(valid: Lab) -> None:
 
 def test_an_unknown_model_is_a_wrong_request(valid: Lab) -> None:
     with pytest.raises(RequestError, match="did you mean 'pixels4'"):
-        plan(valid.open(), models=["pixel4"], suite="lab", request=Request())
+        plan(valid.open(), models=["pixel4"], benchmarks=["lab.V4-ridge"], request=Request())
 
 
 def test_a_read_only_results_folder_is_one_clear_error(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

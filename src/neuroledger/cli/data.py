@@ -10,6 +10,7 @@ from neuroledger.engine.fetch import fetch_files, folder_of
 from neuroledger.errors import NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.suites import suites_of
 
 
 def fetch(options: argparse.Namespace) -> int:
@@ -52,12 +53,12 @@ def _wanted(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str, st
             raise RequestError(f"{id!r} is no data set and no model: nothing to fetch")
         wanted += [(kind, id) for kind in kinds]
     if options.suite:
-        suite = catalog.suite(options.suite)
-        for item in suite.benchmarks:
-            benchmark = catalog.benchmark(item.id)
-            controls = (*benchmark.controls.positive, *benchmark.controls.negative)
-            wanted += [("datasets", benchmark.dataset), *(("models", id) for id in controls)]
-        wanted += [("models", id) for id in suite.models]
+        for suite in suites_of(catalog, options.suite):
+            for item in suite.benchmarks:
+                benchmark = catalog.benchmark(item.id)
+                controls = (*benchmark.controls.positive, *benchmark.controls.negative)
+                wanted += [("datasets", benchmark.dataset), *(("models", id) for id in controls)]
+            wanted += [("models", id) for id in suite.models]
     if not wanted:
         raise RequestError("name data sets or models, or a --suite")
     return list(dict.fromkeys(wanted))
@@ -71,7 +72,8 @@ def validate(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     ids = list(options.ids)
     if options.suite:
-        ids += [catalog.benchmark(item.id).dataset for item in catalog.suite(options.suite).benchmarks]
+        suites = suites_of(catalog, options.suite)
+        ids += [catalog.benchmark(item.id).dataset for suite in suites for item in suite.benchmarks]
     if not ids:
         ids = [
             id

@@ -16,6 +16,7 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.suites import suites_of, to_score
 
 
 def _asked(options: argparse.Namespace, params: Params) -> Request:
@@ -30,9 +31,11 @@ def run(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     params = read_params(catalog.root)
     request = _asked(options, params)
-    suite = options.suite or (None if options.benchmarks else params.suite)
     models = options.models or list(params.models)
-    jobs = plan(catalog, models=models, benchmarks=options.benchmarks, suite=suite, request=request)
+    suites = suites_of(catalog, options.suite) if options.suite else ()
+    if not options.suite and not options.benchmarks:
+        suites = to_score(catalog, params.suite)
+    jobs = plan(catalog, models=models, benchmarks=options.benchmarks, suites=suites, request=request)
     if options.dry_run:
         return _show_plan(catalog, jobs, request, options)
     with choose() as display:

@@ -28,6 +28,7 @@ from neuroledger.spec.kinds import (
     SuiteSpec,
 )
 from neuroledger.spec.load import explain, read_spec
+from neuroledger.spec.suites import suites_of
 
 __all__ = ["check", "citation_keys"]
 
@@ -256,6 +257,11 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
         yield from _normalisation(catalog, entry, spec)
         yield from _controls(catalog, entry, spec)
     elif isinstance(spec, SuiteSpec):
+        try:
+            suites_of(catalog, spec.id)
+        except (RequestError, SpecError) as error:
+            if "circle" in str(error):
+                yield _at(entry, ("includes",), str(error), "break it in one of the files")
         for i, item in enumerate(spec.benchmarks):
             if item.version is not None and item.id in catalog._files["benchmarks"]:
                 now = catalog.benchmark(item.id).version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from neuroledger.errors import RequestError
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import DESCRIPTIVE, sha256_of, spec_sha256
-from neuroledger.spec.kinds import BenchmarkSpec, ModelSpec
+from neuroledger.spec.kinds import BenchmarkSpec, ModelSpec, SuiteSpec
 
 __all__ = ["Job", "inputs_of", "plan"]
 
@@ -50,37 +50,37 @@ def plan(
     *,
     models: Sequence[str] = (),
     benchmarks: Sequence[str] = (),
-    suite: str | None = None,
+    suites: Sequence[SuiteSpec] = (),
     request: Request,
 ) -> list[Job]:
     """The jobs of a request, benchmark by benchmark, its control models first.
 
-    Without ``models``, those of the suite (all available ones when it names none). Benchmarks and data sets that
-    are unavailable give no job.
+    ``models`` take the place of those that the suites name; a suite (or list of benchmarks) that names none is for
+    every model that fits. Benchmarks and data sets that are unavailable give no job.
 
     Raises
     ------
     RequestError
-        Unknown ids.
+        Unknown ids, or nothing asked.
     SpecError
         A spec that is needed is wrong.
     """
-    chosen = list(benchmarks) or ([item.id for item in catalog.suite(suite).benchmarks] if suite else [])
-    if not chosen:
+    asked = [(item.id, models or suite.models) for suite in suites for item in suite.benchmarks]
+    asked += [(id, models) for id in benchmarks]
+    if not asked:
         raise RequestError("nothing to run: name a suite or benchmarks")
-    named = list(models) or (list(catalog.suite(suite).models) if suite else [])
-    jobs: list[Job] = []
-    for id in chosen:
+    jobs: dict[tuple[str, str], Job] = {}
+    for id, named in asked:
         benchmark = catalog.benchmark(id)
         if benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable:
             continue
         wanted = named or [m for m in catalog.ids("models") if fits(catalog.model(m), benchmark)]
         controls = (*benchmark.controls.positive, *benchmark.controls.negative)
         for model in dict.fromkeys((*(controls if not models else ()), *wanted)):
-            if models or fits(catalog.model(model), benchmark):
+            if (id, model) not in jobs and (models or fits(catalog.model(model), benchmark)):
                 inputs = inputs_of(catalog, benchmark, model, request)
-                jobs.append(Job(model, id, sha256_of(inputs), inputs))
-    return jobs
+                jobs[id, model] = Job(model, id, sha256_of(inputs), inputs)
+    return list(jobs.values())
 
 
 def fits(model: ModelSpec, benchmark: BenchmarkSpec) -> bool:
@@ -167,11 +167,3 @@ def _model(catalog: Catalog, id: str) -> dict[str, Any]:
         "weights": {name: pin.sha256 for name, pin in sorted(spec.weights.items())},
         "component": f"{component.name}@{component.version}",
     }
-
-
-def by_benchmark(jobs: Iterable[Job]) -> dict[str, list[Job]]:
-    """Jobs in groups that share data."""
-    groups: dict[str, list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(job.benchmark, []).append(job)
-    return groups

@@ -21,6 +21,7 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.suites import suites_of, to_score
 
 __all__ = ["find", "load", "records", "run", "score"]
 
@@ -90,8 +91,8 @@ def run(
     catalog = open_catalog()
     params = read_params(catalog.root)
     request = Request(seed=params.seed if seed is None else seed, device=params.device)
-    chosen = suite or (None if benchmarks else params.suite)
-    jobs = plan(catalog, models=models, benchmarks=benchmarks, suite=chosen, request=request)
+    suites = suites_of(catalog, suite) if suite else () if benchmarks else to_score(catalog, params.suite)
+    jobs = plan(catalog, models=models, benchmarks=benchmarks, suites=suites, request=request)
     with choose() as display:
         outcomes = run_jobs(catalog, jobs, request, display)
     return [outcome.record for outcome in outcomes]

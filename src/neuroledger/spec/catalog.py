@@ -193,6 +193,7 @@ def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:
     elif isinstance(spec, SuiteSpec):
         found += [("benchmarks", item.id, ("benchmarks", i)) for i, item in enumerate(spec.benchmarks)]
         found += [("models", id, ("models", i)) for i, id in enumerate(spec.models)]
+        found += [("suites", id, ("includes", i)) for i, id in enumerate(spec.includes)]
     elif isinstance(spec, ModelSpec) and spec.commit is not None and isinstance(spec.commit.get("on"), str):
         found.append(("benchmarks", str(spec.commit["on"]), ("commit", "on")))
     return found

@@ -157,8 +157,7 @@ def _build(
             keys[(*at, key)] = (line, column)
             result[key] = _build(loader, child, (*at, key), values, keys, path)
         return result
-    value = loader.construct_object(node)
-    return value
+    return loader.construct_object(node)
 
 
 def old_boolean(value: Any) -> bool:

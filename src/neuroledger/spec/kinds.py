@@ -226,9 +226,13 @@ class Weighted(Frozen):
 
 
 class SuiteSpec(Spec):
-    """A suite: a named, versioned list of benchmarks and the models that are scored on them by default."""
+    """A suite: a named, versioned list of benchmarks, ranked together, and the models that are scored on them.
 
-    benchmarks: Annotated[tuple[Weighted, ...], Field(min_length=1)]
+    It may include other suites, which are scored with it and ranked on their own.
+    """
+
+    benchmarks: tuple[Weighted, ...] = ()
+    includes: tuple[Id, ...] = ()
     models: tuple[Id, ...] = ()
     released: str | None = None
     notes: tuple[str, ...] = ()
@@ -243,6 +247,8 @@ class SuiteSpec(Spec):
     @model_validator(mode="after")
     def _each_once(self) -> SuiteSpec:
         ids = [item.id for item in self.benchmarks]
+        if not ids and not self.includes:
+            raise ValueError("a suite lists `benchmarks`, or `includes` other suites")
         twice = sorted({i for i in ids if ids.count(i) > 1})
         if twice:
             raise ValueError(f"listed twice: {', '.join(twice)}")

@@ -104,9 +104,8 @@ def _locate(data: Any, path: Sequence[str | int]) -> tuple[tuple[str | int, ...]
     found: tuple[str | int, ...] = ()
     rest: str | None = None
     for part in path:
-        if isinstance(data, dict) and part in data:
-            data, found, rest = data[part], (*found, part), None
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+        inside = isinstance(data, dict) and part in data
+        if inside or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
             data, found, rest = data[part], (*found, part), None
         else:
             rest = str(part)
