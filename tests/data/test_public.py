@@ -42,7 +42,7 @@ def fetched(catalog, mirror):
     """The public data sets, brought from the mirror as any user of one would bring them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEUROLEDGER_MIRROR", str(mirror))
-        for id in ("Cowley2023.210325", "Kriegeskorte2008"):
+        for id in ("Cowley2023.210325", "Kriegeskorte2008", "Haxby2001.slice"):
             _fetch(catalog, "datasets", id)
         for name in RDMS:
             _fetch(catalog, "models", f"kriegeskorte92.{name}")
@@ -129,3 +129,22 @@ def test_models_that_are_rdms_score_as_the_peers_do(fetched, objects, model, key
     benchmark = fetched.benchmark("Kriegeskorte2008.IT-rdm")
     raw = evaluate(session, benchmark, f"kriegeskorte92.{model}").headline.raw
     assert raw == pytest.approx(expected["models_vs_hIT4"]["spearman"]["mean"][key], abs=1e-9)
+
+
+def test_fmri_of_objects_is_decoded_in_the_run_held_out(fetched):
+    """Nearest class mean by correlation, written out here, is far above chance; the discriminant is above that."""
+    patterns = load_dataset(fetched, "Haxby2001.slice").assembly
+    values, labels, runs = patterns.values[:, :, 0], patterns["label"].values, patterns["run"].values
+    kinds = np.unique(labels)
+    right = []
+    for run in np.unique(runs):
+        means = [values[(runs != run) & (labels == kind)].mean(axis=0) for kind in kinds]
+        tested = values[runs == run]
+        nearest = [kinds[np.argmax([np.corrcoef(one, mean)[0, 1] for mean in means])] for one in tested]
+        right += list(np.array(nearest) == labels[runs == run])
+    assert 0.3 < np.mean(right) < 0.6
+    session = Session(fetched)
+    session.require_valid = lambda *_, **__: None
+    result = evaluate(session, fetched.benchmark("Haxby2001.slice-category"), "shrinkage_lda")
+    assert result.headline.raw > np.mean(right) + 0.2
+    assert all(control["passed"] for control in result.controls.values())
