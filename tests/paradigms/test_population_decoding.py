@@ -73,7 +73,7 @@ def test_every_label_is_tested_once_in_each_fold():
 def test_too_few_trials_and_no_decoder_are_refused():
     with pytest.raises(DataError, match="has 11 trials"):
         run(neurons(), folds=12)
-    with pytest.raises(ModelError, match="no decoder|not a decoder"):
+    with pytest.raises(ModelError, match=r"no decoder|not a decoder"):
         run(neurons(), object())
     with pytest.raises(DataError, match="no coordinate 'position'"):
         run(neurons(), label="position")

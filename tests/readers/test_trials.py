@@ -72,7 +72,7 @@ def test_choices_and_their_coordinates(tmp_path):
     assert data.stimuli is None
     with pytest.raises(DataError, match="no column 'answer'"):
         choice_trials(table, values="answer", stimuli=None, archive=None)
-    with pytest.raises(DataError, match="needs the file 'stimuli.csv'"):
+    with pytest.raises(DataError, match=r"needs the file 'stimuli\.csv'"):
         choice_trials(table)
 
 
