@@ -47,7 +47,7 @@ def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -
     """
     pictures = _load(files[supplement], "stimuli_92objs").ravel()
     ids = np.array([f"object_{number:02d}" for number in range(1, len(pictures) + 1)])
-    contents = {f"{id}.png": _png(picture["image"]) for id, picture in zip(ids, pictures, strict=True)}
+    contents = {f"{id}.bmp": _bmp(picture["image"]) for id, picture in zip(ids, pictures, strict=True)}
     table = pd.DataFrame({"stimulus_id": ids, "filename": list(contents)})
     table["object_name"] = [str(picture["category"].ravel()[0]) for picture in pictures]
     for trait in TRAITS:
@@ -108,9 +108,10 @@ def _load(path: Path, variable: str) -> NDArray[Any]:
     return held[variable]
 
 
-def _png(pixels: NDArray[np.uint8]) -> bytes:
+def _bmp(pixels: NDArray[np.uint8]) -> bytes:
+    """An uncompressed image, whose bytes (and so the hash of the stimuli) depend on no library's compression."""
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, format="PNG", compress_level=1)
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, format="BMP")
     return buffer.getvalue()
