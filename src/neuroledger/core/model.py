@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -23,10 +23,14 @@ from neuroledger.core.activations import (
     probe,
     stream,
 )
+from neuroledger.core.memory import require_memory
 from neuroledger.core.neuroids import labelled
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.core.time_bins import Bin, align_time
 from neuroledger.errors import ModelError, RequestError
+
+# Double-precision copies of the features that a readout makes while it is fitted.
+FIT_COPIES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,11 @@ class LayeredModel:
         identity = self.identity() if callable(self.identity) else self.identity
         if self.store is None or identity is None:
             seen, passes = self._present(stimuli, layers, trials)
+            require_memory(
+                rows * seen.bytes_per_stimulus,
+                f"model {self.id!r}, {len(layers)} layers for {rows:,} presentations,",
+                "score it with nl.score, which keeps them on disk, or name fewer layers",
+            )
             return collect(passes, seen, rows)
         identity = {**identity, "trials": trials}
         kept = dict(self.store.get(identity, stimuli, layers))
@@ -232,6 +241,11 @@ class LayeredModel:
         values = self.activations(stimuli, [layer], trials)[layer]
         count = len(stimuli.table)
         flat = values.reshape(len(values), -1)
+        require_memory(
+            FIT_COPIES * flat.size * np.dtype(float).itemsize,
+            f"model {self.id!r}: deciding from layer {layer!r}, {flat.shape[1]:,} features for {count:,} stimuli,",
+            "name a smaller layer as `readout`, or fewer stimuli",
+        )
         return flat if len(flat) == count else flat.reshape(-1, count, flat.shape[1]).mean(axis=0)
 
     def _responses(self, values: Array, time_bins: Sequence[Bin] | None) -> Array:

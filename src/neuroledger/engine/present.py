@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.core.activations import Probe, Store, batch_bytes
+from neuroledger.core.memory import require_memory
 from neuroledger.core.model import LayeredModel, Model
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.display import Display, NoDisplay
@@ -168,6 +169,7 @@ class DiskStore:
                 f"free: name fewer layers (the largest is {largest!r}), show fewer stimuli with --limit, or name a "
                 "folder on a larger disk in NEUROLEDGER_ACTIVATIONS"
             )
+        require_memory(batch_bytes(probe), size, "name fewer layers, or make the images smaller")
         if needed > BIG_BYTES or seconds > BIG_SECONDS:
             self.display.line(size)
 
