@@ -12,7 +12,8 @@ import xarray as xr
 from neuroledger.core.score import Score
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.report import plots
-from neuroledger.report.table import Leaderboard, leaderboard
+from neuroledger.report.board import Leaderboard
+from neuroledger.report.table import leaderboard
 from tests.engine.lab import Lab
 from tests.report.ledger import record, score
 

@@ -12,9 +12,10 @@ import pytest
 
 from neuroledger.engine.validate import validate
 from neuroledger.errors import RequestError
+from neuroledger.report.board import Cell
 from neuroledger.report.pages import Axis, axis
 from neuroledger.report.site import build_site
-from neuroledger.report.table import Cell, leaderboard
+from neuroledger.report.table import leaderboard
 from tests.engine.lab import Lab
 from tests.report.ledger import HOSTILE, keep, record, score
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
-from neuroledger.report.table import Cell, Leaderboard, Row, _clearly_better, leaderboard, tidy
-from neuroledger.report.text import FORMATS, number
+from neuroledger.report.board import Cell, Leaderboard, Row
+from neuroledger.report.table import _clearly_better, leaderboard, tidy
+from neuroledger.report.text import FORMATS, leaderboard_text, number
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record, score
 
@@ -166,3 +168,22 @@ def test_text_never_shows_a_negative_zero() -> None:
     assert number(-0.0001) == "0.000"
     assert number(-0.001) == "-0.001"
     assert number(None) == "–"
+
+
+def test_a_narrow_terminal_gets_several_tables_with_the_same_numbers(lab: Lab) -> None:
+    board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5)])
+    wide, narrow = leaderboard_text(board, 200), leaderboard_text(board, 56)
+    assert wide.count("\nrank ") == 1 and narrow.count("\nrank ") == 2
+    assert all(len(line) <= 56 for line in narrow.split("[1] lab")[0].splitlines()[1:])
+    assert sorted(re.findall(r"0\.\d{3}", wide)) == sorted(re.findall(r"0\.\d{3}", narrow))
+
+
+def test_small_costs_keep_their_digits() -> None:
+    assert number(0.0000123, counts=False) == "1.23e-05"
+    assert number(0.0000123) == "0.000"
+    assert number(123456.7, counts=False) == "123,457"
+
+
+def test_a_notebook_shows_an_escaped_table(lab: Lab) -> None:
+    text = board_of(lab, full("ant", 0.9))._repr_html_()
+    assert "<table" in text and "0.900" in text

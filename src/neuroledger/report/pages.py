@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from neuroledger.engine.record import Record
 from neuroledger.engine.validation import ValidationReport, read_report, report_path
-from neuroledger.report.table import Cell, Column, Leaderboard, Row, board_of
+from neuroledger.report.board import Cell, Column, Leaderboard, Row
+from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 

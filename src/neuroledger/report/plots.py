@@ -10,8 +10,9 @@ import numpy as np
 
 from neuroledger.core.score import Score
 from neuroledger.errors import MetricError, RequestError
+from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import axis as axis_of
-from neuroledger.report.table import Cell, Column, Leaderboard, Row, leaderboard
+from neuroledger.report.table import leaderboard
 from neuroledger.report.text import describe, number
 
 if TYPE_CHECKING:

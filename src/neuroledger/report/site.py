@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from neuroledger.engine.files import write_json, write_text
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
+from neuroledger.report.board import Column
 from neuroledger.report.pages import World, pages, world
-from neuroledger.report.table import Column
 from neuroledger.report.text import FORMATS, SAID, describe, number
 from neuroledger.spec.catalog import Catalog
 

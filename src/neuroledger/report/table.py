@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import Any, Final
 
 import pandas as pd
 
 from neuroledger.engine.params import read_params
 from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
+from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 
-__all__ = ["Cell", "Column", "Leaderboard", "Row", "board_of", "leaderboard", "tidy"]
+__all__ = ["board_of", "leaderboard", "tidy"]
 
 # Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
 COMMENSURABLE: Final = frozenset(
@@ -31,113 +32,6 @@ COMMENSURABLE: Final = frozenset(
     }
 )
 NORMAL_95: Final = 1.959964
-
-Status = Literal["scored", "partial", "failed", "stale", "edited", "missing", "unavailable"]
-Role = Literal["model", "positive", "negative"]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One model on one benchmark; ``top`` if nothing is clearly better."""
-
-    status: Status
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    raw: float | None = None
-    reason: str = ""
-    top: bool = False
-
-    @property
-    def half_width(self) -> float:
-        """Half of the 95 % interval; 0 where the value has none, as counts have."""
-        if self.low is None or self.high is None:
-            return 0.0
-        return (self.high - self.low) / 2
-
-
-@dataclass(frozen=True)
-class Column:
-    """One benchmark of the board.
-
-    ``floor`` is the highest score of a negative control, ``ceiling`` the value that the raw score is set against;
-    ``counts`` says whether the benchmark enters the score of the suite.
-    """
-
-    id: str
-    title: str
-    parent: str
-    dataset: str
-    weight: float
-    scale: str
-    unit: str | None
-    direction: str
-    normalise: str
-    counts: bool
-    simulated: bool
-    private: bool
-    unavailable: str
-    floor: float | None
-    ceiling: float | None
-
-    @property
-    def short(self) -> str:
-        """The id without the name of the data set in front."""
-        return self.id.removeprefix(f"{self.dataset}.")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One model on all benchmarks; ``rank`` is the interval of ranks that the intervals of the scores allow."""
-
-    model: str
-    title: str
-    role: Role
-    simulated: bool
-    cells: tuple[Cell, ...]
-    score: Cell
-    rank: tuple[int, int] | None
-
-    @property
-    def place(self) -> str:
-        """The rank as text: ``1``, ``1–3`` for a tie, empty when not ranked."""
-        if self.rank is None:
-            return ""
-        first, last = self.rank
-        return str(first) if first == last else f"{first}–{last}"
-
-
-@dataclass(frozen=True)
-class Leaderboard:
-    """Models in order of their score, then those that cannot be ranked, then the controls."""
-
-    suite: str
-    version: int
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per model: rank, score with interval, and the score on each benchmark."""
-        return pd.DataFrame(
-            [
-                {
-                    "rank": row.place,
-                    "model": row.model,
-                    "role": row.role,
-                    "score": row.score.value,
-                    "low": row.score.low,
-                    "high": row.score.high,
-                    **{column.id: cell.value for column, cell in zip(self.columns, row.cells, strict=True)},
-                }
-                for row in self.rows
-            ]
-        )
-
-    def __str__(self) -> str:
-        from neuroledger.report.text import leaderboard_text
-
-        return leaderboard_text(self)
 
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Final
 
+from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.compare import Comparison, Difference
-from neuroledger.report.table import Cell, Column, Leaderboard, Row
 
 __all__ = [
     "FORMATS",
@@ -32,47 +33,66 @@ SAID: Final = {
 WIDE: Final = 1e4
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A value as a reader wants it: three decimals for scores, thousands separated for counts."""
+def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
+    """A value as a reader wants it: fixed decimals for scores, thousands apart for counts, four digits for costs."""
     if value is None:
         return "–"
-    text = f"{value:,.0f}" if abs(value) >= WIDE else f"{value:.{digits}f}"
-    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text
+    if abs(value) >= WIDE:
+        return f"{value:,.0f}"
+    text = f"{value:.{digits}f}" if counts else f"{value:.4g}"
+    return text.lstrip("-") if float(text) == 0 else text
 
 
-def leaderboard_text(board: Leaderboard) -> str:
-    """The board in lines: one numbered column per benchmark, the numbers explained below."""
+def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
+    """The board in lines: one numbered column per benchmark, the numbers explained below.
+
+    Benchmarks that do not fit into ``width`` columns of text (those of the terminal) go into further tables below.
+    """
+    width = width or shutil.get_terminal_size((160, 24)).columns
     head = ["rank", "model", "score", *[f"[{i}]" for i in range(1, len(board.columns) + 1)]]
     blocks = [
-        [_line(row) for row in board.rows if row.role == "model" and row.rank is not None],
-        [_line(row) for row in board.rows if row.role == "model" and row.rank is None],
-        [_line(row) for row in board.rows if row.role != "model"] + _limits(board),
+        [_line(row, board) for row in board.rows if row.role == "model" and row.rank is not None],
+        [_line(row, board) for row in board.rows if row.role == "model" and row.rank is None],
+        [_line(row, board) for row in board.rows if row.role != "model"] + _limits(board),
     ]
     every = [head, *(line for block in blocks for line in block)]
     widths = [max(len(line[i]) for line in every) for i in range(len(head))]
-
-    def joined(line: Sequence[str]) -> str:
-        cells = [
-            cell.ljust(w) if i < 2 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
-
-    rule = "─" * len(joined(["x" * w for w in widths]))
-    lines = [f"{board.title} · suite {board.suite}, version {board.version}", "", joined(head)]
-    for block in blocks:
-        lines += [rule, *map(joined, block)] if block else []
-    return "\n".join([*lines, "", *_legend(board)])
+    lines = [f"{board.title} · suite {board.suite}, version {board.version}", ""]
+    for columns in _tables(widths, width):
+        rule = "─" * (sum(widths[i] for i in columns) + 2 * (len(columns) - 1))
+        lines.append(_joined(head, widths, columns))
+        for block in blocks:
+            lines += [rule, *(_joined(line, widths, columns) for line in block)] if block else []
+        lines.append("")
+    return "\n".join([*lines, *_legend(board)])
 
 
-def _line(row: Row) -> list[str]:
+def _tables(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Which columns go into which table: rank and model into each, the score into the first."""
+    tables = [[0, 1, 2]]
+    for i in range(3, len(widths)):
+        wanted = [*tables[-1], i]
+        if sum(widths[j] for j in wanted) + 2 * (len(wanted) - 1) > width and i > 3:
+            tables.append([0, 1, i])
+        else:
+            tables[-1].append(i)
+    return tables
+
+
+def _joined(line: Sequence[str], widths: Sequence[int], columns: Sequence[int]) -> str:
+    cells = [line[i].ljust(widths[i]) if i < 2 else line[i].rjust(widths[i]) for i in columns]
+    return "  ".join(cells).rstrip()
+
+
+def _line(row: Row, board: Leaderboard) -> list[str]:
     name = row.model if row.role == "model" else f"{row.model} ({row.role} control)"
-    return [row.place, name, _interval(row.score), *[_value(cell) for cell in row.cells]]
+    values = [_value(cell, column) for cell, column in zip(row.cells, board.columns, strict=True)]
+    return [row.place, name, _interval(row.score), *values]
 
 
 def _limits(board: Leaderboard) -> list[list[str]]:
-    floors = [number(column.floor) for column in board.columns]
-    ceilings = [number(column.ceiling) if column.ceiling is not None else "–" for column in board.columns]
+    floors = [number(column.floor, counts=column.counts) for column in board.columns]
+    ceilings = [number(column.ceiling) for column in board.columns]
     return [
         ["", "floor: best negative control", "", *floors],
         ["", "ceiling, as measured", "", *ceilings],
@@ -87,10 +107,10 @@ def _interval(cell: Cell) -> str:
     return f"{number(cell.value)} ±{number(cell.half_width)}"
 
 
-def _value(cell: Cell) -> str:
+def _value(cell: Cell, column: Column) -> str:
     if cell.value is None or cell.status != "scored":
         return SAID.get(cell.status, cell.status)
-    return f"{'*' if cell.top else ''}{number(cell.value)}"
+    return f"{'*' if cell.top else ''}{number(cell.value, counts=column.counts)}"
 
 
 def _legend(board: Leaderboard) -> list[str]:
@@ -174,7 +194,7 @@ def as_json(board: Leaderboard) -> str:
 def as_markdown(board: Leaderboard) -> str:
     """A table for a README or a pull request."""
     head = ["rank", "model", "score", *[column.id for column in board.columns]]
-    lines = [head, ["---"] * len(head), *[_line(row) for row in board.rows]]
+    lines = [head, ["---"] * len(head), *[_line(row, board) for row in board.rows]]
     return (
         "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         + "\n"
@@ -184,7 +204,7 @@ def as_markdown(board: Leaderboard) -> str:
 def as_latex(board: Leaderboard) -> str:
     """A ``booktabs`` table for a paper; the suite and its version are its caption."""
     head = ["Rank", "Model", "Score", *[column.id for column in board.columns]]
-    body = [" & ".join(_escaped(cell) for cell in _line(row)) + r" \\" for row in board.rows]
+    body = [" & ".join(_escaped(cell) for cell in _line(row, board)) + r" \\" for row in board.rows]
     caption = _escaped(f"{board.title} (suite {board.suite}, version {board.version})")
     return "\n".join(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from neuroledger.engine.files import write_json, write_text
-from neuroledger.report.table import Leaderboard
+from neuroledger.report.board import Leaderboard
 from neuroledger.report.text import as_json
 
 __all__ = ["write_tracked"]
