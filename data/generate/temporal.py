@@ -38,8 +38,8 @@ BEATS: Final = 1200
 def production(delayed: float) -> float:
     """0.2·x / (1 + x¹⁰), the power by multiplications alone, which round the same way on every machine."""
     square = delayed * delayed
-    eighth = square * square * square * square
-    return 0.2 * delayed / (1.0 + eighth * square)
+    fourth = square * square
+    return 0.2 * delayed / (1.0 + fourth * fourth * square)
 
 
 def mackey_glass(delay: int) -> Floats:
@@ -141,16 +141,28 @@ def heartbeats() -> xr.DataArray:
     for number in range(BEATS):
         middle = 0.45 + rng.normal(0, 0.03) - 0.06 * wide[number]
         size = 1 + 0.15 * rng.normal()
-        waves = [(0.0, 0.24, 0.05), (-0.05, 0.02, 0.01), (1.0, 0.0, 0.045), (-0.35, -0.09, 0.03), (-0.25, -0.3, 0.07)]
+        waves = [
+            (0.0, 0.24, 0.05),
+            (-0.05, 0.02, 0.01),
+            (1.0, 0.0, 0.03),
+            (-0.35, -0.09, 0.03),
+            (-0.25, -0.3, 0.07),
+        ]
         if not wide[number]:
-            waves = [(0.15, 0.17, 0.025), (-0.1, 0.025, 0.01), (1.0, 0.0, 0.012), (-0.2, -0.03, 0.012), (0.3, -0.26, 0.04)]
+            waves = [
+                (0.15, 0.17, 0.025),
+                (-0.1, 0.025, 0.01),
+                (1.0, 0.0, 0.018),
+                (-0.2, -0.03, 0.012),
+                (0.3, -0.26, 0.04),
+            ]
         spread = 1 + 0.1 * rng.normal()
         beat = sum(
             high * size * np.exp(-0.5 * ((time - middle + before * spread) / (width * spread)) ** 2)
             for high, before, width in waves
         )
         drift = 0.15 * rng.normal() * np.sin(2 * np.pi * (0.3 * time + rng.random()))
-        beats[number, 0] = beat + drift + 0.08 * rng.normal(size=128)
+        beats[number, 0] = beat + drift + 0.5 * rng.normal(size=128)
     return _examples(
         beats.astype(np.float32),
         ids=[f"beat_{number:04d}" for number in range(BEATS)],

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
 from neuroledger.core.score import Score
 from neuroledger.core.splits import Split
+
+if TYPE_CHECKING:
+    from neuroledger.core.trace.counts import Trace
 
 __all__ = ["Measurement"]
 
@@ -29,6 +33,8 @@ class Measurement:
         Fixed train/test divisions of the target's rows, where the paradigm defines them; the metric's own otherwise.
     costs
         Scores that come out of the same pass (footprint, operations, …), by metric id.
+    trace
+        The counts of the pass that gave the source: what cost metrics are read from.
     notes
         What a reader of the score must know.
     """
@@ -39,3 +45,4 @@ class Measurement:
     splits: Sequence[Split] | None = None
     costs: Mapping[str, Score] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    trace: Trace | None = None

@@ -114,7 +114,8 @@ def box_overlap(box: Floats, others: Floats) -> Floats:
     shared = np.clip(high - low, 0, None).prod(axis=1)
     areas = (others[:, 2:] - others[:, :2]).prod(axis=1)
     union = (box[2:] - box[:2]).prod() + areas - shared
-    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    shares: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return shares
 
 
 def _matched(

@@ -1,0 +1,78 @@
+"""Train the small networks for data in time: ``python -m data.generate.temporal_models [FOLDER]``.
+
+One thread and seeded generators: the same bytes on every run with the same versions of torch and of its libraries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from neuroledger.core import assembly
+
+SEED: Final = 20_260_106
+
+
+def _artificial(architecture: str, inputs: int, units: int, outputs: int) -> dict[str, Any]:
+    return {"architecture": architecture, "inputs": inputs, "units": units, "outputs": outputs}
+
+
+# Model: its data set, how it is built, epochs, rate.
+MODELS: Final[dict[str, tuple[str, dict[str, Any], int, float]]] = {
+    "perceptron.digits": ("Digits.spikes", _artificial("perceptron", 64, 32, 10), 40, 5e-3),
+    "convolution.digits": ("Digits.spikes", _artificial("convolution", 64, 8, 10), 40, 5e-3),
+    "lstm.digits": ("Digits.spikes", _artificial("lstm", 64, 32, 10), 30, 5e-3),
+    "spiking.digits": ("Digits.spikes", {"sizes": (64, 32, 10)}, 20, 5e-3),
+    "line.heartbeats": ("Heartbeats.simulated", _artificial("line", 1, 6, 2), 15, 5e-3),
+}
+
+
+def train(name: str, data: Path, path: Path) -> float:
+    """Train one model on the train part of its data with Adam; returns accuracy on the test part."""
+    import torch
+    from safetensors.torch import save_file
+    from torch.nn.functional import cross_entropy
+
+    from neuroledger.models import ann, spiking
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(SEED)
+    dataset, given, epochs, rate = MODELS[name]
+    examples = assembly.read(data / dataset / "responses.nc")
+    module = spiking.network(**given) if "sizes" in given else ann.network(**given)
+    _, numbers = np.unique(examples["label"].values.astype(str), return_inverse=True)
+    parts = examples["split"].values.astype(str)
+    inputs = torch.from_numpy(examples.values.astype(np.float32))
+    truth = torch.from_numpy(numbers.astype(np.int64))
+    shown, asked = np.flatnonzero(parts == "train"), np.flatnonzero(parts == "test")
+    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
+    rng = np.random.default_rng(SEED)
+    for _ in range(epochs):
+        for rows in np.array_split(rng.permutation(shown), -(-len(shown) // 64)):
+            optimiser.zero_grad()
+            cross_entropy(module(inputs[rows]), truth[rows]).backward()
+            optimiser.step()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({key: value.contiguous() for key, value in module.state_dict().items()}, path)
+    with torch.no_grad():
+        return float((module(inputs[asked]).argmax(1) == truth[asked]).double().mean())
+
+
+def main() -> None:
+    """Train all, then print the pins."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("data")
+    for name in MODELS:
+        path = folder / "models" / name / "model.safetensors"
+        accuracy = train(name, folder, path)
+        content = path.read_bytes()
+        pin = f"size: {len(content)}, sha256: {hashlib.sha256(content).hexdigest()}"
+        print(f"{path.relative_to(folder)}: {{dvc: true, {pin}}}  # {accuracy:.3f} of the test part")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""A learner is anything that can be made ready on labelled examples, or comes trained, and then answers as a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Examples", "Learner", "Task"]
+
+Task = Literal["classification", "regression", "forecast"]
+
+
+class Examples(NamedTuple):
+    """What a learner may learn from.
+
+    ``inputs`` are (presentation, neuroid, time_bin); ``truth`` is (presentation,) class numbers, or numbers
+    (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and ``truth`` its next values.
+    ``classes`` are the names of the class numbers, in order.
+    """
+
+    inputs: npt.NDArray[Any]
+    truth: npt.NDArray[Any]
+    classes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learner:
+    """A model for inference.
+
+    Attributes
+    ----------
+    id
+        The id under which scores are recorded.
+    tasks
+        What it can be asked for.
+    ready
+        Gives a torch module that answers (batch, neuroid, time_bin) with (batch, class) scores or (batch, output)
+        numbers; for a forecast, one that answers each value (1, neuroid) with the next and remembers what it has
+        seen, the training part included. It may look at the examples, or ignore them if it comes trained.
+    batch
+        Presentations shown at once.
+    """
+
+    id: str
+    tasks: tuple[Task, ...]
+    ready: Callable[[Examples], nn.Module]
+    batch: int = 128
+
+    # What every model answers; a learner is not shown stimuli one by one.
+    visual_degrees: None = None
+    varies_in_time: bool = False
