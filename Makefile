@@ -71,7 +71,8 @@ clean:
 # requirements.txt anew, from the extras that the tests and the pipeline use, resolved in an environment of its own.
 .PHONY: lock
 lock:
-	rm -rf .cache/lock && $(PYTHON) -m venv .cache/lock
+	rm -rf .cache/lock build && $(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet torch==2.13.0
 	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,cluster,dev]"
 	.cache/lock/bin/python -m pip freeze --exclude neuroledger | grep -v '^torch==' > requirements.txt
+	rm -rf build

@@ -1,7 +1,0 @@
-"""`python -m neuroledger` is the command `neuroledger`."""
-
-import sys
-
-from neuroledger.cli import main
-
-sys.exit(main())

@@ -1,1 +1,0 @@
-"""The engine: plan, present, evaluate, run, record."""

@@ -1,1 +1,0 @@
-"""Builders: from a model spec to something that can be recorded and asked."""

@@ -1,1 +1,0 @@
-"""Reports: records to tables, figures and pages."""

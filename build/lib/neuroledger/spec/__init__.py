@@ -1,1 +1,0 @@
-"""Specs: plain data that say what there is."""
