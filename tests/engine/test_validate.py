@@ -318,7 +318,7 @@ def test_data_that_cannot_be_had_are_unavailable(tiny: Tiny) -> None:
 
 def test_the_page_of_great_expectations_is_written_on_request(tiny: Tiny, tmp_path: Path) -> None:
     validate(tiny.pin(), "tiny", data_docs=tmp_path / "docs")
-    assert (tmp_path / "docs" / "index.html").is_file()
+    assert (tmp_path / "docs" / "tiny" / "index.html").is_file()
 
 
 def test_asking_whether_data_are_valid_does_not_import_great_expectations() -> None:

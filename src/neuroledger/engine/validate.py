@@ -61,7 +61,7 @@ def validate(
     force
         Examine it even if nothing changed, and hash every file anew.
     data_docs
-        Folder for Great Expectations' own pages; implies ``force``.
+        Folder for Great Expectations' own pages, in a folder called after the data set; implies ``force``.
 
     Raises
     ------
@@ -104,7 +104,9 @@ def _report(
             stages["structure"] = "failed"
             result["findings"] = tuple(found)
         else:
-            result = examine(catalog, spec, data, data_docs) | {"contents": _contents(data)}
+            result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None) | {
+                "contents": _contents(data)
+            }
             breached = any(finding.severity == "error" for finding in result["findings"])
             stages["expectations"] = "failed" if breached else "passed"
     reader = spec.reader.name if spec.reader is not None else ""
