@@ -26,7 +26,7 @@ from neuroledger.engine.validation import (
     seal,
     write_report,
 )
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, RequestError, UnavailableError
 from tests.engine.tiny_repository import EXPECTATIONS, IDS, Tiny, image, responses, table
 
 
@@ -254,6 +254,12 @@ def test_private_data_are_not_quoted(tiny: Tiny) -> None:
     assert not report.success
     assert "1 of 4 values of 'object_name' not among face, car" in text
     assert "secret-object" not in text and "im3" not in text
+
+
+def test_pages_that_quote_values_are_refused_for_private_data(tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="is private"):
+        validate(tiny.pin(access="private"), "tiny", data_docs=tmp_path / "docs")
+    assert not (tmp_path / "docs").exists()
 
 
 def test_private_ids_do_not_leak_through_a_reader_message(tiny: Tiny) -> None:

@@ -27,7 +27,7 @@ from neuroledger.engine.validation import (
     seal,
     write_report,
 )
-from neuroledger.errors import AssemblyError, DataError, SpecError, UnavailableError
+from neuroledger.errors import AssemblyError, DataError, RequestError, SpecError, UnavailableError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
@@ -67,12 +67,18 @@ def validate(
     ------
     UnavailableError
         The spec says that the data cannot be had here.
+    RequestError
+        Pages that quote values were asked for of private data.
     DataError
         The report cannot be written.
     """
     spec = catalog.dataset(id)
     if spec.unavailable is not None:
         raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    if data_docs is not None and spec.access == "private":
+        raise RequestError(
+            f"data set {id!r} is private, and Great Expectations' pages quote values: not written"
+        )
     force = force or data_docs is not None
     broken = list(_hash(catalog, spec, trust_memory=not force))
     path = report_path(catalog.root, id)
