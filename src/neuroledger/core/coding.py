@@ -54,13 +54,11 @@ def _hash_encode(column: Array) -> Coded | None:
         column = column.astype(f"U{width}")
     letters = np.ascontiguousarray(column).view(np.uint64).reshape(column.size, width // 2)
     weights = np.random.default_rng(width).integers(1, 2**63, width // 2, dtype=np.uint64) | np.uint64(1)
-    key = np.zeros(column.size, dtype=np.uint64)
-    for position, weight in enumerate(weights):
-        key += letters[:, position] * weight
+    key = letters @ weights  # integers wrap around, so the product is the same for the same row
     codes, _ = pd.factorize(key)
     first = np.empty(int(codes.max()) + 1, dtype=np.intp)
     first[codes[::-1]] = np.arange(column.size - 1, -1, -1)
-    if not (letters == letters[first][codes]).all():
+    if not (letters == np.take(letters[first], codes, axis=0)).all():
         return None
     labels = column[first]
     order = np.argsort(labels, kind="stable")

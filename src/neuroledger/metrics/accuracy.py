@@ -17,7 +17,7 @@ __all__ = ["accuracy"]
 
 
 @metric("accuracy", version=1, input="behaviour")
-def accuracy(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+def accuracy(source: Any, target: Any) -> xr.DataArray:
     """Whether each answer equals the target: ``(presentation[, time_bin])`` with 1 and 0; the mean is the accuracy.
 
     Parameters
@@ -35,7 +35,8 @@ def accuracy(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     MetricError
         Nothing to compare, different lengths without ids, or stimuli that the model did not answer.
     """
-    if isinstance(source, xr.DataArray) and "time_bin" in source.dims:
+    source = source if isinstance(source, xr.DataArray) else xr.DataArray(np.ravel(source), dims=("presentation",))
+    if "time_bin" in source.dims:
         parts = [accuracy(source.isel(time_bin=bin), target) for bin in range(source.sizes["time_bin"])]
         over_time = xr.concat(parts, "time_bin").transpose("presentation", "time_bin")
         edges = {n: ("time_bin", c.values) for n, c in source.coords.items() if c.dims == ("time_bin",)}
@@ -59,7 +60,7 @@ def _rows(source: xr.DataArray, target: Any, answers: npt.NDArray[Any], right: n
     if right.size == 0 or answers.size == 0:
         raise MetricError("there are no answers to compare")
     ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
-    own = coordinate(source, "stimulus_id") if isinstance(source, xr.DataArray) else None
+    own = coordinate(source, "stimulus_id")
     if ids is None or own is None:
         if answers.size != right.size:
             raise MetricError(
