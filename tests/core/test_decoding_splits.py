@@ -131,7 +131,7 @@ def test_overlap_in_time_is_found_within_a_recording_only():
     overlapping = windows(subjects=2, trials=10, samples=16, rate=16.0, gap=0.5)
     within = rows(range(5), [], range(5, 10))
     with pytest.raises(
-        DataError, match="1 tested windows overlap in time with trained ones: S00 at 2.50–3.50 s"
+        DataError, match=r"1 tested windows overlap in time with trained ones: S00 at 2\.50–3\.50 s"
     ):
         gate([within], overlapping)
     gate([rows(range(10), [], range(10, 20))], overlapping)

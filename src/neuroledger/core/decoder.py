@@ -124,7 +124,7 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
         unknown = sorted(set(labels.tolist()) - set(choices.tolist()))
         if unknown:
             raise ModelError(f"decoder {id!r} answers {', '.join(unknown[:3])}, which it was not taught")
-        return (labels[:, None] == choices).astype(float)
+        return np.asarray(labels[:, None] == choices, dtype=float)
     own = np.asarray(getattr(estimator, "classes_", choices)).astype(str)
     if scores.shape != (len(x), len(own)):
         raise ModelError(

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from neuroledger.core.dataset import Dataset
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
+from neuroledger.core.pretraining import overlap_notes
 from neuroledger.core.score import Score, normalise, normalise_by_floor
+from neuroledger.core.signals import is_signals, recording_digests
 from neuroledger.engine.commit import committed
+from neuroledger.engine.cost import read_cost
 from neuroledger.engine.present import attach
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, NeuroLedgerError, RequestError, UnavailableError
@@ -72,6 +76,8 @@ def evaluate(
         subject, data, **{name: injected[name] for name in component.injected}, **parameters
     )
     scores = _scores(session, benchmark, measured)
+    overlap = _overlap(session, benchmark, model, data) if isinstance(model, str) else ()
+    scores = {name: score.replace(notes=(*overlap, *score.notes)) for name, score in scores.items()}
     done: dict[str, Mapping[str, Any]] = {}
     if controls:
         done = _controls(session, benchmark, model if isinstance(model, str) else "", measured)
@@ -86,6 +92,14 @@ def evaluate(
     return Evaluation(scores, done)
 
 
+def _overlap(session: Session, benchmark: BenchmarkSpec, model: str, data: Dataset) -> tuple[str, ...]:
+    """Notes on what of these data the model has seen in its pretraining."""
+    pretraining = session.catalog.model(model).pretraining
+    hashed = pretraining and data.assembly is not None and is_signals(data.assembly)
+    recordings = recording_digests(data.assembly) if hashed and data.assembly is not None else {}
+    return overlap_notes(pretraining, benchmark.dataset, recordings)
+
+
 def _scores(
     session: Session, benchmark: BenchmarkSpec, measured: Measurement, *, only_headline: bool = False
 ) -> dict[str, Score]:
@@ -98,6 +112,11 @@ def _scores(
             scores[name] = measured.costs[name]
             continue
         bound = session.metric(wanted, benchmark.compat)
+        if bound.component.input == "trace":
+            if measured.trace is None:
+                raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
+            scores[name] = read_cost(wanted, measured.trace, session.catalog)
+            continue
         raw = bound(measured.source, measured.target, splits=measured.splits)
         raw = raw.replace(notes=(*measured.notes, *raw.notes))
         scores[name] = _normalised(session, benchmark, raw, measured) if i == 0 else raw
@@ -133,8 +152,11 @@ def _dummy(session: Session, benchmark: BenchmarkSpec) -> float:
 
 
 def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float:
-    """A model's headline, no controls asked."""
-    return evaluate(session, benchmark, model, controls=False).headline.value
+    """A model's headline, no controls asked; NaN where its metric is undefined (a constant has no correlation)."""
+    try:
+        return evaluate(session, benchmark, model, controls=False).headline.value
+    except MetricError:
+        return math.nan
 
 
 def _controls(
@@ -156,9 +178,7 @@ def _controls(
         key = ("control", benchmark.id, "itself")
         done["itself"] = session.once(key, partial(_judged, benchmark, "positive", itself))
     if benchmark.paradigm.name in SHUFFLED:
-        permuted = partial(
-            _with_source, session, benchmark, measured, lambda: _permuted(session, measured.source)
-        )
+        permuted = partial(_shuffled, session, benchmark, measured)
         done["permuted"] = _judged(benchmark, "negative", permuted)
     return done
 
@@ -171,6 +191,8 @@ def _judged(benchmark: BenchmarkSpec, role: str, value_of: Callable[[], float]) 
         value = value_of()
     except NeuroLedgerError as error:
         return {"role": role, "value": None, "bound": bound, "passed": False, "says": str(error)}
+    if not math.isfinite(value):
+        return {"role": role, "value": None, "bound": bound, "passed": False, "says": "its score is undefined"}
     passed = value >= bound if role == "positive" else value <= bound
     relation = "at least" if role == "positive" else "at most"
     says = f"{value:.3f}, must be {relation} {bound:g}"
@@ -185,6 +207,21 @@ def _with_source(
     return next(iter(_scores(session, benchmark, replaced, only_headline=True).values())).value
 
 
+def _shuffled(session: Session, benchmark: BenchmarkSpec, measured: Measurement) -> float:
+    """The headline with the model's answers given to the wrong stimuli.
+
+    Of recordings the brain's side is moved, which pairs them as wrongly: the model's may be larger than memory, and
+    what was computed from it stays of use.
+    """
+    source, target = measured.source, measured.target
+    if benchmark.paradigm.name == "recording":
+        target = _permuted(session, target)
+    else:
+        source = _permuted(session, source)
+    replaced = Measurement(source, target, measured.repeated, measured.splits)
+    return next(iter(_scores(session, benchmark, replaced, only_headline=True).values())).value
+
+
 def _itself(measured: Measurement) -> xr.DataArray:
     """The target in the model's place: the mean of several subjects' RDMs, neuroids without responses left out."""
     target = measured.target
@@ -196,14 +233,14 @@ def _itself(measured: Measurement) -> xr.DataArray:
     return target.isel(neuroid=np.flatnonzero(whole)) if whole.any() else target.fillna(0.0)
 
 
-def _permuted(session: Session, source: xr.DataArray) -> xr.DataArray:
-    """The model's responses given to the wrong stimuli."""
-    dim = "presentation" if "presentation" in source.dims else "stimulus"
-    order = np.random.default_rng([session.request.seed, 271828]).permutation(source.sizes[dim])
-    moved = source.isel({dim: order})
-    if "stimulus_b" in source.dims:
+def _permuted(session: Session, answers: xr.DataArray) -> xr.DataArray:
+    """Answers given to the wrong stimuli: values move, coordinates stay."""
+    dim = "presentation" if "presentation" in answers.dims else "stimulus"
+    order = np.random.default_rng([session.request.seed, 271828]).permutation(answers.sizes[dim])
+    moved = answers.isel({dim: order})
+    if "stimulus_b" in answers.dims:
         moved = moved.isel(stimulus_b=order)
     keep = {
-        n: c for n, c in source.coords.items() if {"presentation", "stimulus", "stimulus_b"} & set(c.dims)
+        n: c for n, c in answers.coords.items() if {"presentation", "stimulus", "stimulus_b"} & set(c.dims)
     }
     return moved.assign_coords({name: (values.dims, values.values) for name, values in keep.items()})

@@ -47,7 +47,7 @@ class Rows:
         """The predicted label of each row: the answer itself, or the choice with the highest score."""
         if self.choices is None:
             return self.answer.astype(str)
-        return self.choices[np.argmax(self.answer, axis=1)].astype(str)
+        return np.asarray(self.choices[np.argmax(self.answer, axis=1)].astype(str))
 
 
 def accuracy(rows: Rows) -> Measure:

@@ -47,5 +47,5 @@ class Dummy:
         """Zeros and ones, (window, class) or (window, label)."""
         if self.objective == "multilabel":
             rng = np.random.default_rng(SEED)
-            return (rng.random((len(x), len(self.constant_))) < self.constant_).astype(float)
-        return (self.predict(x)[:, None] == self.classes_).astype(float)
+            return np.asarray(rng.random((len(x), len(self.constant_))) < self.constant_, dtype=float)
+        return np.asarray(self.predict(x)[:, None] == self.classes_, dtype=float)

@@ -161,7 +161,7 @@ class TrainedNetwork:
             self.device
         )
 
-    def _loss(self, targets: Any) -> Callable[[Any, Any], Any]:
+    def _loss(self, targets: Any) -> Any:
         import torch
         from torch import nn
 
