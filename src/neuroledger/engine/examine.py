@@ -36,27 +36,35 @@ class _Item:
 
 def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None) -> dict[str, Any]:
     """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
-    findings = [*_undeclared(catalog, spec, data)]
-    checks: list[CheckResult] = []
-    asked: list[tuple[_Item, Inquiry]] = []
     items = [*_declared(spec), *_standing(spec, data)]
     decoded = any(isinstance(item.expectation, say.FilesDecode) for item in items)
     subject = Subject(data.stimuli, data.assembly, decoded=decoded)
-    for item in items:
-        try:
-            asked.append((item, inquire(item.expectation, item.part, subject)))
-        except UnaskableError as error:
-            checks.append(_result(item, item.part, success=False))
-            findings.append(_finding(item, str(error), _where(spec, item, item.part), error.do))
-    answered, version = _ask([inquiry for _, inquiry in asked], spec, data_docs)
-    for (item, inquiry), answers in zip(asked, answered, strict=True):
-        said = [_breach(inquiry, i, answer) for i, answer in enumerate(answers) if not answer.success]
-        checks.append(_result(item, inquiry.facts.title, success=not said))
-        where = _where(spec, item, inquiry.facts.title)
-        findings += [
-            _finding(item, what, where, remedy(item.expectation, _spec_path(catalog, spec))) for what in said
-        ]
+    compiled = [_compiled(item, subject) for item in items]
+    asked = [inquiry for inquiry in compiled if isinstance(inquiry, Inquiry)]
+    answered, version = _ask(asked, spec, data_docs)
+    remaining = iter(answered)
+    findings = [*_undeclared(catalog, spec, data)]
+    checks: list[CheckResult] = []
+    for item, inquiry in zip(items, compiled, strict=True):
+        if isinstance(inquiry, UnaskableError):
+            about, broken = item.part, [(str(inquiry), inquiry.do)]
+        else:
+            do = remedy(item.expectation, _spec_path(catalog, spec))
+            about, broken = (
+                inquiry.facts.title,
+                [(words, do) for words in _breaches(inquiry, next(remaining))],
+            )
+        where = _where(spec, item, about)
+        checks.append(_result(item, about, success=not broken))
+        findings += [_finding(item, what, where, do) for what, do in broken]
     return {"findings": tuple(findings), "checks": tuple(checks), "great_expectations": version}
+
+
+def _compiled(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
+    try:
+        return inquire(item.expectation, item.part, subject)
+    except UnaskableError as error:
+        return error
 
 
 def _ask(
@@ -99,8 +107,9 @@ def _undeclared(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[
             yield Finding("expectations", "error", f"nothing is declared of the {part}", where, do)
 
 
-def _breach(inquiry: Inquiry, i: int, answer: Answer) -> str:
-    return answer.error if answer.error is not None else inquiry.questions[i].breach(answer)
+def _breaches(inquiry: Inquiry, answers: tuple[Answer, ...]) -> list[str]:
+    pairs = zip(inquiry.questions, answers, strict=True)
+    return [answer.error or question.breach(answer) for question, answer in pairs if not answer.success]
 
 
 def _finding(item: _Item, what: str, where: str, do: str) -> Finding:

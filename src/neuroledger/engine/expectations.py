@@ -36,14 +36,10 @@ class UnaskableError(DataError):
 
 @dataclass(frozen=True)
 class Inquiry:
-    """One of our expectations, compiled: the facts it is about and the questions that decide it.
-
-    ``counts`` marks questions about the table as a whole, which a table without rows does answer.
-    """
+    """One of our expectations, compiled: the facts it is about and the questions that decide it."""
 
     facts: Facts
     questions: tuple[Question, ...]
-    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,9 @@ def inquire(expectation: say.Check, part: str, subject: Subject) -> Inquiry:
             facts = _rows(expectation, part, subject)
             for column in (*_columns(expectation), *where):
                 _known(column, facts.rows.columns, "column", f"the {facts.title}")
-            counts = isinstance(expectation, say.RowCount)
-            return Inquiry(gather.select(facts, where), tuple(_about_rows(expectation)), counts)
+            return Inquiry(gather.select(facts, where), tuple(_about_rows(expectation)))
         case say.Columns(columns=columns, only=only):
-            return Inquiry(subject.stimuli, (ask.has_columns(columns, only=only),), counts=True)
+            return Inquiry(subject.stimuli, (ask.has_columns(columns, only=only),))
         case _:
             facts, questions = _about_assembly(expectation, subject)
             return Inquiry(facts, tuple(questions))
