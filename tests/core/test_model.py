@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from neuroledger.core.activations import MAX_BATCH, Probe
+from neuroledger.core.activations import MAX_BATCH, Probe, Trial
 from neuroledger.core.model import LayeredModel, Model, Task
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
@@ -18,7 +18,9 @@ from tests.models.drawn_stimuli import drawn
 Array = NDArray[Any]
 
 
-def answers(stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: int) -> dict[str, Array]:
+def answers(
+    stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
+) -> dict[str, Array]:
     """Number of the stimulus times 1000 plus place in the layer; ``maps`` is (2, 3, 4), ``units`` is (5,)."""
     numbers = np.array([int(name[1:]) for name in ids], dtype=float)
     every = {
@@ -62,7 +64,7 @@ def test_stimuli_come_in_batches_of_bounded_size_and_in_order() -> None:
     sizes: list[int] = []
 
     def extract(
-        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
         sizes.append(len(ids))
         return answers(stimuli, ids, layers, trial)
@@ -100,7 +102,7 @@ def broken(change: Callable[[Array], Array], *, after: int = 0) -> Any:
     calls = iter(range(1000))
 
     def extract(
-        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
         good = answers(stimuli, ids, layers, trial)
         return good if next(calls) < after else {layer: change(values) for layer, values in good.items()}
@@ -135,9 +137,12 @@ def test_unusable_answers_are_refused(extract: Any, words: str) -> None:
 
 def test_stochastic_models_answer_once_per_trial() -> None:
     def extract(
-        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
-        return {layer: values + trial / 10 for layer, values in answers(stimuli, ids, layers, trial).items()}
+        return {
+            layer: values + trial.number / 10
+            for layer, values in answers(stimuli, ids, layers, trial).items()
+        }
 
     response = layered(extract, stochastic=True).record(drawn(2), "IT", trials=3)
     assert list(response["repetition"].values) == [0, 0, 1, 1, 2, 2]
@@ -156,7 +161,7 @@ def test_a_model_without_time_answers_alike_in_every_bin() -> None:
 
 def test_a_model_in_time_is_brought_onto_the_bins_asked_for() -> None:
     def extract(
-        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
         units = answers(stimuli, ids, ["units"], trial)["units"]
         return {"units": np.stack([units, units + 100, units + 200], axis=1)}
@@ -222,7 +227,7 @@ def test_a_model_in_memory_that_has_changed_is_asked_again() -> None:
     store, shift = Memory(), [0.0]
 
     def extract(
-        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
         return {layer: values + shift[0] for layer, values in answers(stimuli, ids, layers, trial).items()}
 

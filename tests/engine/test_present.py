@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from neuroledger.core.activations import Trial
 from neuroledger.core.model import LayeredModel
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.display import NoDisplay
@@ -34,7 +35,7 @@ class Counting:
         self.fail_at = fail_at
 
     def __call__(
-        self, stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: int
+        self, stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, NDArray[Any]]:
         if list(ids) != stimuli.ids[:2]:
             self.shown += len(ids)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from PIL import Image  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -21,7 +22,7 @@ from neuroledger.models.hub import torchvision_model, transformers_model  # noqa
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.torch_module import torch_module  # noqa: E402
-from tests.models.drawn_stimuli import drawn  # noqa: E402
+from tests.models.drawn_stimuli import drawn, of_images  # noqa: E402
 
 PLAIN = {"resize": None, "mean": [0.0], "std": [1.0]}
 
@@ -168,6 +169,22 @@ def test_stochastic_modules_draw_from_their_seed() -> None:
     assert np.array_equal(draw(1), draw(1))
     assert not np.array_equal(draw(1), draw(2))
     assert np.unique(draw(1)[::2, 0]).size == 3, "trials differ"
+
+
+def test_every_trial_of_a_fixation_is_labelled_as_what_it_shows() -> None:
+    """Grey images stay what they are under any shift: rows and labels that were exchanged would show."""
+    flat = nn.Sequential(nn.Flatten())
+    given = {"id": "f", "layers": ["0"], "preprocessing": PLAIN, "microsaccades": True}
+    with pytest.raises(ModelError, match="say its `visual_degrees`"):
+        nl.models.torch(flat, **given)
+    model = nl.models.torch(flat, visual_degrees=0.5, **given)
+    grey = of_images({f"g{level}": Image.new("RGB", (32, 32), (level,) * 3) for level in (10, 100, 200)})
+    response = model.record(grey, "V1", trials=2)
+    assert list(response["repetition"].values) == [0, 0, 0, 1, 1, 1]
+    levels = [int(name[1:]) / 255 for name in response["stimulus_id"].values]
+    assert np.allclose(response.values, np.array(levels)[:, None], atol=1e-6)
+    textured = model.record(drawn(2, size=(32, 32)), "V1", trials=2)
+    assert not np.allclose(textured.values[0], textured.values[2])
 
 
 def test_modules_in_steps_answer_in_time() -> None:

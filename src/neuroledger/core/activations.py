@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,18 @@ BATCH_BYTES: Final = 256 * 1024**2
 REPEATABLE: Final = 1e-5
 
 
+class Trial(NamedTuple):
+    """Which presentation of a stimulus it is, from 0, of how many."""
+
+    number: int = 0
+    of: int = 1
+
+
 class Extract(Protocol):
     """What a model's activations are: a function of the stimuli, the layers and the trial, and of nothing else."""
 
     def __call__(
-        self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+        self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> Mapping[str, Array]:
         """Layer name → array (stimulus, …) for the stimuli named, in that order."""
         ...
@@ -86,9 +93,9 @@ def probe(
         A layer is missing, an answer is not a finite number, or the two looks differ.
     """
     ids = stimuli.ids[:PROBE]
-    first = checked(extract(stimuli, ids, layers, 0), ids, layers, model)
+    first = checked(extract(stimuli, ids, layers, Trial()), ids, layers, model)
     started = time.perf_counter()
-    second = checked(extract(stimuli, ids, layers, 0), ids, layers, model)
+    second = checked(extract(stimuli, ids, layers, Trial()), ids, layers, model)
     seconds = (time.perf_counter() - started) / len(ids)
     if not stochastic:
         _same(first, second, model)
@@ -125,12 +132,12 @@ def stream(
     for trial in range(trials):
         for start in range(0, len(ids), size):
             part = ids[start : start + size]
-            values = checked(extract(stimuli, part, layers, trial), part, layers, model)
+            values = checked(extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model)
             _same_shape(values, seen, part, model)
             yield values
     if not stochastic:
         part = ids[:PROBE]
-        _same(seen.answers, checked(extract(stimuli, part, layers, 0), part, layers, model), model)
+        _same(seen.answers, checked(extract(stimuli, part, layers, Trial()), part, layers, model), model)
 
 
 def batch_size(seen: Probe) -> int:

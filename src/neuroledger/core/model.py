@@ -17,6 +17,7 @@ from neuroledger.core.activations import (
     Extract,
     Probe,
     Store,
+    Trial,
     checked,
     collect,
     differing,
@@ -233,7 +234,7 @@ class LayeredModel:
         if not in_memory or self.stochastic:
             return True
         ids = stimuli.ids[:PROBE]
-        now = checked(self.extract(stimuli, ids, layers, 0), ids, layers, self.id)
+        now = checked(self.extract(stimuli, ids, layers, Trial()), ids, layers, self.id)
         return differing({layer: np.asarray(kept[layer][: len(ids)]) for layer in layers}, now) is None
 
     def _features(self, stimuli: StimulusSet, layer: str, trials: int) -> Array:

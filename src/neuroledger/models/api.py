@@ -34,6 +34,7 @@ def torch(
     visual_degrees: float | None = None,
     times: Sequence[tuple[float, float]] | None = None,
     stochastic: bool = False,
+    microsaccades: bool = False,
     seed: int = 0,
     batch: int | None = None,
     device: str = "cpu",
@@ -61,6 +62,8 @@ def torch(
         Time bins in ms of a module that answers in steps.
     stochastic, seed
         Whether it varies from trial to trial, and where its draws start.
+    microsaccades
+        Whether every trial looks at a slightly different place, as a fixating eye does; needs ``visual_degrees``.
     batch
         Stimuli per forward pass; chosen from the size of the activations when not given.
 
@@ -72,6 +75,8 @@ def torch(
     from neuroledger.models.torch_layers import check_layers, extractor, in_memory
     from neuroledger.models.torch_module import every_layer
 
+    if microsaccades and visual_degrees is None:
+        raise ModelError(f"model {id!r}: microsaccades are so many degrees wide: say its `visual_degrees`")
     named = tuple(layers) or every_layer(regions or {}, readout)
     check_layers(module, named, id)
     if preprocessing is None or isinstance(preprocessing, Mapping):
@@ -86,6 +91,7 @@ def torch(
             device=device,
             steps=None if bins is None else len(bins),
             seed=seed,
+            microsaccades=visual_degrees if microsaccades else None,
         ),
         layers=named,
         regions=dict(regions or {}),
@@ -94,7 +100,7 @@ def torch(
         visual_degrees=visual_degrees,
         identity=in_memory(module, {"device": device}),
         times=bins,
-        stochastic=stochastic,
+        stochastic=stochastic or microsaccades,
         batch=batch,
     )
 

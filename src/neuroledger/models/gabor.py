@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.core.activations import Trial
 from neuroledger.core.model import LayeredModel
 from neuroledger.core.registry import builder
 from neuroledger.core.screen import shown
@@ -40,7 +41,8 @@ def gabor_energy(image: NDArray[np.float64], filters: NDArray[np.float64], grid:
     spectrum = np.fft.fft2(image - image.mean())
     amplitude = np.abs(np.fft.ifft2(spectrum[None] * filters))
     step = image.shape[0] // grid
-    return amplitude.reshape(len(filters), grid, step, grid, step).mean(axis=(2, 4))
+    cells = amplitude.reshape(len(filters), grid, step, grid, step)
+    return np.asarray(cells.mean(axis=(2, 4)))
 
 
 @builder("gabor", version=VERSION)
@@ -68,7 +70,7 @@ def gabor(
     )
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, NDArray[np.float64]]:
         images = (grey_pixels(image, size) for image in shown(stimuli, stimulus_ids))
         return {"energy": np.stack([gabor_energy(image, filters, grid) for image in images])}

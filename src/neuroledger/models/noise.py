@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.core.activations import Trial
 from neuroledger.core.model import LayeredModel
 from neuroledger.core.registry import builder
 from neuroledger.core.stimuli import StimulusSet
@@ -37,7 +38,7 @@ def noise(
         return np.random.default_rng([seed, int.from_bytes(digest)]).standard_normal(features)
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, NDArray[np.float64]]:
         return {"noise": np.stack([draw(name) for name in stimulus_ids])}
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.core.activations import Trial
 from neuroledger.core.model import LayeredModel
 from neuroledger.core.registry import builder
 from neuroledger.core.screen import shown
@@ -40,7 +41,7 @@ def pixels(
     """A model whose one layer, ``pixels``, is the image in grey at ``size`` × ``size``: size² features in 0…1."""
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, NDArray[np.float64]]:
         features = [grey_pixels(image, size).ravel() for image in shown(stimuli, stimulus_ids)]
         return {"pixels": np.stack(features)}

@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.core import assembly as assemblies
+from neuroledger.core.activations import Trial
 from neuroledger.core.model import LayeredModel, unknown
 from neuroledger.core.registry import builder
 from neuroledger.core.stimuli import StimulusSet
@@ -93,7 +94,7 @@ def from_assembly(
         bins = tuple((float(start), float(end)) for start, end in edges)
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, NDArray[Any]]:
         missing = [name for name in stimulus_ids if name not in place]
         if missing:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.core.activations import Extract
+from neuroledger.core.activations import Extract, Trial
+from neuroledger.core.microsaccades import look
 from neuroledger.core.model import unknown
 from neuroledger.core.screen import shown
 from neuroledger.core.stimuli import StimulusSet
@@ -36,22 +37,26 @@ def extractor(
     device: str = "cpu",
     steps: int | None = None,
     seed: int = 0,
+    microsaccades: float | None = None,
 ) -> Extract:
     """A function from stimuli to the activations of ``module``; see :class:`neuroledger.core.activations.Extract`.
 
     ``preprocessing`` turns images into the module's input: a declared one, or a function of one RGB image that
     returns a tensor. ``steps``: the module answers in so many time steps, as a layer that runs once in each, or as
-    an axis of the output after the stimuli's. Otherwise a layer that runs several times is read at its last run. A
+    an axis of the output after the stimuli's. ``microsaccades``: the degrees that the input spans, where every trial
+    looks at a slightly different place. Otherwise a layer that runs several times is read at its last run. A
     batch that the device cannot hold is halved until it can.
     """
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: int
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
         inputs = _inputs(preprocessing, stimuli, stimulus_ids, model)
+        if microsaccades is not None:
+            inputs = _moved(inputs, trial, microsaccades)
         place = available(device)
         module.to(place)
-        with _evaluating(module), _reproducible(place, [seed, trial, *_number(stimulus_ids)]):
+        with _evaluating(module), _reproducible(place, [seed, trial.number, *_number(stimulus_ids)]):
             return _run(module, inputs, layers, place, model, steps)
 
     return extract
@@ -137,6 +142,13 @@ def _inputs(
             f"model {model!r}: its preprocessing gives tensors of several shapes, {sizes[0]} and {sizes[1]}"
         )
     return torch.stack(tensors)
+
+
+def _moved(inputs: torch.Tensor, trial: Trial, degrees: float) -> torch.Tensor:
+    """Images (stimulus, channel, height, width) as seen in one trial."""
+    import torch
+
+    return torch.from_numpy(look(inputs.numpy(), trial.number, trial.of, degrees))
 
 
 def _run(

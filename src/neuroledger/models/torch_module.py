@@ -39,6 +39,7 @@ def torch_module(
     seed: Annotated[int, Field(ge=0)] = 0,
     times: Bins | None = None,
     stochastic: bool = False,
+    microsaccades: bool = False,
     labels: tuple[str, ...] = (),
     batch: Annotated[int, Field(gt=0)] | None = None,
     weights: Mapping[str, Path] | None = None,
@@ -65,6 +66,8 @@ def torch_module(
         Time bins in ms, for a module that answers in steps.
     stochastic
         Whether its answers vary from trial to trial.
+    microsaccades
+        Whether every trial looks at a slightly different place, as a fixating eye does; needs ``visual_degrees``.
     labels
         Names of the features of ``readout``, where they are logits (ImageNet's 1,000 need none).
     batch
@@ -86,6 +89,7 @@ def torch_module(
         seed=seed,
         times=times,
         stochastic=stochastic,
+        microsaccades=microsaccades,
         labels=labels,
         batch=batch,
         weights=weights or {},
@@ -111,6 +115,7 @@ def assemble(
     seed: int = 0,
     times: Bins | None = None,
     stochastic: bool = False,
+    microsaccades: bool = False,
     labels: tuple[str, ...] = (),
     batch: int | None = None,
     readout: str | None = None,
@@ -123,6 +128,8 @@ def assemble(
     from neuroledger.models.torch_layers import available, check_layers, extractor
     from neuroledger.models.torch_weights import load_weights, weights_identity
 
+    if microsaccades and visual_degrees is None:
+        raise ModelError(f"model {id!r}: microsaccades are so many degrees wide: say its `visual_degrees`")
     if weights:
         load_weights(module, weights, id)
     named = layers or every_layer(regions, readout)
@@ -134,12 +141,21 @@ def assemble(
         "device": available(device).type,
         "packages": {name: version_of(name) for name in sorted({*packages, "torch"} - {"neuroledger"})},
         "stochastic": seed if stochastic else None,
+        "microsaccades": visual_degrees if microsaccades else None,
         "times": None if times is None else [list(bin_) for bin_ in times],
     }
     steps = None if times is None else len(times)
     return LayeredModel(
         id=id,
-        extract=extractor(module, preprocessing, model=id, device=device, steps=steps, seed=seed),
+        extract=extractor(
+            module,
+            preprocessing,
+            model=id,
+            device=device,
+            steps=steps,
+            seed=seed,
+            microsaccades=visual_degrees if microsaccades else None,
+        ),
         layers=named,
         regions=dict(regions),
         readout=readout,
@@ -147,7 +163,7 @@ def assemble(
         visual_degrees=visual_degrees,
         identity=identity,
         times=times,
-        stochastic=stochastic,
+        stochastic=stochastic or microsaccades,
         batch=batch,
         store=store,
     )
