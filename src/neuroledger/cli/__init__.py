@@ -57,6 +57,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--files", type=Path, metavar="FOLDER", help="stimuli: where the files of the table lie")
 
+    p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")
+    p.add_argument("project", choices=("brainscore",))
+    p.add_argument("id", help="id of the new data set")
+    p.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="assy_*.nc, stimulus_*.csv, stimulus_*.zip"
+    )
+
+    p = verb("export", "bridges", "data sets and results in the layout of other projects")
+    p.add_argument("project", choices=("brainscore",))
+    p.add_argument("id", help="a data set")
+    p.add_argument("--out", type=Path, default=Path("export"), metavar="DIR")
+
     p = verb("fetch", "data", "bring data sets' (and models') files to data/, verified")
     p.add_argument("ids", nargs="*", metavar="ID", help="data sets or models")
     p.add_argument("--suite", help="everything that this suite needs")
@@ -127,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         module = importlib.import_module(f"neuroledger.cli.{options.module}")
-        code: int = getattr(module, options.verb)(options)
+        code: int = getattr(module, {"import": "bring_in"}.get(options.verb, options.verb))(options)
         sys.stdout.flush()
     except SpecError as error:
         _complain(error.problems)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from neuroledger.engine.integrity import sha256_of_file
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.spec.catalog import Catalog
 
-__all__ = ["package_assembly", "package_stimuli"]
+__all__ = ["flow", "observed", "package_assembly", "package_stimuli", "pin_line", "track"]
 
 # Every member of a zip gets this time, so that the same files give the same bytes.
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
@@ -106,7 +107,7 @@ def package_assembly(catalog: Catalog, id: str, source: Path) -> list[Path]:
     folder = folder_of(catalog.root, "datasets", id)
     folder.mkdir(parents=True, exist_ok=True)
     write(assembly, folder / "responses.nc")
-    _track_and_pin(catalog, id, [folder / "responses.nc"], {"assembly": _observed(assembly)})
+    _track_and_pin(catalog, id, [folder / "responses.nc"], {"assembly": observed(assembly)})
     return [folder / "responses.nc"]
 
 
@@ -149,7 +150,7 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
     return xr.DataArray(wide.to_numpy(dtype=float), dims=("presentation", "neuroid"), coords=coords)
 
 
-def _observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
+def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
     """What holds of the assembly today, as expectations of tomorrow."""
     found: list[dict[str, Any]] = [
         {"check": "dims", "dims": [str(d) for d in assembly.dims]},
@@ -172,21 +173,34 @@ def _observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
     return found
 
 
+def track(root: Path, written: list[Path]) -> None:
+    """Track files with DVC, where the repository has it.
+
+    Raises
+    ------
+    RequestError
+        DVC refuses.
+    """
+    if not (root / ".dvc").is_dir():
+        return
+    command = [sys.executable, "-m", "dvc", "add", "--quiet", *map(str, written)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        raise RequestError(f"`dvc add` failed: {lines[-1] if lines else 'no message'}")
+
+
+def pin_line(path: Path, *, sha1: bool = False) -> str:
+    """The line of a spec's ``files`` that pins a file tracked by DVC."""
+    older = f", sha1: {hashlib.sha1(path.read_bytes()).hexdigest()}" if sha1 else ""
+    return f"  {path.name}: {{dvc: true, size: {path.stat().st_size}, sha256: {sha256_of_file(path)}{older}}}"
+
+
 def _track_and_pin(
     catalog: Catalog, id: str, written: list[Path], expectations: dict[str, list[dict[str, Any]]]
 ) -> None:
-    tracked = (catalog.root / ".dvc").is_dir()
-    if tracked:
-        command = [sys.executable, "-m", "dvc", "add", "--quiet", *map(str, written)]
-        done = subprocess.run(command, cwd=catalog.root, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RequestError(
-                f"`dvc add` failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'no message'}"
-            )
-    pins = {
-        path.name: f"  {path.name}: {{dvc: true, size: {path.stat().st_size}, sha256: {sha256_of_file(path)}}}"
-        for path in written
-    }
+    track(catalog.root, written)
+    pins = {path.name: pin_line(path) for path in written}
     path = catalog.root / "specs" / "datasets" / f"{id}.yaml"
     if path.is_file():
         write_text(path, _repinned(path.read_text(encoding="utf-8"), pins, expectations))
@@ -205,7 +219,7 @@ def _repinned(text: str, pins: dict[str, str], expectations: dict[str, list[dict
         )
     for part, found in expectations.items():
         if not re.search(rf"^  {part}:", text, re.MULTILINE):
-            lines = "\n".join(f"    - {_flow(item)}" for item in found)
+            lines = "\n".join(f"    - {flow(item)}" for item in found)
             text = re.sub(
                 r"^expectations:\s*$", f"expectations:\n  {part}:\n{lines}", text, count=1, flags=re.MULTILINE
             )
@@ -227,7 +241,7 @@ def _spec_text(id: str, pins: dict[str, str], expectations: dict[str, list[dict[
         "expectations:",
     ]
     for part, found in expectations.items():
-        lines += [f"  {part}:", *(f"    - {_flow(item)}" for item in found)]
+        lines += [f"  {part}:", *(f"    - {flow(item)}" for item in found)]
     return "\n".join(lines) + "\n"
 
 
@@ -237,9 +251,10 @@ def _reader(names: set[str]) -> str:
     return f"{{name: netcdf{missing}}}"
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """Plain data in YAML's flow style."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
+        return "[" + ", ".join(flow(item) for item in value) + "]"
     return str(value)

@@ -1,0 +1,31 @@
+"""import, export: what other projects' files hold, here, and what is here, in their files."""
+
+from __future__ import annotations
+
+import argparse
+
+from neuroledger.cli.output import say
+from neuroledger.spec.catalog import open_catalog
+
+
+def bring_in(options: argparse.Namespace) -> int:
+    """`import`: other projects' files as a data set."""
+    from neuroledger.engine.brainio import import_brainscore
+
+    catalog = open_catalog(options.root)
+    for path in import_brainscore(catalog, options.id, options.files):
+        say(f"wrote {catalog.shown(path)}")
+    say(
+        f"pinned in specs/datasets/{options.id}.yaml; next: its licence, then `neuroledger validate {options.id}`"
+    )
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """What is here, in other projects' layout."""
+    from neuroledger.engine.brainio import export_brainscore
+
+    catalog = open_catalog(options.root)
+    for path in export_brainscore(catalog, options.id, options.out):
+        say(f"wrote {path}")
+    return 0
