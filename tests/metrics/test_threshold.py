@@ -176,3 +176,48 @@ def test_bad_thresholds_are_refused():
     with pytest.raises(MetricError, match="no condition"):
         bind.metric("threshold_elevation")({"baseline": behaviour(X, CORRECT)}, [2.0])
     assert math.isnan(bind.metric("threshold")(2.0, [2.0]).error)
+
+
+def naming(threshold, people=4, each=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.tile(np.repeat([0.1, 0.2, 0.4, 0.8], each // 4), people)
+    correct = rng.random(x.size) < 0.1 + 0.86 * norm.cdf(6 * (x - threshold))
+    return xr.DataArray(
+        np.where(correct, "yes", "no"),
+        dims=("presentation",),
+        coords={
+            "truth": ("presentation", np.full(x.size, "yes")),
+            "contrast": ("presentation", x),
+            "subject": ("presentation", np.repeat([f"p{i}" for i in range(people)], each)),
+        },
+    )
+
+
+def test_thresholds_of_people_are_fitted_to_their_trials():
+    settings = {
+        "independent_variable": "contrast",
+        "threshold_accuracy": 0.53,
+        "required_accuracy": 0.3,
+        "guess": 0.1,
+    }
+    people = naming(0.3)
+    assert bind.metric("threshold", **settings)(0.3, people).value > 0.95
+    assert bind.metric("threshold", **settings)(naming(0.3, people=1, seed=1), people).value > 0.95
+    assert bind.metric("threshold", **settings)(0.6, people).value < 0.1
+    assert bind.ceiling("threshold", **settings)(people).value > 0.95
+
+
+def test_people_without_a_threshold_are_left_out_and_named():
+    settings = {
+        "independent_variable": "contrast",
+        "threshold_accuracy": 0.53,
+        "required_accuracy": 0.3,
+        "guess": 0.1,
+    }
+    people = naming(0.3)
+    lost = people.copy(data=np.where(people["subject"].values == "p2", "no", people.values))
+    score = bind.metric("threshold", **settings)(0.3, lost)
+    assert score.samples.size == 3
+    assert "p2" in score.notes[0]
+    with pytest.raises(MetricError, match="nobody has a threshold"):
+        bind.metric("threshold", **settings)(0.3, people.copy(data=np.full(people.size, "no")))

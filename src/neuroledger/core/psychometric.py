@@ -1,4 +1,4 @@
-"""The psychometric function of a two-choice task, fitted by maximum likelihood, and its threshold."""
+"""The psychometric function of a task with alternatives, fitted by maximum likelihood, and its threshold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = float(np.sqrt(2 * np.pi))
 
 
 class Fit(NamedTuple):
-    """``½ + (½ − lapse) Φ(slope (x − mean))``, the share of variance it explains, and whether it is the only best.
+    """``g + (1 − g − lapse) Φ(slope (x − mean))``, the share of variance it explains, and whether it is the only best.
 
     It is not ``determined`` where accuracy jumps between two points: every curve that jumps there fits as well.
     """
@@ -31,16 +31,19 @@ class Fit(NamedTuple):
     lapse: float
     r2: float
     determined: bool = True
+    guess: float = GUESS
 
     def __call__(self, x: npt.ArrayLike) -> Floats:
         """Accuracy expected at ``x``."""
         z = self.slope * (np.asarray(x, dtype=np.float64) - self.mean)
-        return np.asarray(GUESS + (1 - GUESS - self.lapse) * ndtr(z))
+        return np.asarray(self.guess + (1 - self.guess - self.lapse) * ndtr(z))
 
     def inverse(self, accuracy: float) -> float:
         """``x`` at which ``accuracy`` is expected; NaN where it never is."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return float(self.mean + ndtri((accuracy - GUESS) / (1 - GUESS - self.lapse)) / self.slope)
+            return float(
+                self.mean + ndtri((accuracy - self.guess) / (1 - self.guess - self.lapse)) / self.slope
+            )
 
 
 class Threshold(NamedTuple):
@@ -71,17 +74,17 @@ def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
     return x[:cut], y[:cut], cut / len(y) >= 1 / 3
 
 
-def _loss(parameters: Floats, x: Floats, y: Floats) -> float:
+def _loss(parameters: Floats, x: Floats, y: Floats, guess: float) -> float:
     slope, mean, lapse = parameters
-    p = GUESS + (1 - GUESS - lapse) * ndtr(slope * (x - mean))
+    p = guess + (1 - guess - lapse) * ndtr(slope * (x - mean))
     return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p)))
 
 
-def _loss_and_gradient(parameters: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+def _loss_and_gradient(parameters: Floats, x: Floats, y: Floats, guess: float) -> tuple[float, Floats]:
     slope, mean, lapse = parameters
     z = slope * (x - mean)
-    rise, density, span = ndtr(z), np.exp(-0.5 * z * z) / ROOT, 1 - GUESS - lapse
-    p = GUESS + span * rise
+    rise, density, span = ndtr(z), np.exp(-0.5 * z * z) / ROOT, 1 - guess - lapse
+    p = guess + span * rise
     pull = y / p - (1 - y) / (1 - p)
     gradient = -np.asarray(
         [
@@ -93,54 +96,55 @@ def _loss_and_gradient(parameters: Floats, x: Floats, y: Floats) -> tuple[float,
     return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p))), gradient
 
 
-def fit(x: Floats, y: Floats, *, search: Literal["fast", "brainscore"] = "fast") -> Fit:
+def fit(x: Floats, y: Floats, *, search: Literal["fast", "brainscore"] = "fast", guess: float = GUESS) -> Fit:
     """Maximum-likelihood fit of accuracies ``y`` at ``x``, lapse rate within [.03, .5].
 
-    ``fast``: the likelihood of a whole grid at once, then L-BFGS-B with the exact gradient from the best slope and
-    lapse at every ``x``. ``brainscore``: the peer's search, L-BFGS-B with finite differences from every start of a
-    grid (50 slopes × all ``x``). Both reach the same optimum where there is one; where the likelihood is flat,
-    ``fast`` goes on to the grid too, so that the choice among equals is the peer's.
+    ``guess`` is the accuracy of guessing: ½ for two alternatives, 1/n for n. ``fast``: the likelihood of a whole grid
+    at once, then L-BFGS-B with the exact gradient from the best slope and lapse at every ``x``. ``brainscore``: the
+    peer's search, L-BFGS-B with finite differences from every start of a grid (50 slopes × all ``x``). Both reach the
+    same optimum where there is one; where the likelihood is flat, ``fast`` goes on to the grid too, so that the
+    choice among equals is the peer's.
     """
-    best = _search(x, y, thorough=search == "brainscore")
-    determined = best is not None and _is_determined(best, x, y)
+    best = _search(x, y, guess, thorough=search == "brainscore")
+    determined = best is not None and _is_determined(best, x, y, guess)
     if best is not None and not determined and search == "fast":
-        best = _search(x, y, thorough=True)
+        best = _search(x, y, guess, thorough=True)
     if best is None:
         return Fit(np.nan, np.nan, np.nan, -np.inf, False)
-    result = Fit(float(best[0]), float(best[1]), float(best[2]), 0.0, determined)
+    result = Fit(float(best[0]), float(best[1]), float(best[2]), 0.0, determined, guess)
     rest, total = float(((y - result(x)) ** 2).sum()), float(((y - y.mean()) ** 2).sum())
     return result._replace(r2=1 - rest / total if total > 0 else float(rest == 0))
 
 
-def _search(x: Floats, y: Floats, *, thorough: bool) -> Floats | None:
+def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | None:
     """Slope, mean and lapse of the lowest loss found, None if there is none."""
     lapse = 1 - float(np.max(y))
     starts = np.asarray([(slope, mean, lapse) for slope in SLOPES for mean in x])
     best, lowest = None, np.inf
     bounds = ((None, None), (None, None), LAPSES)
-    for start in starts if thorough else _likely_starts(x, y):
+    for start in starts if thorough else _likely_starts(x, y, guess):
         with np.errstate(all="ignore"):
             if thorough:
-                found = minimize(_loss, start, args=(x, y), method="L-BFGS-B", bounds=bounds)
+                found = minimize(_loss, start, args=(x, y, guess), method="L-BFGS-B", bounds=bounds)
             else:
                 found = minimize(
-                    _loss_and_gradient, start, args=(x, y), jac=True, method="L-BFGS-B", bounds=bounds,
+                    _loss_and_gradient, start, args=(x, y, guess), jac=True, method="L-BFGS-B", bounds=bounds,
                     options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
                 )  # fmt: skip
-            value = _loss(found.x, x, y)
+            value = _loss(found.x, x, y, guess)
         if value < lowest:
             best, lowest = np.asarray(found.x, dtype=np.float64), value
     return best
 
 
-def _is_determined(best: Floats, x: Floats, y: Floats) -> bool:
+def _is_determined(best: Floats, x: Floats, y: Floats, guess: float) -> bool:
     """Whether the loss is curved in every direction of slope and mean, in units of slope and of the range of x."""
     scale = np.asarray([abs(best[0]), np.ptp(x), 1.0])
     curvature = np.empty((2, 2))
     for i in range(2):
         step = np.zeros(3)
         step[i] = 1e-5 * scale[i]
-        above, below = (_loss_and_gradient(best + sign * step, x, y)[1] for sign in (1, -1))
+        above, below = (_loss_and_gradient(best + sign * step, x, y, guess)[1] for sign in (1, -1))
         curvature[i] = ((above - below) * scale)[:2] / 2e-5
     return bool(
         np.isfinite(curvature).all()
@@ -148,11 +152,11 @@ def _is_determined(best: Floats, x: Floats, y: Floats) -> bool:
     )
 
 
-def _likely_starts(x: Floats, y: Floats) -> Floats:
+def _likely_starts(x: Floats, y: Floats, guess: float) -> Floats:
     """For every ``x`` as the mean, the slope and lapse of a grid under which ``y`` is most likely: ``(x, 3)``."""
     lapses = np.unique(np.clip([LAPSES[0], 1 - y.max(), 1 - np.mean(y), 0.1, 0.2, 0.3, 0.4], *LAPSES))
     rise = ndtr(SLOPES[:, None, None] * (x - x[:, None]))  # (slope, mean, point)
-    p = GUESS + (1 - GUESS - lapses[:, None, None, None]) * rise
+    p = guess + (1 - guess - lapses[:, None, None, None]) * rise
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = -(y * np.log(p) + (1 - y) * np.log(1 - p)).sum(axis=-1)
     losses = np.moveaxis(np.where(np.isnan(losses), np.inf, losses), -1, 0).reshape(len(x), -1)
@@ -167,6 +171,7 @@ def threshold(
     accuracy: float | Literal["inflection"],
     required: float,
     search: Literal["fast", "brainscore"] = "fast",
+    guess: float = GUESS,
 ) -> Threshold:
     """The ``x`` at which ``accuracy`` is reached, from single answers.
 
@@ -181,7 +186,7 @@ def threshold(
     kept, y, enough = before_decline(levels, rates)
     if not enough:
         return none._replace(failure="accuracy falls with the independent variable")
-    fitted = fit(kept, y, search=search)
+    fitted = fit(kept, y, search=search, guess=guess)
     if not fitted.r2 >= LEAST_R2:
         return none._replace(failure=f"the psychometric function explains {fitted.r2:.2f} of the variance")
     at = float((fitted(levels[-1]) + fitted(levels[0])) / 2) if accuracy == "inflection" else float(accuracy)

@@ -10,19 +10,26 @@ import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.core.agreement import correctness
-from neuroledger.core.coding import coordinate
+from neuroledger.core.coding import coordinate, encode
 from neuroledger.core.psychometric import Threshold, threshold
 from neuroledger.errors import MetricError
 
-__all__ = ["elevations_of_people", "leave_one_out", "model_threshold", "nearness", "values_of_people"]
+__all__ = [
+    "elevations_of_people",
+    "leave_one_out",
+    "model_threshold",
+    "nearness",
+    "people_thresholds",
+    "values_of_people",
+]
 
 Floats = npt.NDArray[np.float64]
 
 
 class Measured(NamedTuple):
-    """A number of the model, and what a reader must know of it."""
+    """Thresholds of people, and what a reader must know of them."""
 
-    value: float
+    values: Floats
     notes: list[str]
 
 
@@ -33,6 +40,7 @@ def model_threshold(
     accuracy: float | Literal["inflection"],
     required: float,
     search: Literal["fast", "brainscore"],
+    guess: float = 0.5,
 ) -> Threshold:
     """The model's threshold: fitted to its behaviour, or the number that ``source`` already is.
 
@@ -56,7 +64,35 @@ def model_threshold(
         raise MetricError(
             f"{independent_variable!r} has {np.unique(x).size} values; a threshold needs at least 3"
         )
-    return threshold(x.astype(np.float64), right, accuracy=accuracy, required=required, search=search)
+    return threshold(
+        x.astype(np.float64), right, accuracy=accuracy, required=required, search=search, guess=guess
+    )
+
+
+def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **fitting: Any) -> Measured:
+    """Thresholds of people: those given, or fitted to the trials of each person ``(presentation,)`` with ``subject``.
+
+    ``fitting`` is that of :func:`model_threshold`. People without a threshold are left out and named.
+
+    Raises
+    ------
+    MetricError
+        Nobody has a threshold, or thresholds given are missing or not positive.
+    """
+    subject = coordinate(target, "subject", "subject_id") if isinstance(target, xr.DataArray) else None
+    if subject is None or "presentation" not in target.dims:
+        return Measured(values_of_people(target, error=error), [])
+    people = encode(subject)
+    found = [
+        model_threshold(target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting)
+        for place in range(len(people.labels))
+    ]
+    kept = [one for one in found if not one.failure]
+    lost = [f"{name}: {one.failure}" for name, one in zip(people.labels, found, strict=True) if one.failure]
+    if not kept:
+        raise error(f"nobody has a threshold ({'; '.join(lost[:2])})")
+    notes = [f"{len(lost)} people without a threshold were left out ({'; '.join(lost[:3])})"] if lost else []
+    return Measured(values_of_people([one.value for one in kept], error=error), notes)
 
 
 def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> Floats:

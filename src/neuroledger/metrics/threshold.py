@@ -8,11 +8,11 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.core.registry import metric
-from neuroledger.core.threshold_similarity import model_threshold, nearness, values_of_people
+from neuroledger.core.threshold_similarity import model_threshold, nearness, people_thresholds
 
 __all__ = ["threshold"]
 
-Accuracy = Annotated[float, Field(gt=0.5, lt=1)] | Literal["inflection"]
+Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
 
 
 @metric("threshold", version=1, input="behaviour")
@@ -24,6 +24,7 @@ def threshold(
     threshold_accuracy: Accuracy = "inflection",
     required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
+    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
 ) -> xr.DataArray:
     """Nearness of the model's threshold ``s`` to each person's ``t``, ``max(1 − |t − s| / t, 0)``: ``(target,)``.
 
@@ -33,7 +34,8 @@ def threshold(
         Model behaviour in a two-choice task, ``(presentation, choice)`` probabilities or ``(presentation,)``
         labels, with ``image_label`` (the right answer) and the independent variable; or a threshold, one number.
     target
-        Thresholds of people, in units of the independent variable: an array or a list.
+        Thresholds of people, in units of the independent variable: an array or a list. Or their trials
+        ``(presentation,)`` with ``subject``, ``truth`` and the independent variable, to which thresholds are fitted.
     independent_variable
         Coordinate of the source that makes the task easier as it grows.
     threshold_accuracy
@@ -43,6 +45,8 @@ def threshold(
         Mean accuracy below which no threshold is looked for.
     search
         As in :func:`neuroledger.core.psychometric.fit`.
+    guess
+        Accuracy of guessing: one half for two alternatives, 1/n for n.
 
     Returns
     -------
@@ -58,17 +62,26 @@ def threshold(
     -----
     Wichmann and Hill (2001); Malania et al. (2007).
     """
-    people = values_of_people(target)
+    people = people_thresholds(
+        target,
+        independent_variable=independent_variable,
+        accuracy=threshold_accuracy,
+        required=required_accuracy,
+        search=search,
+        guess=guess,
+    )
     found = model_threshold(
         source,
         independent_variable=independent_variable,
         accuracy=threshold_accuracy,
         required=required_accuracy,
         search=search,
+        guess=guess,
     )
-    out = xr.DataArray(people * 0 if found.failure else nearness(found.value, people), dims=("target",))
+    near = people.values * 0 if found.failure else nearness(found.value, people.values)
+    out = xr.DataArray(near, dims=("target",))
     notes = [f"no threshold, counted as 0: {found.failure}"] if found.failure else []
     if not found.determined:
         notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
-    out.attrs["notes"] = notes
+    out.attrs["notes"] = [*people.notes, *notes]
     return out

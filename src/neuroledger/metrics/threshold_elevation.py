@@ -16,7 +16,7 @@ from neuroledger.errors import MetricError
 
 __all__ = ["threshold_elevation"]
 
-Accuracy = Annotated[float, Field(gt=0.5, lt=1)] | Literal["inflection"]
+Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -32,6 +32,7 @@ def threshold_elevation(
     required_baseline_accuracy: Share = 0.6,
     required_test_accuracy: Share = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
+    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
 ) -> xr.DataArray:
     """Nearness of elevations, threshold of the test condition over that of the baseline: ``(target,)``.
 
@@ -44,7 +45,7 @@ def threshold_elevation(
         coordinate ``condition``; or an elevation, one number. Each as in the metric ``threshold``.
     target
         Elevations of people; or a mapping with the thresholds of the two conditions, subjects in one order.
-    independent_variable, threshold_accuracy, search
+    independent_variable, threshold_accuracy, search, guess
         As in the metric ``threshold``; ``inflection`` is found on the baseline and used for both.
     baseline_condition, test_condition
         Names of the two conditions.
@@ -73,6 +74,7 @@ def threshold_elevation(
         accuracy=threshold_accuracy,
         required=required_baseline_accuracy,
         search=search,
+        guess=guess,
     )
     level = threshold_accuracy
     if level == "inflection" and np.isfinite(first.accuracy):
@@ -83,6 +85,7 @@ def threshold_elevation(
         accuracy=level,
         required=required_test_accuracy,
         search=search,
+        guess=guess,
     )
     failures = [
         f"{name}: {found.failure}"

@@ -72,7 +72,8 @@ def task(
     -------
     Measurement
         ``source``: labels ``(presentation,)`` or probabilities ``(presentation, choice)`` with ``stimulus_id`` and
-        the columns of the stimulus table; ``target`` and ``repeated``: the trials as they are.
+        the columns of the stimulus table; ``target`` and ``repeated``: the trials, with the
+        columns of the table that they lack.
 
     Raises
     ------
@@ -98,8 +99,7 @@ def task(
         trials,
     )
     source = _with_columns(_one_each(source, tested, model.id), tested)
-    if target is None:
-        target = _truths(tested, label_column)
+    target = _truths(tested, label_column) if target is None else _with_stimulus(target, tested)
     if alternatives:
         source, target = _choose(source, target, alternatives)
     return Measurement(source, target, target)
@@ -201,6 +201,16 @@ def _with_columns(source: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
     columns = [str(name) for name in stimuli.table.columns if name not in {"stimulus_id", "filename"}]
     free = [name for name in columns if name not in source.coords and name not in source.dims]
     return source.assign_coords({name: ("presentation", stimuli.table[name].to_numpy()) for name in free})
+
+
+def _with_stimulus(target: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
+    """Trials with what the table says of the stimulus that each of them showed."""
+    shown = stimuli.table.drop(columns=["filename"], errors="ignore")
+    free = [str(name) for name in shown.columns if name not in target.coords and name not in target.dims]
+    rows = locate(coordinate(target, "stimulus_id"), stimuli.ids)
+    if not free or (rows < 0).any():
+        return target
+    return target.assign_coords({name: ("presentation", shown[name].to_numpy()[rows]) for name in free})
 
 
 def _truths(stimuli: StimulusSet, column: str) -> xr.DataArray:
