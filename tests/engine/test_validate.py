@@ -218,6 +218,26 @@ def test_an_unknown_column_in_an_expectation_is_named_with_a_near_miss(tiny: Tin
     assert "expectations.stimuli[4]" in finding.where
 
 
+@pytest.mark.parametrize(
+    ("assembly", "expectation", "words"),
+    [
+        (responses().astype(str), {"check": "values_between", "low": 0}, "not numbers"),
+        (responses().astype(str), {"check": "values_vary"}, "not numbers"),
+        (
+            responses().assign_attrs(sampling_rate="fast"),
+            {"check": "sampling_rate", "hz": 1},
+            "is not a number",
+        ),
+    ],
+)
+def test_an_expectation_that_the_values_cannot_answer_is_a_finding(
+    tiny: Tiny, assembly: xr.DataArray, expectation: dict[str, Any], words: str
+) -> None:
+    tiny.write(assembly=assembly)
+    [finding] = validate(tiny.pin(with_expectation("assembly", expectation)), "tiny").findings
+    assert words in finding.what and finding.check == expectation["check"]
+
+
 def test_declaring_nothing_is_not_passing(tiny: Tiny) -> None:
     report = validate(tiny.pin({"stimuli": EXPECTATIONS["stimuli"]}), "tiny")
     assert found(report) == ["expectations: nothing is declared of the assembly"]

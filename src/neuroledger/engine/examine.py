@@ -12,6 +12,7 @@ from neuroledger.engine.expectations import Inquiry, Subject, UnaskableError, in
 from neuroledger.engine.findings import Finding, remedy
 from neuroledger.engine.questions import Answer
 from neuroledger.engine.validation import CheckResult
+from neuroledger.errors import DataError
 from neuroledger.spec import expectations as say
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
@@ -65,6 +66,8 @@ def _compiled(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
         return inquire(item.expectation, item.part, subject)
     except UnaskableError as error:
         return error
+    except DataError as error:
+        return UnaskableError(str(error), "drop the expectation, or let the reader return what it is about")
 
 
 def _ask(

@@ -188,7 +188,7 @@ def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Se
             words = f"time steps not of {hz:g} Hz"
             return gather.time_steps(recording), [ask.between("hz", low, high, words, quote="values")]
         case say.Channels(names=names, coordinate=coordinate):
-            _known(coordinate, recording.coords, "coordinate", "the assembly")
+            subject.along(coordinate)
             facts = gather.site_names(recording, coordinate, names)
             return facts, [ask.pairs("name", "declared", "sites not named as declared", quote="values")]
         case say.Units(units=units):
@@ -200,7 +200,7 @@ def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Se
         case say.Aligned(complete=complete):
             return _aligned(complete, subject)
         case say.Repetitions(count=count, low=low, high=high):
-            _known("stimulus_id", recording.coords, "coordinate", "the assembly")
+            subject.along("stimulus_id")
             low, high = (low, high) if count is None else (count, count)
             words = f"stimuli not presented {ask.span(low, high)} times"
             return gather.repetitions(recording), [ask.between("presentations", low, high, words)]

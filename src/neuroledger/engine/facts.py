@@ -162,13 +162,21 @@ def time_steps(assembly: xr.DataArray) -> Facts:
     """One row per step from one time bin to the next: `step` and the rate it gives, `hz`.
 
     An assembly without at least two time bins has one row from its attribute `sampling_rate`, or none.
+
+    Raises
+    ------
+    DataError
+        They are not numbers.
     """
     rates = np.empty(0)
-    if "time_bin_start" in assembly.coords and assembly.coords["time_bin_start"].size > 1:
-        steps = np.diff(assembly.coords["time_bin_start"].to_numpy().astype(float))
-        rates = np.divide(MS_PER_SECOND, steps, out=np.full(steps.shape, np.inf), where=steps != 0)
-    elif "sampling_rate" in assembly.attrs:
-        rates = np.array([float(assembly.attrs["sampling_rate"])])
+    try:
+        if "time_bin_start" in assembly.coords and assembly.coords["time_bin_start"].size > 1:
+            steps = np.diff(assembly.coords["time_bin_start"].to_numpy().astype(float))
+            rates = np.divide(MS_PER_SECOND, steps, out=np.full(steps.shape, np.inf), where=steps != 0)
+        elif "sampling_rate" in assembly.attrs:
+            rates = np.array([float(assembly.attrs["sampling_rate"])])
+    except (TypeError, ValueError) as error:
+        raise DataError(f"time_bin_start or sampling_rate is not a number ({error})") from error
     return Facts("time steps", pd.DataFrame({"step": range(rates.size), "hz": rates}), "step", quotable=True)
 
 
