@@ -16,7 +16,7 @@ from neuroledger.metrics.problem import Prediction, Problem
 __all__ = ["BestUnit"]
 
 # Columns of features are compared together while a block stays below these many numbers.
-WIDEST = 4096
+NARROWEST, WIDEST = 512, 4096
 TOGETHER = 400_000
 # Variance on the train rows, as a share of that over all rows, below which a unit counts as constant.
 IDLE = 1e-12
@@ -57,7 +57,7 @@ def _best(problem: Problem) -> NDArray[np.intp]:
     targets = Y.shape[1]
     parts = [_part(problem, split, Y) for split in problem.splits]
     Yt = Y.T + 0.0
-    step = max(128, min(WIDEST, TOGETHER // targets))
+    step = max(NARROWEST, min(WIDEST, TOGETHER // targets))
     r = np.full((len(parts), targets), -np.inf)
     best = np.zeros((len(parts), targets), np.intp)
     for start in range(0, problem.X.shape[1], step):

@@ -15,8 +15,8 @@ from neuroledger.metrics.problem import Prediction, Problem
 
 __all__ = ["Pls"]
 
-# Splits are computed together while their target-side matrices stay below this many numbers.
-TOGETHER = 32_000_000
+# Splits are computed together while their targets stay below so many numbers, or so many Gram matrices.
+TOGETHER, GRAMS = 4_000_000, 4
 # A component is rounding, not signal, if its scores shrink by this factor when the earlier ones are taken out,
 SPENT = 1e-10
 # or if they hold less than this share of the features' variance.
@@ -47,20 +47,23 @@ class Pls(BaseModel):
         workspace, xp = problem.workspace, problem.workspace.xp
         Y = problem.centred
         rows, count = Y.shape
-        reduced, start = (Y, None) if count <= rows else _reduce(Y, xp)
-        together = max(1, TOGETHER // (rows * int(reduced.shape[1])))
+        reduced, basis = (Y, None) if count <= rows else _reduce(Y, xp)
+        together = max(1, max(TOGETHER, GRAMS * rows**2) // (rows * int(reduced.shape[1])))
         mean = workspace.put(problem.mean)
         for first in range(0, len(problem.splits), together):
             batch = problem.splits[first : first + together]
-            latent = _latent(problem, self, reduced, start, batch)
+            latent = _latent(problem, self, reduced, basis, batch)
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
-                train, test = workspace.indices(split.train), workspace.indices(split.test)
-                fitted = scores[:used][:, train]
-                base = Y[train].mean(0)
-                sizes = (fitted * fitted).sum(1)
-                loadings = (fitted @ (Y[train] - base)) / sizes[:, None]
-                values = scores[:used][:, test].T @ loadings + (base + mean)
+                test = workspace.indices(split.test)
+                # Scores sum to zero over the train rows, so the targets need no centring; the last row is their mean.
+                weights = xp.zeros((used + 1, rows), dtype=Y.dtype, device=Y.device)
+                weights[:, workspace.indices(split.train)] = 1 / len(split.train)
+                weights[:used] = scores[:used] * (weights[:1] > 0)
+                sizes = (weights[:used] * weights[:used]).sum(1)
+                fitted = weights @ Y
+                values = scores[:used][:, test].T @ (fitted[:used] / sizes[:, None])
+                values += fitted[used] + mean
                 yield Prediction(values, self._notes(used))
 
     def _notes(self, used: int) -> tuple[str, ...]:
@@ -79,23 +82,34 @@ class _Latent(NamedTuple):
 def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
     """Coordinates of centred ``Y`` in an orthonormal basis of its rows, for more targets than rows.
 
-    PLS sees the targets only through ``Y Yᵀ`` and the column it starts from, so this loses nothing.
+    PLS sees the targets only through ``Y Yᵀ`` and the column it starts from, so this loses nothing. The second
+    matrix takes a column of ``Y`` to that column's unit vector in the new coordinates.
     """
     values, vectors = xp.linalg.eigh(Y @ Y.T)
     keep = values > values[-1] * 1e-14
     root = xp.sqrt(values[keep])
     vectors = vectors[:, keep]
-    column = _first_varying(Y)
-    return vectors * root, (vectors.T @ Y[:, column]) / root
+    return vectors * root, (vectors / root).T
 
 
-def _first_varying(Y: Array) -> int:
-    varies = (abs(Y) > 1e-13 * abs(Y).max()).any(0)
-    return int(np.flatnonzero(np.asarray(varies.tolist()))[0]) if bool(varies.any()) else 0
+def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> Array:
+    """The direction that power iteration starts from: the first target that varies on the train rows."""
+    column = 0
+    for candidate in range(Y.shape[1]):
+        values = Y[:, candidate]
+        trained = values[rows]
+        if float(abs(trained - trained.mean(0)).max()) > 1e-13 * float(abs(values).max()):
+            column = candidate
+            break
+    if basis is not None:
+        return basis @ Y[:, column]
+    start = xp.zeros(width, dtype=Y.dtype, device=Y.device)
+    start[column] = 1.0
+    return cast(Array, start)
 
 
 def _latent(
-    problem: Problem, rule: Pls, Y: Array, start: Array | None, splits: tuple[Split, ...] | Any
+    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
 ) -> _Latent:
     workspace, xp = problem.workspace, problem.workspace.xp
     features = problem.features
@@ -115,12 +129,8 @@ def _latent(
     Z = Z - ((w[:, None] @ Z)[:, 0] / trained[:, None])[:, None]
     M = Yc.mT @ Z
 
-    first = xp.zeros((len(splits), width), **new)
-    for at in range(len(splits)):
-        if start is None:
-            first[at, _first_varying(Yc[at])] = 1.0
-        else:
-            first[at] = start
+    starts = [_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits]
+    first = xp.stack(starts)
 
     T = xp.zeros((len(splits), components, rows), **new)
     S, fitted = xp.zeros_like(T), xp.zeros_like(T)
@@ -164,8 +174,11 @@ def _latent(
         z = (Z.mT @ kept[:, :, None])[:, :, 0]
         if k:
             z = z - (Q[:, :k].mT @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
+        # Taking the component out of M is symmetric: half of its own square goes with each product.
+        z = z - 0.5 * (kept * s).sum(1)[:, None] * load
         outer = z[:, :, None] * load[:, None]
-        M = M - outer - outer.mT + (kept * s).sum(1)[:, None, None] * load[:, :, None] * load[:, None]
+        M -= outer
+        M -= outer.mT
         T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, kept, s, load, size
     return _Latent(T, used)
 

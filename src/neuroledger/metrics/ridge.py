@@ -85,19 +85,19 @@ def leave_out(problem: Problem, P: Array, *, intercept: bool = True) -> Iterator
     """
     workspace, xp = problem.workspace, problem.workspace.xp
     Y, mean = problem.centred, workspace.put(problem.mean)
-    C = P @ Y
+    outs = [problem.left_out(split) for split in problem.splits]
+    ever = np.unique(np.concatenate(outs))
+    C = P[workspace.indices(ever)] @ Y
     # Taking the constant vector out of P changes it by a product of its row sums.
     total = P.sum(1)
     share = total / total.sum() if intercept else 0 * total
-    C -= share[:, None] * (total @ Y)
-    for split in problem.splits:
-        out = problem.left_out(split)
+    level = total @ Y
+    for split, out in zip(problem.splits, outs, strict=True):
         rows = workspace.indices(out)
         within = P[rows[:, None], rows] - share[rows][:, None] * total[rows]
-        residual = xp.linalg.solve(within, C[rows])
-        place = np.empty(len(problem.Y), np.intp)
-        place[out] = np.arange(len(out))
-        at = workspace.indices(place[split.test])
+        held = C[workspace.indices(np.searchsorted(ever, out))] - share[rows][:, None] * level
+        residual = xp.linalg.solve(within, held)
+        at = workspace.indices(np.searchsorted(out, split.test))
         yield Prediction(Y[workspace.indices(split.test)] - residual[at] + mean)
 
 
