@@ -278,3 +278,25 @@ def test_strange_answers_are_refused():
 
     with pytest.raises(ModelError, match="which it was not taught"):
         answer(Strange(), np.zeros((3, 1, 1)), "classification", np.array(["a", "b"]), id="s")
+
+
+def test_training_leaves_the_number_of_threads_as_it_was():
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        x, y = data(40)
+        network_decoder(id="e", architecture="eegnet", recipe=Laptop(epochs=1)).make(signature()).fit(x, y)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_alias_is_used_once():
+    from neuroledger.models.network_decoders import _built
+
+    def constructor(n_chans=None, in_chans=None, n_outputs=None, n_classes=None, n_times=None):
+        return (n_chans, in_chans, n_outputs, n_classes, n_times)
+
+    assert _built(constructor, signature(), {}, "m") == (3, None, 2, None, 64)

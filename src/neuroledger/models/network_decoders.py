@@ -25,13 +25,13 @@ PUBLISHED = NeuralBench()
 OWN: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"eegnet": eegnet, "shallow_fbcsp_net": shallow_fbcsp_net}
 )
-# What modules of other packages call the parts of a signature.
+# What modules of other packages call the parts of a signature; the first name that is taken is used, once.
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "channels": ("channels", "n_channels", "n_chans", "in_chans", "num_channels"),
-        "samples": ("samples", "n_samples", "n_times", "input_window_samples"),
-        "outputs": ("outputs", "n_outputs", "n_classes", "num_classes"),
-        "sampling_rate": ("sampling_rate", "sfreq"),
+        "channels": ("n_chans", "channels", "n_channels", "in_chans", "num_channels"),
+        "samples": ("n_times", "samples", "n_samples", "input_window_samples"),
+        "outputs": ("n_outputs", "outputs", "n_classes", "num_classes"),
+        "sampling_rate": ("sfreq", "sampling_rate"),
     }
 )
 
@@ -136,9 +136,8 @@ def torch_decoder(
 def _built(constructor: Any, signature: Signature, parameters: Mapping[str, Any], id: str) -> Any:
     """The module, given the signature under the constructor's own names, then the declared parameters."""
     taken = inspect.signature(constructor).parameters
-    known = {
-        name: getattr(signature, part) for part, names in NAMES.items() for name in names if name in taken
-    }
+    named = {part: next((name for name in names if name in taken), None) for part, names in NAMES.items()}
+    known = {name: getattr(signature, part) for part, name in named.items() if name is not None}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

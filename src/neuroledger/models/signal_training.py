@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,13 @@ class TrainedNetwork:
 
     def fit_watching(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> TrainedNetwork:
         """Train on (window, channel, sample) `x`; keep the state that does best on the watched windows."""
+        with _threads(self.recipe.threads):
+            return self._train(x, y, watched_x, watched_y)
+
+    def _train(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> TrainedNetwork:
         import torch
 
         recipe = self.recipe
-        torch.set_num_threads(recipe.threads)
         self._learn_scale(x)
         if self.signature.objective == "classification":
             self.classes_ = np.unique(y)
@@ -203,13 +207,26 @@ class TrainedNetwork:
         import torch
 
         network.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), _threads(self.recipe.threads):
             found = torch.cat([network(part) for part in inputs.split(max(1, self.recipe.batch))])
         if found.ndim != 2 or found.shape[1] != self.signature.outputs:
             raise ModelError(
                 f"the network answers {tuple(found.shape)}; (window, {self.signature.outputs}) is needed"
             )
         return np.asarray(found.float().cpu().numpy())
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads within, as many as before afterwards: the number changes the bits of a training."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _contrast(found: Any, wanted: Any) -> Any:

@@ -194,7 +194,7 @@ def _fit(estimator: Any, values: Array, truth: Array, fold: Fold, id: str) -> No
             estimator.fit_watching(values[fold.train], truth[fold.train], values[watched], truth[watched])
         else:
             estimator.fit(values[seen], truth[seen])
-    except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError) as error:
+    except (ValueError, TypeError, RuntimeError, ArithmeticError, np.linalg.LinAlgError) as error:
         raise ModelError(f"decoder {id!r} could not be trained on {len(seen)} windows: {error}") from error
 
 
