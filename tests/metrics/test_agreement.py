@@ -111,6 +111,13 @@ def test_probabilities_answer_by_their_maximum():
     assert metric(behaviour, target).value == metric(source, target).value
 
 
+def test_what_a_model_calls_its_label_is_not_the_truth():
+    source, target = golden_answers()
+    labelled = source.drop_vars("truth").assign_coords(label=("presentation", source.values))
+    metric = bind.metric("error_consistency")
+    assert metric(labelled, target).value == metric(source, target).value
+
+
 def test_one_person_has_no_ceiling():
     _, target = golden_answers()
     with pytest.raises(CeilingError, match="one subject"):

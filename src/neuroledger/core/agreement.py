@@ -24,7 +24,8 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
-TRUTHS = ("truth", "image_label", "label", "object_name")
+# not `label`: there some models write what they answered
+TRUTHS = ("truth", "image_label", "object_name")
 
 
 @dataclass(frozen=True)
@@ -181,14 +182,15 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
         raise MetricError(
             f"the model has no answer for {int((found < 0).sum())} stimuli people saw ({absent})"
         )
-    own = coordinate(source, *TRUTHS)
-    answers = choices(source)
-    if own is None and people.truth.size == 0:
-        right = np.asarray(correctness(source))[found]
-    elif answers.dtype.kind == "b":
+    own, answers = coordinate(source, *TRUTHS), choices(source)
+    if answers.dtype.kind == "b":
         right = answers[found]
+    elif people.truth.size:
+        right = same(answers[found], people.truth)
+    elif own is not None:
+        right = same(answers[found], np.asarray(own)[found])
     else:
-        right = same(answers[found], np.asarray(own)[found] if own is not None else people.truth)
+        right = np.asarray(correctness(source))[found]
     return Answers(
         right.astype(np.float64)[None],
         np.ones((1, found.size)),
