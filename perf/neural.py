@@ -185,7 +185,7 @@ def cases(size: Size, names: set[str], peer_splits: int, dtype: str) -> list[Cas
 def _ridge_cv(X: np.ndarray, Y: np.ndarray, splits: Any) -> Callable[[], np.ndarray]:
     from sklearn.linear_model import RidgeCV
 
-    from neuroledger.metrics.ridge_cv import DEFAULT_ALPHAS
+    from neuroledger.core.regressions.ridge_cv import DEFAULT_ALPHAS
 
     wide = X.astype(np.float64)
     return lambda: peers.readout_loop(lambda: RidgeCV(DEFAULT_ALPHAS), wide, Y, splits)

@@ -122,3 +122,17 @@ def test_a_constant_names_its_source():
     found = constant(subjects(), value=0.79, source="Kar et al. 2019, figure 4")
     assert float(found) == 0.79
     assert "Kar et al. 2019" in found.attrs["notes"][0]
+
+
+def test_each_subject_is_predicted_from_the_others():
+    assembly = subjects(count=3)
+    score = nl.ceiling("subject_predictivity")(assembly)
+    for subject in range(3):
+        own = np.arange(90) // 30 == subject
+        alone = nl.metric("ridge")(assembly[:, ~own], assembly[:, own])
+        np.testing.assert_allclose(score.samples.values[:, own], alone.samples.values, atol=1e-12)
+    assert score.scale == "correlation"
+    with pytest.raises(CeilingError, match="at least two"):
+        nl.ceiling("subject_predictivity")(assembly[:, :30])
+    with pytest.raises(CeilingError, match="'subject' on the neuroids"):
+        nl.ceiling("subject_predictivity")(assembly.drop_vars("subject"))

@@ -27,7 +27,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
 
 def peer_values() -> dict[str, float]:
     """Every case by the plain loop."""
-    from neuroledger.metrics.ridge_cv import DEFAULT_ALPHAS
+    from neuroledger.core.regressions.ridge_cv import DEFAULT_ALPHAS
 
     X, Y = arrays()
     splits = draw(SplitsSpec(), assembly(Y))

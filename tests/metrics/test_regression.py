@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neuroledger as nl
+from neuroledger.core.regressions.ridge_cv import DEFAULT_ALPHAS
 from neuroledger.core.splits import draw
 from neuroledger.core.workspace import Workspace
-from neuroledger.metrics.ridge_cv import DEFAULT_ALPHAS
 from neuroledger.spec.kinds import SplitsSpec
 from tests.metrics.neural_cases import assembly, correlations, estimator, latent
 

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from pydantic import Field
 
 from neuroledger.core.registry import metric
+from neuroledger.core.regressions.held_out import Correlation, Estimator, Facts, correlations
+from neuroledger.core.regressions.pls import Pls
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, Workspace
 from neuroledger.errors import MetricError
-from neuroledger.metrics.best_unit import BestUnit
-from neuroledger.metrics.linear import Linear
-from neuroledger.metrics.pls import Pls
-from neuroledger.metrics.problem import Problem, Readout, column_correlation
-from neuroledger.metrics.ridge import Ridge
-from neuroledger.metrics.ridge_cv import RidgeCv
 
 __all__ = ["regression"]
-
-Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
-Correlation = Literal["pearson", "spearman"]
-
-
-class _Usable(NamedTuple):
-    """The target's columns that can be predicted, and why others cannot."""
-
-    columns: NDArray[np.bool_]
-    notes: tuple[str, ...]
 
 
 @metric("regression", version=1)
@@ -78,10 +63,10 @@ def regression(
             f"source has {source.sizes['time_bin']} time bins and target {target.sizes['time_bin']}; "
             "record both in the same bins"
         )
-    facts = _Facts([], {})
+    facts = Facts([], {})
     if time == "separate":
         bins = [
-            _correlations(
+            correlations(
                 source[..., t].values,
                 target[..., t].values,
                 splits,
@@ -96,7 +81,7 @@ def regression(
         values = np.concatenate(bins, axis=1)
     else:
         count = 1 if time == "none" else target.sizes["time_bin"]
-        values = _correlations(
+        values = correlations(
             _stacked(source),
             _stacked(target),
             _repeated(splits, count),
@@ -107,74 +92,6 @@ def regression(
             facts,
         )
     return _labelled(values, target, time, facts)
-
-
-class _Facts(NamedTuple):
-    notes: list[str]
-    attrs: dict[str, Any]
-
-
-def _correlations(
-    X: Array,
-    Y: Array,
-    splits: Sequence[Split],
-    workspace: Workspace,
-    estimator: Readout,
-    correlation: Correlation,
-    bins: int,
-    facts: _Facts,
-) -> NDArray[np.float64]:
-    """Correlations (split × bin × target column)."""
-    if X.ndim != 2 or Y.ndim != 2:
-        raise MetricError(
-            "regression needs (presentation, neuroid); choose `time: shared` or `separate` for time bins"
-        )
-    usable = _usable(Y)
-    facts.notes.extend(note for note in usable.notes if note not in facts.notes)
-    if not usable.columns.any():
-        raise MetricError(f"no neuroid can be predicted: {'; '.join(usable.notes)}")
-    Y = np.ascontiguousarray(Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64)
-    problem = Problem(X, Y, splits, workspace)
-    result = np.full((len(splits), bins, len(usable.columns)), np.nan)
-    alphas = []
-    xp = workspace.xp
-    for at, (split, predicted) in enumerate(zip(splits, estimator.predictions(problem), strict=True)):
-        facts.notes.extend(note for note in predicted.notes if note not in facts.notes)
-        if predicted.alpha is not None:
-            alphas.append(predicted.alpha)
-        measured = workspace.put(Y[split.test])
-        idle = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
-        each = len(split.test) // bins
-        for t in range(bins):
-            a, b = predicted.values[t * each : (t + 1) * each], measured[t * each : (t + 1) * each]
-            if correlation == "spearman":
-                a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
-            r = xp.where(idle, xp.nan, column_correlation(a, b, xp))
-            result[at, t, usable.columns] = workspace.take(r)
-    if alphas:
-        facts.attrs["alpha"] = np.stack(alphas).tolist()
-    short = [len(split.test) // bins for split in splits if len(split.test) // bins < 3]
-    if short:
-        facts.notes.append(f"{len(short)} of {len(splits)} splits test on fewer than 3 presentations")
-    return result
-
-
-def _usable(Y: Array) -> _Usable:
-    missing = ~np.isfinite(Y).all(axis=0)
-    with np.errstate(invalid="ignore"):
-        constant = ~missing & (np.ptp(Y, axis=0) == 0)
-    notes = [
-        f"{int(which.sum())} of {Y.shape[1]} neuroids left out: {why}"
-        for which, why in ((missing, "responses are missing"), (constant, "responses are constant"))
-        if which.any()
-    ]
-    return _Usable(~missing & ~constant, tuple(notes))
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(values, axis=0), dtype=np.float64)
 
 
 def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
@@ -206,7 +123,7 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
     ]
 
 
-def _labelled(values: NDArray[np.float64], target: xr.DataArray, time: str, facts: _Facts) -> xr.DataArray:
+def _labelled(values: NDArray[np.float64], target: xr.DataArray, time: str, facts: Facts) -> xr.DataArray:
     coords = {
         name: coord
         for name, coord in target.coords.items()

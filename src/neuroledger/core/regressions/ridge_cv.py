@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.workspace import Array
-from neuroledger.metrics.problem import Prediction, Problem
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv"]
 

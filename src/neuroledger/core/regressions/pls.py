@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.core.gram import Features
+from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array
-from neuroledger.metrics.problem import Prediction, Problem
 
 __all__ = ["Pls"]
 

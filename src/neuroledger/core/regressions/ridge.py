@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.core.gram import mirror_upper
+from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.workspace import Array
 from neuroledger.errors import MetricError
-from neuroledger.metrics.problem import Prediction, Problem
 
 __all__ = ["Ridge", "leave_out", "penalised"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from neuroledger.metrics.problem import Prediction, Problem
-from neuroledger.metrics.ridge import leave_out
+from neuroledger.core.regressions.problem import Prediction, Problem
+from neuroledger.core.regressions.ridge import leave_out
 
 __all__ = ["Linear"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.workspace import Array
 from neuroledger.errors import MetricError
-from neuroledger.metrics.problem import Prediction, Problem
 
 __all__ = ["BestUnit"]
 

@@ -1,0 +1,1 @@
+"""Readouts from features to targets, each exact, fast and in one file."""

@@ -1,0 +1,111 @@
+"""Held-out correlation: how a readout's predictions for test rows go with what was measured there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from neuroledger.core.regressions.best_unit import BestUnit
+from neuroledger.core.regressions.linear import Linear
+from neuroledger.core.regressions.pls import Pls
+from neuroledger.core.regressions.problem import Problem, Readout, column_correlation
+from neuroledger.core.regressions.ridge import Ridge
+from neuroledger.core.regressions.ridge_cv import RidgeCv
+from neuroledger.core.splits import Split
+from neuroledger.core.workspace import Array, Workspace
+from neuroledger.errors import MetricError
+
+__all__ = ["Correlation", "Estimator", "Facts", "correlations"]
+
+Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
+Correlation = Literal["pearson", "spearman"]
+
+
+class _Usable(NamedTuple):
+    """The target's columns that can be predicted, and why others cannot."""
+
+    columns: NDArray[np.bool_]
+    notes: tuple[str, ...]
+
+
+class Facts(NamedTuple):
+    """What is learnt along the way: notes for the reader, and attributes of the samples."""
+
+    notes: list[str]
+    attrs: dict[str, Any]
+
+
+def correlations(
+    X: Array,
+    Y: Array,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    estimator: Readout,
+    correlation: Correlation,
+    bins: int,
+    facts: Facts,
+) -> NDArray[np.float64]:
+    """Correlation of predicted and measured test responses (split × bin × target).
+
+    ``X`` (row × feature) predicts ``Y`` (row × target); the test rows of a split hold ``bins`` equal parts that are
+    correlated apart. Targets that are constant or have missing values are NaN, and counted in ``facts``.
+
+    Raises
+    ------
+    MetricError
+        Features are missing, or no target can be predicted.
+    """
+    if X.ndim != 2 or Y.ndim != 2:
+        raise MetricError(
+            "regression needs (presentation, neuroid); choose `time: shared` or `separate` for time bins"
+        )
+    usable = _usable(Y)
+    facts.notes.extend(note for note in usable.notes if note not in facts.notes)
+    if not usable.columns.any():
+        raise MetricError(f"no neuroid can be predicted: {'; '.join(usable.notes)}")
+    Y = np.ascontiguousarray(Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64)
+    problem = Problem(X, Y, splits, workspace)
+    result = np.full((len(splits), bins, len(usable.columns)), np.nan)
+    alphas = []
+    xp = workspace.xp
+    for at, (split, predicted) in enumerate(zip(splits, estimator.predictions(problem), strict=True)):
+        facts.notes.extend(note for note in predicted.notes if note not in facts.notes)
+        if predicted.alpha is not None:
+            alphas.append(predicted.alpha)
+        measured = workspace.put(Y[split.test])
+        idle = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
+        each = len(split.test) // bins
+        for t in range(bins):
+            a, b = predicted.values[t * each : (t + 1) * each], measured[t * each : (t + 1) * each]
+            if correlation == "spearman":
+                a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
+            r = xp.where(idle, xp.nan, column_correlation(a, b, xp))
+            result[at, t, usable.columns] = workspace.take(r)
+    if alphas:
+        facts.attrs["alpha"] = np.stack(alphas).tolist()
+    short = [len(split.test) // bins for split in splits if len(split.test) // bins < 3]
+    if short:
+        facts.notes.append(f"{len(short)} of {len(splits)} splits test on fewer than 3 presentations")
+    return result
+
+
+def _usable(Y: Array) -> _Usable:
+    missing = ~np.isfinite(Y).all(axis=0)
+    with np.errstate(invalid="ignore"):
+        constant = ~missing & (np.ptp(Y, axis=0) == 0)
+    notes = [
+        f"{int(which.sum())} of {Y.shape[1]} neuroids left out: {why}"
+        for which, why in ((missing, "responses are missing"), (constant, "responses are constant"))
+        if which.any()
+    ]
+    return _Usable(~missing & ~constant, tuple(notes))
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values, axis=0), dtype=np.float64)
