@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import balanced_accuracy_score
-from sklearn.model_selection import LeaveOneGroupOut
+from sklearn.model_selection import LeaveOneGroupOut, StratifiedKFold
 
 import neuroledger as nl
 from neuroledger.core.decoding_gates import write_partition
@@ -77,6 +77,37 @@ def test_people_on_both_sides_are_a_leak(arrays):
     twin[80] = twin[3]
     with pytest.raises(DataError, match="samples of a trained one"):
         nl.decode(LogisticRegression(), twin, y, groups=people)
+
+
+def test_a_person_on_both_sides_is_a_leak_however_the_rows_were_divided(arrays, tmp_path):
+    x, y, people = arrays
+    wrong = [(np.arange(0, 90, 2), np.arange(1, 90, 2))]
+    with pytest.raises(DataError, match="subject on both sides: a, b, c"):
+        nl.decode(LogisticRegression(), x, y, groups=people, splits=wrong)
+    with pytest.raises(DataError, match="subject on both sides"):
+        nl.decode(LogisticRegression(), x, y, groups=people, splits=StratifiedKFold(3))
+    empty = np.empty(0, int)
+    write_partition(tmp_path / "s.json", [Fold(wrong[0][0], empty, wrong[0][1])], [str(i) for i in range(90)])
+    with pytest.raises(DataError, match="subject on both sides"):
+        nl.decode(LogisticRegression(), x, y, groups=people, splits=tmp_path / "s.json")
+    facts = {"subject": people, "mood": np.tile(["gay", "sad", "odd"], 30)}
+    with pytest.raises(DataError, match="mood on both sides: gay"):
+        nl.decode(LogisticRegression(), x, y, groups=facts, apart=["mood"])
+
+
+def test_splitters_of_scikit_learn_are_taken(arrays):
+    x, y, people = arrays
+    ours = nl.decode(LogisticRegression(), x, y, groups=people)
+    theirs = nl.decode(LogisticRegression(), x, y, groups=people, splits=LeaveOneGroupOut())
+    assert ours.value == theirs.value
+    assert nl.decode(LogisticRegression(), x, y, groups=people, splits=3).samples.sizes["split"] == 3
+
+
+def test_masks_are_row_numbers(arrays):
+    x, y, _ = arrays
+    mask = np.arange(90) < 60
+    masked = nl.decode(LogisticRegression(), x, y, splits=[(mask, ~mask)])
+    assert masked.value == nl.decode(LogisticRegression(), x, y, splits=[(range(60), range(60, 90))]).value
 
 
 def test_windows_that_overlap_in_time_are_a_leak():

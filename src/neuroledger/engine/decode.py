@@ -5,21 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from pydantic import TypeAdapter, ValidationError
 
 from neuroledger.core.decoder import Decoder, Objective
-from neuroledger.core.decoding_gates import gate, partition_sha256, read_partition
-from neuroledger.core.decoding_splits import Fold, SplitRule, draw_folds
+from neuroledger.core.decoding_gates import gate, partition_sha256
 from neuroledger.core.score import Score, normalise_by_floor
 from neuroledger.core.signals import check as check_signals
 from neuroledger.core.signals import is_signals, signals
 from neuroledger.engine.bind import BoundMetric, metric
+from neuroledger.engine.partition import Splits, partition
 from neuroledger.errors import RequestError
 from neuroledger.models.classical_decoders import dummy_decoder
 from neuroledger.paradigms.decoding import measure_folds
@@ -28,7 +26,6 @@ from neuroledger.spec.catalog import open_catalog
 __all__ = ["decode"]
 
 Array = npt.NDArray[Any]
-Splits = str | int | Path | Mapping[str, Any] | Sequence[Sequence[Sequence[int] | Array]]
 
 OBJECTIVES: Mapping[str, Objective] = {
     "pearson_r": "regression",
@@ -46,7 +43,7 @@ def decode(
     x: Array | xr.DataArray,
     y: Array | Sequence[Any] | str,
     *,
-    splits: Splits | None = None,
+    splits: Splits = None,
     groups: Array | Sequence[Any] | Mapping[str, Any] | None = None,
     metric: str = "balanced_accuracy",
     seed: int = 0,
@@ -57,6 +54,7 @@ def decode(
     per: str = "window",
     normalise: bool = False,
     shuffle_labels: bool = False,
+    apart: Sequence[str] = (),
     waive: Sequence[str] = (),
 ) -> Score:
     """Train on one part of the windows, predict the rest, and score the predictions.
@@ -70,12 +68,12 @@ def decode(
     y
         What each window shows; or, with signals, the name of the coordinate. (window, dimension) for retrieval.
     splits
-        A rule (`{"name": "cross_subject", "folds": 5}`, or its name alone), a number of contiguous blocks, a file written
-        by `write_partition`, or a list of (train, test) or (train, validation, test) row numbers. Default: one
-        group at a time where `groups` are given, five contiguous blocks otherwise.
+        A rule (`{"name": "cross_subject", "folds": 5}`, or its name alone), a number of folds, a file written by
+        `write_partition`, a list of (train, test) or (train, validation, test) row numbers, or a scikit-learn splitter.
+        Default: one group at a time where `groups` are given as an array, five contiguous blocks otherwise.
     groups
-        The subject of each window, or several facts by name: `subject`, `session`, `recording`, `trial`, `stimulus_id`,
-        and `onset` in seconds. Subjects never are on both sides of a rule across subjects.
+        An array: the subject of each window; a subject is never on both sides, unless a rule within subjects is named.
+        Or several facts by name: `subject`, `session`, `recording`, `trial`, `stimulus_id`, and `onset` in seconds.
     metric
         Id of a decoding metric.
     seed, seeds
@@ -90,6 +88,8 @@ def decode(
         Whether 0 is to be what a dummy reaches on the same splits, and 1 perfection.
     shuffle_labels
         Control: permute the training labels.
+    apart
+        Facts that may not have one value on both sides, such as `stimulus_id`.
     waive
         Gates not to apply (`overlap`, `duplicates`); repeated in the notes.
 
@@ -126,9 +126,10 @@ def decode(
     decoder = _decoder(estimator, np.shape(x), objective)
     if shuffle_labels:
         decoder = replace(decoder, shuffles_labels=True)
-    folds, disjoint, said = _folds(splits, assembly, waive, grouped=groups is not None)
+    named = groups is not None and not isinstance(groups, Mapping)
+    folds, disjoint, said = partition(splits, assembly, truth, grouped=named)
     labels = truth.astype(str) if objective == "classification" else None
-    gate(folds, assembly, disjoint=disjoint, labels=labels, waive=[*waive, *said])
+    gate(folds, assembly, disjoint=[*disjoint, *apart], labels=labels, waive=[*waive, *said])
     digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
     notes += [
         f"{len(folds)} folds, sha256 {digest[:12]}",
@@ -278,43 +279,6 @@ class _Copy:
     def _seen(self, x: Array) -> Array:
         x = x.astype(np.float64)
         return x[:, :, 0] if self.flat else x
-
-
-def _folds(
-    splits: Splits | None, assembly: xr.DataArray, waive: Sequence[str], *, grouped: bool
-) -> tuple[list[Fold], tuple[str, ...], tuple[str, ...]]:
-    """The folds, the coordinates that must not be on both sides, and the gates that the rule itself waives."""
-    if splits is None:
-        splits = "cross_subject" if grouped else 5
-    if isinstance(splits, int):
-        splits = {"name": "blocked", "folds": splits}
-    keys = [str(row) for row in range(assembly.sizes["presentation"])]
-    if isinstance(splits, Path):
-        return read_partition(splits, keys), (), ()
-    if isinstance(splits, str):
-        splits = {"name": splits}
-    if isinstance(splits, Mapping):
-        try:
-            rule = TypeAdapter[Any](SplitRule).validate_python(dict(splits))
-        except ValidationError as error:
-            words = "; ".join(
-                f"{'.'.join(map(str, e['loc'][1:])) or 'name'}: {e['msg']}"
-                for e in error.errors(include_url=False)
-            )
-            raise RequestError(f"splits: {words}") from None
-        folds = draw_folds(rule, assembly)
-        found = partition_sha256(folds, keys)
-        if rule.sha256 is not None and rule.sha256 != found:
-            raise RequestError(f"splits: the partition's SHA-256 is {found}, pinned is {rule.sha256}")
-        return folds, rule.disjoint, rule.waive
-    empty = np.empty(0, dtype=np.intp)
-    folds = []
-    for parts in splits:
-        rows = [np.asarray(part, dtype=np.intp) for part in parts]
-        if len(rows) not in (2, 3):
-            raise RequestError("splits: each is (train, test) or (train, validation, test) row numbers")
-        folds.append(Fold(rows[0], rows[1] if len(rows) == 3 else empty, rows[-1]))
-    return folds, (), ()
 
 
 def _cluster(assembly: xr.DataArray) -> str:

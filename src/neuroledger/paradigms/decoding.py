@@ -121,7 +121,8 @@ def measure_folds(
         )
     if not seeds or len(set(seeds)) != len(seeds):
         raise RequestError("decoding needs at least one training seed, each once")
-    values = np.asarray(assembly.transpose(*signals.DIMS).values, dtype=np.float32)
+    values = np.asarray(assembly.transpose(*signals.DIMS).values)
+    values = values if values.dtype.kind == "f" else values.astype(np.float64)
     choices = np.unique(truth.astype(str)) if objective == "classification" else np.empty(0, dtype=str)
     truth = truth.astype(str) if objective == "classification" else truth
     notes: list[str] = []
