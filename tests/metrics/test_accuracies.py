@@ -33,6 +33,18 @@ def test_each_stimulus_counts_once_for_trials_of_people():
     assert bind.metric("accuracy")(source, target).samples.size == 80
 
 
+def test_right_answers_are_the_values_unless_people_gave_them():
+    source, target = golden_answers()
+    one = target.isel(presentation=target["subject"].values == "s1")
+    answers = one.drop_vars("subject")
+    shared = (
+        one.values
+        == source.set_index(presentation="stimulus_id").sel(presentation=one["stimulus_id"].values).values
+    )
+    assert bind.metric("accuracy")(source, answers).value == pytest.approx(shared.mean())
+    assert bind.metric("accuracy")(source, one).value == pytest.approx(CASE["accuracy"]["score"])
+
+
 def test_accuracy_without_ids_needs_equal_lengths():
     with pytest.raises(MetricError, match="no stimulus_id"):
         bind.metric("accuracy")(presentations(["a", "b"]), presentations(["a", "b", "c"]))

@@ -27,27 +27,30 @@ def accuracy(source: Any, target: Any) -> xr.DataArray:
         ``(presentation, choice)``, of which the most probable choice counts.
     target
         The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` where both sides have it, by
-        position otherwise. For trials of people, which have a truth of their own, the truth counts, and each
-        stimulus once.
+        position otherwise. Trials of people (with ``subject`` and a truth) are no right answers: their truth is, and
+        each stimulus counts once.
 
     Raises
     ------
     MetricError
         Nothing to compare, different lengths without ids, or stimuli that the model did not answer.
     """
-    source = source if isinstance(source, xr.DataArray) else xr.DataArray(np.ravel(source), dims=("presentation",))
+    source = (
+        source if isinstance(source, xr.DataArray) else xr.DataArray(np.ravel(source), dims=("presentation",))
+    )
     if "time_bin" in source.dims:
         parts = [accuracy(source.isel(time_bin=bin), target) for bin in range(source.sizes["time_bin"])]
         over_time = xr.concat(parts, "time_bin").transpose("presentation", "time_bin")
         edges = {n: ("time_bin", c.values) for n, c in source.coords.items() if c.dims == ("time_bin",)}
         return over_time.assign_coords(edges)
-    if isinstance(target, xr.DataArray) and coordinate(target, *TRUTHS) is not None:
+    own = None
+    if isinstance(target, xr.DataArray) and "subject" in target.coords and "subject" not in target.dims:
         ids = coordinate(target, "stimulus_id")
-        if ids is not None:  # trials of several people: each stimulus counts once
+        if ids is not None and coordinate(target, *TRUTHS) is not None:
             twice = repeated(encode(ids).codes)
             target = target.isel(presentation=np.delete(np.arange(ids.size), twice)) if twice.size else target
+        own = coordinate(target, *TRUTHS)
     answers = choices(source)
-    own = coordinate(target, *TRUTHS) if isinstance(target, xr.DataArray) else None
     right = np.asarray(own) if own is not None else np.asarray(getattr(target, "values", target)).ravel()
     answers = answers[_rows(source, target, answers, right)]
     correct = same(answers, right).astype(np.float64)
