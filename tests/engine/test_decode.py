@@ -85,7 +85,7 @@ def test_a_person_on_both_sides_is_a_leak_however_the_rows_were_divided(arrays, 
     with pytest.raises(DataError, match="subject on both sides: a, b, c"):
         nl.decode(LogisticRegression(), x, y, groups=people, splits=wrong)
     with pytest.raises(DataError, match="subject on both sides"):
-        nl.decode(LogisticRegression(), x, y, groups=people, splits=StratifiedKFold(3))
+        nl.decode(LogisticRegression(), x, y, groups=people, splits=StratifiedKFold(4))
     empty = np.empty(0, int)
     write_partition(tmp_path / "s.json", [Fold(wrong[0][0], empty, wrong[0][1])], [str(i) for i in range(90)])
     with pytest.raises(DataError, match="subject on both sides"):
