@@ -36,6 +36,8 @@ class StimulusSet:
         Size on the screen in degrees of visual angle, where known.
     contents
         The files themselves by ``filename``, where they came out of another container than a zip.
+    digests
+        SHA-256 of the files read so far, by ``filename``; selections share it, so that each file is hashed once.
     """
 
     id: str
@@ -43,6 +45,7 @@ class StimulusSet:
     archive: Path | None = None
     degrees: float | None = None
     contents: Mapping[str, bytes] | None = field(default=None, repr=False)
+    digests: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_table(self.table, self.id)
@@ -132,9 +135,13 @@ class StimulusSet:
             columns = sorted(map(str, self.table.columns))
             digest.update(self.table[columns].to_csv(index=False, lineterminator="\n").encode())
             return digest.hexdigest()
-        for id, content in zip(self.ids, self.read(), strict=True):
+        names = self._filenames
+        new = [id for id in self.ids if names[id] not in self.digests]
+        for id, content in zip(new, self.read(new), strict=True):
+            self.digests[names[id]] = hashlib.sha256(content).digest()
+        for id in self.ids:
             digest.update(f"\x00{id}\x00".encode())
-            digest.update(hashlib.sha256(content).digest())
+            digest.update(self.digests[names[id]])
         return digest.hexdigest()
 
 
