@@ -38,7 +38,7 @@ def main() -> None:
             f"{platform.machine()}, {given.threads} threads, GEMM {speed / 1e9:.0f} GF/s in float64, blocks in {given.dtype}"
         )
         print(
-            f"median of {given.rounds}, sides in turn, {given.clock} clock; peers over {given.peer_splits} splits, scaled to all\n"
+            f"median of {given.rounds}, sides in turn, {given.clock} clock; peers scaled from {given.peer_splits} splits\n"
         )
         for case in cases(WARM, set(given.metrics), 2, given.dtype):
             case.ours()
@@ -55,7 +55,8 @@ def main() -> None:
                 difference = np.nanmax(np.abs(mine[: len(reference)] - reference))
                 limit = f"{ours.median * speed / case.operations:.1f}" if case.operations else "–"
                 print(
-                    f"| {label} | {case.name} | {case.peer} | {peer:.3g} | {ours.median:.3g} | {peer / ours.median:.0f}× "
+                    f"| {label} | {case.name} | {case.peer} | {peer:.3g} | {ours.median:.3g} "
+                    f"| {peer / ours.median:.1f}× "
                     f"| {theirs.megabytes:.0f} | {ours.megabytes:.0f} | {difference:.0e} | {limit} |",
                     flush=True,
                 )

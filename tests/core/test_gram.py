@@ -30,9 +30,12 @@ def test_equals_the_product_of_centred_features(rows, count, offset, device):
     found = gram(X, workspace).on_host(workspace)
     expected = centred(X) @ centred(X).T
     np.testing.assert_allclose(found.K, expected, atol=1e-12 * count + 2e-14 * offset)
-    np.testing.assert_allclose(found.row_sum, X.sum(axis=1), rtol=1e-12, atol=1e-10)
+    level = X - found.offset
+    np.testing.assert_allclose(
+        found.row_sum, level.sum(axis=1), rtol=1e-12, atol=1e-10 + 1e-14 * offset * count
+    )
     raw = found.K + found.mean_product[:, None] + found.mean_product + found.mean_square
-    np.testing.assert_allclose(raw, X @ X.T, rtol=1e-11, atol=1e-9)
+    np.testing.assert_allclose(raw, level @ level.T, rtol=1e-11, atol=1e-9 + 1e-14 * offset * count)
 
 
 def test_blocks_and_memory_maps_change_nothing(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import pdist, squareform
 
 from neuroledger.core.gram import gram
 from neuroledger.core.rdm import compare, condensed, dissimilarities, mean_ranks, patterned
@@ -33,6 +33,22 @@ def test_dissimilarities_equal_scipys(rows, count, distance, offset):
     expected = pdist(X, DISTANCES[distance]) / (count if distance == "squared_euclidean" else 1)
     found = dissimilarities(gram(X, Workspace()), distance)
     np.testing.assert_allclose(found, expected, atol=1e-9, rtol=1e-6 if count == 2 else 1e-9)
+
+
+def test_a_large_common_level_costs_no_digits():
+    X = np.random.default_rng(0).standard_normal((20, 30))
+    found = dissimilarities(gram(X + 1e6, Workspace()), "correlation")
+    np.testing.assert_allclose(found, pdist(X, "correlation"), atol=1e-8)
+    np.testing.assert_allclose(dissimilarities(gram(X + 1e6, Workspace()), "euclidean"), pdist(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("distance", sorted(DISTANCES))
+def test_identical_rows_are_exactly_alike(distance):
+    X = np.random.default_rng(0).standard_normal((8, 3000)) + 3
+    X[5:] = X[1]
+    found = squareform(dissimilarities(gram(X, Workspace()), distance))
+    assert (found[np.ix_([1, 5, 6, 7], [1, 5, 6, 7])] == 0).all()
+    assert (found[0, 1:] > 0).all()
 
 
 def test_a_subset_has_the_dissimilarities_of_its_rows():

@@ -22,14 +22,16 @@ TALL = 0.5
 class Gram:
     """``K = X Xᵀ`` of column-centred ``X`` (row × feature), and what recovers the uncentred one.
 
-    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, with ``μ`` the column means that were
-    taken away; ``row_sum`` is the sum of each uncentred row. ``count`` is the number of features.
+    ``offset`` is a number near the mean of all features, taken off so that a large common level costs no digits.
+    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, with ``μ`` the column means less ``offset``;
+    ``row_sum`` is the sum of each uncentred row less ``offset``. ``count`` is the number of features.
     """
 
     K: Array
     mean_product: Array
     mean_square: float
     row_sum: Array
+    offset: float
     count: int
 
     @property
@@ -40,12 +42,12 @@ class Gram:
     def on_host(self, workspace: Workspace) -> Gram:
         """The same, as NumPy arrays."""
         K, product, total = (workspace.take(a) for a in (self.K, self.mean_product, self.row_sum))
-        return Gram(K, product, self.mean_square, total, self.count)
+        return Gram(K, product, self.mean_square, total, self.offset, self.count)
 
     def subset(self, rows: NDArray[np.intp]) -> Gram:
         """The same over ``rows`` alone; features stay centred by the means over all rows."""
         K = self.K[np.ix_(rows, rows)]
-        return Gram(K, self.mean_product[rows], self.mean_square, self.row_sum[rows], self.count)
+        return Gram(K, self.mean_product[rows], self.mean_square, self.row_sum[rows], self.offset, self.count)
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     single = workspace.dtype == "float32"
     K = np.zeros((rows, rows), order="F")
     mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
+    offset = float(_means(X[:, :BLOCK]).mean())
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
     for start in range(0, count, BLOCK):
         part = X[:, start : start + BLOCK]
@@ -131,6 +134,7 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
         if not block.flags.c_contiguous:
             block = np.empty(part.shape, space.dtype)
         np.subtract(part, mean, out=block, casting="same_kind")
+        mean -= offset
         mean_product += block @ mean.astype(block.dtype)
         row_sum += block.sum(axis=1, dtype=np.float64) + mean.sum()
         mean_square += float(mean @ mean)
@@ -140,7 +144,7 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
             K = blas.dsyrk(1.0, block.T, beta=1.0, c=K, trans=1, overwrite_c=1)
     mirror_upper(K)
     _finite(K, 0)
-    return Gram(K.T, mean_product, mean_square, row_sum, count)
+    return Gram(K.T, mean_product, mean_square, row_sum, offset, count)
 
 
 def _gram_torch(X: Array, workspace: Workspace) -> Gram:
@@ -151,18 +155,19 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
     K = torch.zeros((rows, rows), dtype=torch.float64, device=place)
     mean_product = torch.zeros(rows, dtype=torch.float64, device=place)
     row_sum, mean_square = mean_product.clone(), 0.0
+    offset = float(_means(X[:, :BLOCK]).mean())
     for start in range(0, count, BLOCK):
         part = torch.as_tensor(np.ascontiguousarray(X[:, start : start + BLOCK]), device=place)
         mean = part.to(torch.float64).mean(0).to(kind)
         block = (part.to(torch.float64) - mean).to(kind)
-        mean_product += (block @ mean).to(torch.float64)
-        mean = mean.to(torch.float64)
+        mean = mean.to(torch.float64) - offset
+        mean_product += block.to(torch.float64) @ mean
         row_sum += block.to(torch.float64).sum(1) + mean.sum()
         mean_square += float(mean @ mean)
         K += (block @ block.T).to(torch.float64)
     if not bool(torch.isfinite(K).all()):
         _refuse()
-    return Gram(K, mean_product, mean_square, row_sum, count)
+    return Gram(K, mean_product, mean_square, row_sum, offset, count)
 
 
 def mirror_upper(K: Array, block: int = 512) -> None:

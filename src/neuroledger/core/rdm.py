@@ -16,6 +16,9 @@ Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "
 Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
 Floats: TypeAlias = NDArray[np.float64]
 
+# Dissimilarities below this (relative to the rows' size) are rounding: identical rows are exactly alike, and tied.
+ROUNDING = 1.5e-14
+
 
 def dissimilarities(found: Gram, distance: Distance) -> Floats:
     """Dissimilarity of every pair of rows (condensed: upper triangle, row by row), from a Gram matrix on the host.
@@ -26,25 +29,28 @@ def dissimilarities(found: Gram, distance: Distance) -> Floats:
     """
     rows = len(found.K)
     result = np.empty(rows * (rows - 1) // 2)
-    product, power = found.mean_product, found.K.diagonal()
     if distance in ("correlation", "cosine"):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            scale = np.where(patterned(found, distance), 1 / np.sqrt(np.abs(_power(found, distance))), np.nan)
-    shift = found.row_sum / found.count if distance == "correlation" else np.zeros(rows)
-    for row, part in _triangle(result, rows):
-        others = slice(row + 1, rows)
-        if distance in ("correlation", "cosine"):
-            np.add(found.K[row, others], product[others] + (product[row] + found.mean_square), out=part)
+        product, level, shift = _uncentred(found, distance)
+        defined = patterned(found, distance)
+        power = found.K.diagonal() + 2 * product + level - shift * found.row_sum
+        scale = np.where(defined, 1 / np.sqrt(np.where(defined, power, 1.0)), np.nan)
+        for row, part in _triangle(result, rows):
+            others = slice(row + 1, rows)
+            np.add(found.K[row, others], product[others] + (product[row] + level), out=part)
             part -= shift[row] * found.row_sum[others]
             part *= scale[others] * -scale[row]
             part += 1.0
-        else:
-            np.multiply(found.K[row, others], -2.0, out=part)
-            part += power[others] + power[row]
-            np.maximum(part, 0.0, out=part)
+            part[np.abs(part) < ROUNDING] = 0.0
+        return result
+    power = found.K.diagonal()
+    for row, part in _triangle(result, rows):
+        both = power[row + 1 :] + power[row]
+        np.multiply(found.K[row, row + 1 :], -2.0, out=part)
+        part += both
+        part[part < ROUNDING * both] = 0.0
     if distance == "squared_euclidean":
         result /= found.count
-    if distance == "euclidean":
+    else:
         np.sqrt(result, out=result)
     return result
 
@@ -58,18 +64,24 @@ def _triangle(values: Floats, rows: int) -> Iterator[tuple[int, Floats]]:
         start = end
 
 
-def _power(found: Gram, distance: Distance) -> Floats:
-    """Squared length of each row: about its mean for ``correlation``, as it is for ``cosine``."""
-    power = found.K.diagonal() + 2 * found.mean_product + found.mean_square
-    return np.asarray(power - found.row_sum**2 / found.count if distance == "correlation" else power)
+def _uncentred(found: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
+    """What turns an entry of ``K`` into the product of two rows: per-row terms, a constant, and scaled row sums.
+
+    About the rows' means for ``correlation``, where a common level drops out; of the rows as they are for ``cosine``.
+    """
+    if distance == "correlation":
+        return found.mean_product, found.mean_square, found.row_sum / found.count
+    product = found.mean_product + found.offset * found.row_sum
+    return product, found.mean_square + found.count * found.offset**2, np.zeros(len(found.K))
 
 
 def patterned(found: Gram, distance: Distance) -> NDArray[np.bool_]:
     """Rows whose dissimilarity is defined: not constant for ``correlation``, not zero for ``cosine``."""
     if distance not in ("correlation", "cosine"):
         return np.ones(len(found.K), bool)
-    largest = found.K.diagonal() + found.mean_square
-    return np.asarray(_power(found, distance) > 1e-13 * largest)
+    product, level, shift = _uncentred(found, distance)
+    power = found.K.diagonal() + 2 * product + level - shift * found.row_sum
+    return np.asarray(power > 1e-13 * (found.K.diagonal() + level))
 
 
 def condensed(matrix: Floats) -> Floats:
