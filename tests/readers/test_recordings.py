@@ -222,3 +222,21 @@ def test_the_real_recording_is_what_its_source_says(mirror):
             recordings=(Recording(file="eeglab_data.set", subject="S1"),),
             window=Window(start=-0.2, duration=1.0, labels={"square": "square"}),
         )
+
+
+def test_windows_outside_the_declared_stretch_are_left_out(fif):
+    window = Window(start=0, duration=2, stride=2, within=(4.0, 10.0))
+    assert mne_epochs(fif, recordings=ONE, window=window).assembly["onset"].values.tolist() == [4, 6, 8]
+
+
+def test_facts_about_a_recording_become_coordinates(fif):
+    fif = {**fif, "two_raw.fif": fif["one_raw.fif"]}
+    ill = Recording(file="one_raw.fif", subject="S1", facts={"label": "ill", "age": 71.0})
+    well = Recording(file="two_raw.fif", subject="S2", facts={"label": "well", "age": 35.0})
+    window = Window(start=0, duration=2, stride=4)
+    found = mne_epochs(fif, recordings=(ill, well), window=window).assembly
+    assert found["label"].values.tolist() == ["ill"] * 5 + ["well"] * 5
+    assert found["age"].values.tolist() == [71.0] * 5 + [35.0] * 5
+    with pytest.raises(DataError, match="different facts: age"):
+        lacking = Recording(file="two_raw.fif", subject="S2", facts={"label": "well"})
+        mne_epochs(fif, recordings=(ill, lacking), window=window)

@@ -24,12 +24,13 @@ SCALES: Mapping[str, float] = {"V": 1.0, "mV": 1e3, "uV": 1e6, "T": 1.0, "fT": 1
 
 
 class Recording(Frozen):
-    """One file of a data set and whose it is."""
+    """One file of a data set and whose it is; `facts` about it (age, diagnosis, release) become coordinates."""
 
     file: str
     subject: str
     session: str = "1"
     run: str = "1"
+    facts: dict[str, str | float] = Field(default_factory=dict)
 
 
 class Window(Frozen):
@@ -38,7 +39,8 @@ class Window(Frozen):
     `labels` maps the description of an event to what is decoded. With `stride`, windows are laid without events
     every so many seconds over the whole recording, and `labels` is left empty. Event and start are each rounded to
     the nearest sample, as MNE does. `trial_starts_with` numbers the trials, and `until` makes coordinates of the
-    seconds to the next event so described within the trial (NaN: none).
+    seconds to the next event so described within the trial (NaN: none). `within` keeps the windows that lie whole
+    between two times of the recording, in seconds.
     """
 
     start: float
@@ -47,6 +49,7 @@ class Window(Frozen):
     stride: Positive | None = None
     trial_starts_with: str | None = None
     until: dict[str, str] = Field(default_factory=dict)
+    within: tuple[float, float] | None = None
 
 
 class Preprocessing(Frozen):
@@ -123,7 +126,10 @@ def windows_of(
         before = round(window.start * rate)
         first = np.array([round(onset * rate) + before for onset in onsets])
         length = round(window.duration * rate)
-        inside = (first >= 0) & (first + length <= raw.n_times)
+        begin, end = window.within or (0.0, raw.n_times / rate)
+        inside = (first >= max(0, round(begin * rate))) & (
+            first + length <= min(raw.n_times, round(end * rate))
+        )
         if not inside.any():
             raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
         data = raw.get_data()
@@ -146,6 +152,7 @@ def windows_of(
     events |= {
         name: np.full(int(inside.sum()), getattr(recording, name)) for name in ("subject", "session", "run")
     }
+    events |= {name: np.full(int(inside.sum()), fact) for name, fact in recording.facts.items()}
     events["recording"] = np.full(int(inside.sum()), recording.file)
     events["recording_sha256"] = np.full(int(inside.sum()), sha256)
     return signals(
@@ -171,6 +178,11 @@ def join(parts: list[xr.DataArray]) -> xr.DataArray:
     first = parts[0]
     for part in parts[1:]:
         same = part["channel_id"].values.tolist() == first["channel_id"].values.tolist()
+        if set(part.coords) != set(first.coords):
+            raise DataError(
+                f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different facts: "
+                f"{', '.join(sorted(map(str, set(part.coords) ^ set(first.coords))))}"
+            )
         if not same or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
             raise DataError(
                 f"recording {part['recording'].values[0]} has other channels, length or rate than "
