@@ -77,6 +77,22 @@ def test_scores_do_not_depend_on_the_order_of_answers():
     )
 
 
+def test_several_presentations_are_averaged():
+    model, data = laboratory()
+    twice = xr.concat([model.table * 0.5, model.table * 1.5], "presentation").assign_coords(
+        stimulus_id=("presentation", np.tile(model.table["stimulus_id"].values, 2))
+    )
+
+    class Trembling(Asked):
+        def perform(self, question, stimuli, fitting_stimuli=None, trials=1):
+            return twice
+
+    measured = task(
+        Trembling(model.table), data, decide="probabilities", fitting={"split": "train"}, trials=2
+    )
+    np.testing.assert_allclose(measured.source.values, model.table.values, atol=1e-12)
+
+
 def test_fitting_on_tested_stimuli_is_refused():
     model, data = laboratory()
     with pytest.raises(RequestError, match="both fitted on and tested"):

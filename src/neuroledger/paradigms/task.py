@@ -191,10 +191,30 @@ def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.Data
         source = source.isel(choice=0, drop=True)
     if coordinate(source, "stimulus_id") is None:
         raise ModelError(f"model {model!r} does not say which stimulus each answer belongs to")
+    source = _averaged(source, model)
     rows = locate(stimuli.ids, source["stimulus_id"].values)
     if (rows < 0).any():
         raise ModelError(f"model {model!r} did not answer {int((rows < 0).sum())} of {len(stimuli)} stimuli")
     return source.isel(presentation=rows)
+
+
+def _averaged(source: xr.DataArray, model: str) -> xr.DataArray:
+    """Probabilities of several presentations of a stimulus become their mean."""
+    ids = encode(source["stimulus_id"].values)
+    if len(ids.labels) == ids.codes.size:
+        return source
+    if "choice" not in source.dims:
+        raise ModelError(
+            f"model {model!r} gives several labels to one stimulus; one decision for each is needed"
+        )
+    ordered = source.transpose("presentation", "choice")
+    total = np.zeros((len(ids.labels), ordered.sizes["choice"]))
+    np.add.at(total, ids.codes, np.asarray(ordered.values, dtype=np.float64))
+    return xr.DataArray(
+        total / np.bincount(ids.codes)[:, None],
+        dims=("presentation", "choice"),
+        coords={"stimulus_id": ("presentation", ids.labels), "choice": ordered["choice"].values},
+    )
 
 
 def _with_columns(source: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
