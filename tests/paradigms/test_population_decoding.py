@@ -62,6 +62,11 @@ def test_shuffled_labels_stay_at_chance():
     assert measured.notes
 
 
+def test_a_planted_signal_is_found_without_any_other():
+    measured = run(neurons(signal=0.0), max_correlation(id="p", plants=1.0))
+    assert bind.metric("peak_decoding_accuracy")(measured.source, measured.target).value > 0.95
+
+
 def test_every_label_is_tested_once_in_each_fold():
     measured = run(neurons())
     counts = np.unique(

@@ -53,14 +53,16 @@ def _centred(patterns: Floats) -> Floats:
 
 
 @builder("max_correlation", version=1)
-def max_correlation(*, id: str, shuffles_labels: bool = False) -> Decoder:
+def max_correlation(*, id: str, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
     """A decoder that gives each pattern to the class whose mean it correlates with most (Zhang et al., 2011).
 
-    With ``shuffles_labels`` the training labels are permuted: the control, which must stay at chance.
+    With ``shuffles_labels`` the training labels are permuted: the control that must stay at chance. With ``plants`` a
+    signal of so many standard deviations gives the label away: the control that must be found.
     """
     return Decoder(
         id=id,
         make=lambda signature: MaxCorrelation(),
         shuffles_labels=shuffles_labels,
+        plants=plants,
         objectives=("classification",),
     )

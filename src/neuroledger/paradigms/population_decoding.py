@@ -99,6 +99,11 @@ def population_decoding(
     )
     target = xr.DataArray(truth, dims=("presentation",), coords={**coords, "truth": ("presentation", truth)})
     notes = ("control: the training labels were permuted",) if model.shuffles_labels else ()
+    if model.plants:
+        notes = (
+            *notes,
+            f"control: a signal of {model.plants:g} standard deviations was planted in every trial",
+        )
     return Measurement(source, target, target, notes=notes)
 
 
@@ -123,6 +128,9 @@ def _one_resample(
         keys = np.where(there, rng.random(there.shape), np.inf)  # each neuron's own order of its trials
         chosen = np.argsort(keys, axis=0)[:folds]
         drawn[:, place] = part[chosen, np.arange(neurons)]
+    if model.plants:  # control: a pattern of each label's own is added to all its pseudo-trials
+        patterns = np.random.default_rng(0).choice((-1.0, 1.0), (len(names), neurons, 1))
+        drawn += model.plants * drawn.std() * patterns
     out = np.empty((folds, len(names), bins), dtype=names.dtype)
     signature = Signature(
         "classification", neurons, 1, len(names), 1.0, tuple(str(i) for i in range(neurons)), 0
