@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
@@ -83,22 +85,22 @@ class StimulusSet:
         if self.archive is None:
             raise AssemblyError(f"stimulus set {self.id!r} has no archive of files")
         try:
-            with zipfile.ZipFile(self.archive) as opened:
-                for id in self.ids if ids is None else ids:
-                    if id not in names:
-                        raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
-                    try:
-                        info = opened.getinfo(names[id])
-                    except KeyError:
-                        raise AssemblyError(
-                            f"{self.archive.name} has no file {names[id]!r} (stimulus {id!r})"
-                        ) from None
-                    if info.file_size > MAX_MEMBER_BYTES:
-                        raise AssemblyError(
-                            f"{self.archive.name}: {names[id]!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
-                        )
-                    yield opened.read(info)
-        except (zipfile.BadZipFile, OSError, EOFError) as error:
+            opened = _opened(self.archive, os.getpid(), _stamp(self.archive))
+            for id in self.ids if ids is None else ids:
+                if id not in names:
+                    raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
+                try:
+                    info = opened.getinfo(names[id])
+                except KeyError:
+                    raise AssemblyError(
+                        f"{self.archive.name} has no file {names[id]!r} (stimulus {id!r})"
+                    ) from None
+                if info.file_size > MAX_MEMBER_BYTES:
+                    raise AssemblyError(
+                        f"{self.archive.name}: {names[id]!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
+                    )
+                yield opened.read(info)
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
             raise AssemblyError(f"{self.archive.name} cannot be read ({error}); fetch it again") from error
 
     def _held(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
@@ -137,12 +139,23 @@ class StimulusSet:
             return digest.hexdigest()
         names = self._filenames
         new = [id for id in self.ids if names[id] not in self.digests]
-        for id, content in zip(new, self.read(new), strict=True):
+        for id, content in zip(new, self.read(new) if new else (), strict=True):
             self.digests[names[id]] = hashlib.sha256(content).digest()
         for id in self.ids:
             digest.update(f"\x00{id}\x00".encode())
             digest.update(self.digests[names[id]])
         return digest.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _opened(path: Path, process: int, stamp: tuple[int, ...]) -> zipfile.ZipFile:
+    """The archive, its list of members read once; another one for every process and every state of the file."""
+    return zipfile.ZipFile(path)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def _check_table(table: pd.DataFrame, name: str) -> None:
