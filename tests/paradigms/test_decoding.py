@@ -182,3 +182,20 @@ def test_other_objectives_have_a_dummy(objective):
     options = {} if objective == "multilabel" else {"symbols": "character"}
     value = score(result.source, result.target, rng=np.random.default_rng(0), measure=name, **options)
     assert 0 < float(value.mean()) <= 1
+
+
+def test_several_numbers_are_decoded_at_once():
+    assembly = windows(subjects=6)
+    assembly = assembly.assign_coords(other=("presentation", -assembly["number"].values))
+    ridge = sklearn_decoder(
+        id="ridge",
+        path="sklearn.linear_model.Ridge",
+        objective="regression",
+        plants=3.0,
+        parameters={"alpha": 10.0},
+    )
+    result = measured(ridge, assembly, target=("number", "other"), objective="regression")
+    assert result.source.sizes["neuroid"] == 2
+    error = score(result.source, result.target, rng=np.random.default_rng(0), measure="mae", pool=True)
+    plain = np.abs(result.source.values - result.target.values).mean()
+    assert float(error.mean()) == pytest.approx(plain)

@@ -31,6 +31,7 @@ OBJECTIVES: Mapping[str, Objective] = {
     "pearson_r": "regression",
     "rmse": "regression",
     "r2": "regression",
+    "mae": "regression",
     "binned_mae": "regression",
     "retrieval": "retrieval",
     "word_error_rate": "sequence",

@@ -22,6 +22,7 @@ Counts = npt.NDArray[np.float64]
 FEW_CLUSTERS = 6
 BOUNDS = {
     "rmse": (0.0, np.inf),
+    "mae": (0.0, np.inf),
     "binned_mae": (0.0, np.inf),
     "r2": (-np.inf, 1.0),
     "pearson_r": (-1.0, 1.0),
@@ -44,6 +45,7 @@ def decoding(
         "pearson_r",
         "rmse",
         "r2",
+        "mae",
         "binned_mae",
         "retrieval",
         "word_error_rate",

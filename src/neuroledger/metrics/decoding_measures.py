@@ -134,6 +134,13 @@ def rmse(rows: Rows) -> Measure:
     return lambda weights: float(np.sqrt(_mean(squares, weights)))
 
 
+def mae(rows: Rows) -> Measure:
+    r"""Mean absolute error :math:`\overline{|\hat y - y|}`, over all columns, in units of the truth."""
+    truth, answer = _columns(rows)
+    errors = np.abs(answer - truth).mean(axis=1)
+    return lambda weights: _mean(errors, weights)
+
+
 def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
     r"""Mean over the bins of the truth between `edges` of the mean absolute error in each, in units of the truth.
 
@@ -234,6 +241,7 @@ MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
         "pearson_r": pearson_r,
         "rmse": rmse,
         "r2": r2,
+        "mae": mae,
         "binned_mae": binned_mae,
         "retrieval": retrieval,
         "word_error_rate": word_error_rate,

@@ -120,7 +120,7 @@ class TrainedNetwork:
         if self.signature.objective == "classification":
             return np.asarray(self.classes_[found.argmax(axis=1)])
         found = found * self.target_spread_ + self.target_mean_
-        return found[:, 0] if self.signature.objective == "regression" else found
+        return found[:, 0] if self.signature.outputs == 1 else found
 
     def predict_proba(self, x: Array) -> Array:
         """Probabilities, (window, class) or (window, label)."""
@@ -194,12 +194,8 @@ class TrainedNetwork:
             hit = found.argmax(axis=1) == truth
             return float(np.mean([hit[truth == label].mean() for label in np.unique(truth)]))
         if self.recipe.monitor == "headline" and objective == "regression":
-            truth = targets.cpu().numpy()[:, 0]
-            return (
-                float(np.corrcoef(found[:, 0], truth)[0, 1])
-                if found[:, 0].std() > 0 and truth.std() > 0
-                else -1.0
-            )
+            truth = targets.cpu().numpy()
+            return float(np.mean([_correlation(found[:, k], truth[:, k]) for k in range(truth.shape[1])]))
         with torch.no_grad():
             return -float(loss(torch.from_numpy(found).to(self.device), targets))
 
@@ -227,6 +223,11 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _correlation(said: Array, true: Array) -> float:
+    """Pearson's r, or -1 for a constant, which is never the best."""
+    return float(np.corrcoef(said, true)[0, 1]) if said.std() > 0 and true.std() > 0 else -1.0
 
 
 def _contrast(found: Any, wanted: Any) -> Any:

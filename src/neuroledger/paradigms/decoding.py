@@ -46,7 +46,7 @@ def decoding(
     splits
         The rule of the partition. Its folds pass the gates, and its SHA-256 must be the pinned one, if one is pinned.
     target
-        The coordinate that is decoded; several for `multilabel`.
+        The coordinate that is decoded; several for `multilabel` and for several numbers at once.
     objective
         What is asked: one class, several labels, a number, an embedding among candidates, or a sequence.
     seeds
@@ -180,6 +180,8 @@ def _truth(
             raise DataError(f"data set {data.id!r}: presentations have no coordinate {name!r} to decode")
     if objective == "multilabel":
         return np.stack([assembly[name].values.astype(int) for name in names], axis=1)
+    if objective == "regression" and len(names) > 1:
+        return np.stack([assembly[name].values.astype(float) for name in names], axis=1)
     if len(names) != 1:
         raise RequestError(f"{objective} decodes one target, not {len(names)}")
     values = np.asarray(assembly[names[0]].values)
