@@ -111,6 +111,37 @@ def test_probabilities_answer_by_their_maximum():
     assert metric(behaviour, target).value == metric(source, target).value
 
 
+def planted(rng, stimuli, people=6, share=0.6):
+    """People who copy, with probability ``share``, one common decision of accuracy .7: kappa with it is ``share``."""
+    common = rng.random(stimuli) < 0.7
+    copies = rng.random((people, stimuli)) < share
+    right = np.where(copies, common, rng.random((people, stimuli)) < 0.7)
+    word = lambda mask: np.where(mask, "yes", "no")  # noqa: E731
+    ids = np.arange(stimuli)
+    source = presentations(word(common), stimulus_id=ids)
+    target = presentations(
+        word(right).ravel(),
+        stimulus_id=np.tile(ids, people),
+        truth=np.full(people * stimuli, "yes"),
+        subject=np.repeat(np.arange(people), stimuli),
+    )
+    return source, target
+
+
+def test_planted_kappa_lies_in_the_interval():
+    rng, held, ceilings = np.random.default_rng(0), 0, 0
+    for _ in range(25):
+        source, target = planted(rng, 200)
+        score, ceiling = (
+            bind.metric("error_consistency")(source, target),
+            bind.ceiling("error_consistency")(target),
+        )
+        held += score.low < 0.6 < score.high
+        ceilings += ceiling.low < 0.36 < ceiling.high
+    assert held >= 21
+    assert ceilings >= 21
+
+
 def test_what_a_model_calls_its_label_is_not_the_truth():
     source, target = golden_answers()
     labelled = source.drop_vars("truth").assign_coords(label=("presentation", source.values))

@@ -8,19 +8,18 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.agreement import answers_of_people, compare
+from neuroledger.core.agreement import Measure, answers_of_people, compare, measured, resampled
 from neuroledger.core.registry import ceiling
 from neuroledger.errors import CeilingError
 
 __all__ = ["agreement"]
-
-Measure = Literal["error_consistency", "observed_consistency", "squared_accuracy_difference"]
 
 
 @ceiling("agreement", version=1)
 def agreement(
     assembly: xr.DataArray,
     *,
+    rng: np.random.Generator,
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
@@ -50,13 +49,7 @@ def agreement(
     first, second = np.asarray(pairs).T
     all_pairs = compare(people, people)
     shared = all_pairs.n[:, first, second]
-    if measure == "error_consistency":
-        table = all_pairs.kappa
-        table = np.where(np.isnan(table) & (all_pairs.n > 0), 1.0, table) if undefined == "one" else table
-    elif measure == "observed_consistency":
-        table = all_pairs.observed
-    else:
-        table = (all_pairs.accuracy_a - all_pairs.accuracy_b) ** 2
+    table = measured(all_pairs, measure, undefined)
     values = table[:, first, second]
     if np.isnan(values).all():
         raise CeilingError("no two subjects share stimuli with errors that could be compared")
@@ -65,7 +58,13 @@ def agreement(
         values, dims=("condition", "pair"), coords={"condition": people.conditions, "pair": names}
     )
     missing, unseen = int((np.isnan(values) & (shared > 0)).sum()), int((shared == 0).sum())
-    notes = [f"{missing} pair × condition cells without any error to compare were left out"] if missing else []
+    notes = (
+        [f"{missing} pair × condition cells without any error to compare were left out"] if missing else []
+    )
     notes += [f"{unseen} pair × condition cells without shared stimuli were left out"] if unseen else []
     out.attrs["notes"] = notes
+    both = np.asarray(pairs, dtype=np.intp)
+    out.attrs["replicates"] = lambda: resampled(
+        people, people, both, rng, measure=measure, undefined=undefined
+    )
     return out

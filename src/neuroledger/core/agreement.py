@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
+Measure = Literal["error_consistency", "observed_consistency", "squared_accuracy_difference"]
 # not `label`: there some models write what they answered
 TRUTHS = ("truth", "image_label", "object_name")
 
@@ -203,20 +204,67 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
     )
 
 
-def compare(a: Answers, b: Answers, weights: Floats | None = None) -> Agreement:
-    """Agreement of every observer of ``a`` with every observer of ``b`` on the cells that both saw.
-
-    ``weights`` counts each cell so many times (for resampling stimuli).
-    """
+def compare(a: Answers, b: Answers) -> Agreement:
+    """Agreement of every observer of ``a`` with every observer of ``b`` on the cells that both saw."""
     shape = (len(a.conditions), a.correct.shape[0], b.correct.shape[0])
     n, right_a, right_b, both = (np.zeros(shape) for _ in range(4))
     for c in range(shape[0]):
         cells = np.flatnonzero(a.condition == c)
-        times = 1.0 if weights is None else weights[cells]
-        ca, sa = a.correct[:, cells] * times, a.seen[:, cells] * times
+        ca, sa = a.correct[:, cells], a.seen[:, cells]
         cb, sb = b.correct[:, cells].T, b.seen[:, cells].T
         n[c], right_a[c], right_b[c], both[c] = sa @ sb, ca @ sb, sa @ cb, ca @ cb
-    out = [np.full(shape, np.nan) for _ in range(3)]
+    return _agreement(n, right_a, right_b, both)
+
+
+def _agreement(n: Floats, right_a: Floats, right_b: Floats, both: Floats) -> Agreement:
+    """Shares from counts of cells seen, answered correctly by one, by the other, and by both."""
+    out = [np.full(n.shape, np.nan) for _ in range(3)]
     for numerator, result in zip((right_a, right_b, n - right_a - right_b + 2 * both), out, strict=True):
         np.divide(numerator, n, out=result, where=n > 0)
     return Agreement(n, *out)
+
+
+def measured(pairs: Agreement, measure: Measure, undefined: Literal["skip", "one"] = "skip") -> Floats:
+    """One measure of agreement; ``undefined`` says what kappa is where nobody errs: NaN, or full agreement."""
+    if measure == "observed_consistency":
+        return pairs.observed
+    if measure == "squared_accuracy_difference":
+        return np.asarray((pairs.accuracy_a - pairs.accuracy_b) ** 2)
+    kappa = pairs.kappa
+    return np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa) if undefined == "one" else kappa
+
+
+def resampled(
+    a: Answers,
+    b: Answers,
+    pairs: npt.NDArray[np.intp],
+    rng: np.random.Generator,
+    *,
+    measure: Measure,
+    undefined: Literal["skip", "one"] = "skip",
+    draws: int = 1000,
+) -> Floats:
+    """Mean agreement over conditions and ``pairs (pair, 2)`` when stimuli and people are drawn with replacement.
+
+    Stimuli are drawn within each condition; a pair counts as often as its people are drawn (the observers of ``b``, and
+    those of ``a`` where both are the same people). Draws in which no pair is left are NaN.
+    """
+    first, second = pairs.T
+    total, count = np.zeros((draws, len(pairs))), np.zeros((draws, len(pairs)))
+    for c in range(len(a.conditions)):
+        cells = np.flatnonzero(a.condition == c)
+        times = rng.multinomial(cells.size, np.full(cells.size, 1 / cells.size), draws).astype(np.float64)
+        ca, sa = a.correct[np.ix_(first, cells)].T, a.seen[np.ix_(first, cells)].T
+        cb, sb = b.correct[np.ix_(second, cells)].T, b.seen[np.ix_(second, cells)].T
+        counts = [times @ part for part in (sa * sb, ca * sb, sa * cb, ca * cb)]
+        values = measured(_agreement(*counts), measure, undefined)
+        known = ~np.isnan(values)
+        total += np.where(known, values, 0.0)
+        count += known
+    people = len(b.observers)
+    drawn = rng.multinomial(people, np.full(people, 1 / people), draws).astype(np.float64)
+    weight = drawn[:, second] * (drawn[:, first] if a is b else 1.0) * (count > 0)
+    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    out = np.full(draws, np.nan)
+    np.divide((weight * mean).sum(axis=1), weight.sum(axis=1), out=out, where=weight.sum(axis=1) > 0)
+    return out

@@ -7,13 +7,18 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.agreement import Agreement, answers_of_model, answers_of_people, compare
+from neuroledger.core.agreement import (
+    Measure,
+    answers_of_model,
+    answers_of_people,
+    compare,
+    measured,
+    resampled,
+)
 from neuroledger.core.registry import metric
 from neuroledger.errors import MetricError
 
 __all__ = ["agreement"]
-
-Measure = Literal["error_consistency", "observed_consistency", "squared_accuracy_difference"]
 
 
 @metric("agreement", version=1, input="behaviour")
@@ -21,6 +26,7 @@ def agreement(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
+    rng: np.random.Generator,
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
@@ -45,6 +51,11 @@ def agreement(
         Kappa when neither observer errs (or both always do): ``skip`` leaves the pair out and says so; ``one``
         counts it as full agreement, as the toolbox of Geirhos et al. (2021) does.
 
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["replicates"]``: the mean when stimuli (within conditions) and people are drawn with replacement.
+
     Raises
     ------
     MetricError
@@ -57,7 +68,7 @@ def agreement(
     people = answers_of_people(target, by=by)
     model = answers_of_model(source, people, by=by)
     pairs = compare(model, people)
-    values = _measured(pairs, measure, undefined)[:, 0, :]
+    values = measured(pairs, measure, undefined)[:, 0, :]
     missing = int((np.isnan(values) & (pairs.n[:, 0, :] > 0)).sum())
     if missing == values.size:
         raise MetricError(
@@ -68,17 +79,14 @@ def agreement(
         dims=("condition", "subject"),
         coords={"condition": people.conditions, "subject": people.observers},
     )
+    mine = np.stack(
+        [np.zeros(len(people.observers), dtype=np.intp), np.arange(len(people.observers))], axis=1
+    )
+    out.attrs["replicates"] = lambda: resampled(
+        model, people, mine, rng, measure=measure, undefined=undefined
+    )
     out.attrs["notes"] = _notes(missing, int((pairs.n[:, 0, :] == 0).sum()))
     return out
-
-
-def _measured(pairs: Agreement, measure: Measure, undefined: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    if measure == "observed_consistency":
-        return pairs.observed
-    if measure == "squared_accuracy_difference":
-        return np.asarray((pairs.accuracy_a - pairs.accuracy_b) ** 2)
-    kappa = pairs.kappa
-    return np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa) if undefined == "one" else kappa
 
 
 def _notes(undefined: int, unseen: int) -> list[str]:
