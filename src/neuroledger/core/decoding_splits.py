@@ -72,9 +72,9 @@ class Declared(_Rule):
 class Grouped(_Rule):
     """Whole groups held out: subjects, sessions or concepts.
 
-    With `test`, one division: groups are shuffled by `seed`, the test share is taken. With `folds`, that many
-    divisions that test every group once, groups dealt out in sorted order; with neither, one group at a time.
-    `within` divides inside each of its values and joins the parts (sessions within subjects).
+    With `test`, one division: a share of the groups is drawn by `seed`. With `folds`, that many divisions that test
+    every group once, groups dealt out in sorted order; with neither, one group at a time. `stratify` names a
+    coordinate that each group has one value of, and keeps its shares.
     """
 
     name: Literal["cross_subject", "cross_session", "leave_concept_out"]
