@@ -64,6 +64,8 @@ def internal_consistency(
     CeilingError
         There are no repetitions, or too few stimuli were repeated to correlate the halves.
     """
+    if assembly.sizes.get("time_bin") == 1:
+        assembly = assembly.isel(time_bin=0, drop=True)
     dims = ("presentation", "neuroid", *(d for d in ("time_bin",) if d in assembly.dims))
     if set(dims) != set(assembly.dims):
         raise CeilingError(f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}")

@@ -73,12 +73,12 @@ class Features:
         """The trace of ``X Xᵀ``: the features' total squared deviation."""
         return float(self.K.diagonal().sum() if self.K is not None else (cast(Array, self.X) ** 2).sum())
 
-    def columns(self, rows: Array) -> Array:
-        """The columns of ``X Xᵀ`` at ``rows``."""
+    def times_of(self, rows: Array, B: Array) -> Array:
+        """``X X[rows]ᵀ B``, where ``B`` has a row for each of ``rows``."""
         if self.K is not None:
-            return self.K[rows].T
+            return cast(Array, self.K[rows].T @ B)
         X = cast(Array, self.X)
-        return X @ X[rows].T
+        return X @ (X[rows].T @ B)
 
     def block(self, rows: Array, columns: Array) -> Array:
         """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""

@@ -193,8 +193,8 @@ def _cross(problem: Problem, features: Features, Y: Array, mean: Array, splits: 
         out = problem.left_out(split)
         fewer_out = len(out) <= len(split.train)
         rows = workspace.indices(out if fewer_out else split.train)
-        block = features.columns(rows)
-        part, total = block @ Y[rows], block.sum(1)[:, None]
+        part = features.times_of(rows, Y[rows])
+        total = features.times_of(rows, xp.ones_like(Y[rows][:, :1]))
         if fewer_out:
             part, total = whole - part, ones - total
         result[at] = part - total * mean[at]
