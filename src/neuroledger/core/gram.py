@@ -76,9 +76,9 @@ class Features:
     def times_of(self, rows: Array, B: Array) -> Array:
         """``X X[rows]ᵀ B``, where ``B`` has a row for each of ``rows``."""
         if self.K is not None:
-            return cast(Array, self.K[rows].T @ B)
+            return self.K[rows].T @ B
         X = cast(Array, self.X)
-        return X @ (X[rows].T @ B)
+        return cast(Array, X @ (X[rows].T @ B))
 
     def block(self, rows: Array, columns: Array) -> Array:
         """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""

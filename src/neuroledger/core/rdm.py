@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from neuroledger.core.gram import Gram
 
-__all__ = ["Comparison", "Distance", "compare", "condensed", "dissimilarities", "mean_ranks", "patterned"]
+__all__ = [
+    "Comparison",
+    "Distance",
+    "agreement",
+    "compare",
+    "condensed",
+    "dissimilarities",
+    "mean_ranks",
+    "patterned",
+    "prepared",
+]
 
 Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "cosine"]
 Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
@@ -111,6 +121,15 @@ def mean_ranks(values: Floats) -> Floats:
     return ranks
 
 
+def prepared(values: Floats, comparison: Comparison) -> Floats:
+    """What of a condensed RDM enters the comparison, made once: centred ranks, centred values, or the values."""
+    if comparison in ("spearman", "rho_a"):
+        ranks = mean_ranks(values)
+        ranks -= (len(values) + 1) / 2
+        return ranks
+    return values - values.mean() if comparison == "pearson" else values
+
+
 def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
     """Similarity of two condensed RDMs, NaN when one of them does not vary.
 
@@ -118,16 +137,15 @@ def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
     concordant less discordant pairs over all pairs; ``rho_a`` is Spearman's coefficient expected when ties are
     broken at random (Schütt et al., 2023).
     """
+    return agreement(prepared(a, comparison), prepared(b, comparison), comparison)
+
+
+def agreement(a: Floats, b: Floats, comparison: Comparison) -> float:
+    """As :func:`compare`, of RDMs that are :func:`prepared`."""
     if comparison == "kendall_tau_a":
         return _tau_a(a, b)
-    if comparison in ("spearman", "rho_a"):
-        a, b = mean_ranks(a), mean_ranks(b)
     if comparison == "rho_a":
-        count = len(a)
-        middle = (count + 1) / 2
-        return float(12 * ((a - middle) @ (b - middle)) / (count**3 - count))
-    if comparison != "cosine":
-        a, b = a - a.mean(), b - b.mean()
+        return float(12 * (a @ b) / (len(a) ** 3 - len(a)))
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size > 0 else float("nan")
 

@@ -13,11 +13,12 @@ from neuroledger.core.gram import Gram, gram
 from neuroledger.core.rdm import (
     Comparison,
     Distance,
-    compare,
+    agreement,
     condensed,
     dissimilarities,
     mean_ranks,
     patterned,
+    prepared,
 )
 from neuroledger.core.registry import metric
 from neuroledger.core.splits import Split
@@ -34,6 +35,8 @@ class _Side(NamedTuple):
 
     found: Gram | None
     given: Floats | None
+    key: str
+    workspace: Workspace
 
     def usable(self, distance: Distance) -> NDArray[np.bool_]:
         """Rows that have dissimilarities to others."""
@@ -54,6 +57,19 @@ class _Side(NamedTuple):
             )
         return values
 
+    def prepared(self, distance: Distance, comparison: Comparison) -> list[Floats]:
+        """All dissimilarities, ready to be compared, and kept: a brain's serve every layer of every model."""
+
+        def compute() -> list[Floats]:
+            rows = np.arange(len(cast(Gram, self.found).K) if self.given is None else self.given.shape[1])
+            return [prepared(values, comparison) for values in self.condensed(rows, distance)]
+
+        def size(values: list[Floats]) -> int:
+            return sum(one.nbytes for one in values)
+
+        found: list[Floats] = self.workspace.once(f"rdm {distance} {comparison}", self.key, compute, size)
+        return found
+
 
 class _Pair(NamedTuple):
     """Source and target over the same stimuli, and the rows that have a pattern on both sides."""
@@ -67,8 +83,13 @@ class _Pair(NamedTuple):
 
     def compared(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
         """Agreement over the pairs of ``rows``, for each subject."""
-        a = self.source.condensed(rows, self.distance)[0]
-        return np.array([compare(a, b, comparison) for b in self.target.condensed(rows, self.distance)])
+        (own,) = self.source.condensed(rows, self.distance)
+        a = prepared(own, comparison)
+        if len(rows) == len(self.usable):
+            others = self.target.prepared(self.distance, comparison)
+        else:
+            others = [prepared(b, comparison) for b in self.target.condensed(rows, self.distance)]
+        return np.array([agreement(a, b, comparison) for b in others])
 
 
 @metric("rdm", version=1)
@@ -159,7 +180,7 @@ def _side(
         if "subject" in assembly.dims:
             order = ("subject", *order)  # type: ignore[assignment]
         values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
-        return _Side(None, values if values.ndim == 3 else values[None])
+        return _Side(None, values if values.ndim == 3 else values[None], "", workspace)
     if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
         assembly = assembly.isel(time_bin=0)
     if set(assembly.dims) != {"presentation", "neuroid"}:
@@ -172,7 +193,8 @@ def _side(
             X = X[:, ~missing]
     if X.shape[1] < (2 if distance == "correlation" else 1):
         raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
-    return _Side(gram(X, workspace).on_host(workspace), None)
+    key = workspace.key(X)
+    return _Side(gram(X, workspace, key).on_host(workspace), None, key, workspace)
 
 
 def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
