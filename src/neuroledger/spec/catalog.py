@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,12 +151,26 @@ def find_repository(start: Path | None = None) -> Path:
     )
 
 
+def _yaml_files(folder: Path) -> list[Path]:
+    """The YAML files at and below ``folder``, sorted; by plain text, since every call by id opens the catalogue."""
+    found: list[str] = []
+    ahead = [str(folder)] if folder.is_dir() else []
+    while ahead:
+        with os.scandir(ahead.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".yaml"):
+                    found.append(entry.path)
+                elif entry.is_dir():
+                    ahead.append(entry.path)
+    return [Path(path) for path in sorted(found)]
+
+
 def open_catalog(root: Path | None = None) -> Catalog:
     """The catalogue of the repository at ``root`` (found from the working directory when not given)."""
     base = find_repository(root)
     files: dict[str, dict[str, Path]] = {}
     for kind in KINDS:
-        paths = sorted((base / "specs" / kind).rglob("*.yaml"))
+        paths = _yaml_files(base / "specs" / kind)
         by_id: dict[str, Path] = {}
         for path in paths:
             if path.stem in by_id:
