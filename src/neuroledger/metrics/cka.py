@@ -19,6 +19,9 @@ __all__ = ["cka", "cka_subsets"]
 
 Floats = NDArray[np.float64]
 
+# Below so many stimuli the number with one left out says nothing about its spread.
+FEWEST = 8
+
 
 @metric("cka", version=1)
 def cka(
@@ -133,8 +136,10 @@ def _replicates(
     seed = int(rng.integers(2**63))
 
     def draw() -> Floats:
+        n = len(K)
+        if n < FEWEST:
+            return np.empty(0)
         left = _without_each(K, L, unbiased)
-        n = len(left)
         deviation = float(np.sqrt((n - 1) / n * ((left - left.mean()) ** 2).sum()))
         return np.random.default_rng(seed).normal(value, deviation, 1000)
 
@@ -143,8 +148,6 @@ def _replicates(
 
 def _without_each(K: Floats, L: Floats, unbiased: bool) -> Floats:
     """The alignment with each stimulus left out in turn, all from row sums."""
-    if len(K) < 6:
-        return np.full(len(K), _alignment(K, L, unbiased))
     hsic = _left_unbiased if unbiased else _left_biased
     kl, kk, ll = hsic(K, L), hsic(K, K), hsic(L, L)
     with np.errstate(invalid="ignore"):
