@@ -153,6 +153,10 @@ def test_large_regions_are_joined_on_disk(tmp_path: Path, monkeypatch: pytest.Mo
     joined = model_of(Counting(), store).record(stimuli, "V4").values
     assert np.array_equal(joined, whole)
     assert not list(tmp_path.rglob("process-*/*.npy")), "the file has no name any more"
+    written: list[Any] = []
+    monkeypatch.setattr(present, "_header", lambda *given: written.append(given))
+    assert np.array_equal(model_of(Counting(), store).record(stimuli, "V4").values, whole)
+    assert not written, "the next benchmark finds it joined"
 
 
 def test_models_in_memory_are_forgotten_with_the_process(tmp_path: Path) -> None:

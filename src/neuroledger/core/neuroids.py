@@ -42,12 +42,13 @@ def labelled(
     repetitions = len(values) // len(stimulus_ids)
     counts = {layer: int(np.prod(shape)) for layer, shape in shapes.items()}
     names = [f"{model}.{layer}.{number}" for layer, count in counts.items() for number in range(count)]
+    # Text of fixed width: xarray copies objects one by one, which takes longer than the responses do.
     coords: dict[str, Any] = {
-        "stimulus_id": ("presentation", np.tile(np.asarray(stimulus_ids, dtype=object), repetitions)),
-        "neuroid_id": ("neuroid", np.array(names, dtype=object)),
+        "stimulus_id": ("presentation", np.tile(np.asarray(stimulus_ids, dtype=str), repetitions)),
+        "neuroid_id": ("neuroid", np.array(names, dtype=str)),
         "neuroid_num": ("neuroid", np.concatenate([np.arange(count) for count in counts.values()])),
-        "layer": ("neuroid", np.repeat(np.array(list(counts), dtype=object), list(counts.values()))),
-        "region": ("neuroid", np.full(len(names), region, dtype=object)),
+        "layer": ("neuroid", np.repeat(np.array(list(counts), dtype=str), list(counts.values()))),
+        "region": ("neuroid", np.full(len(names), region)),
     }
     for name in PLACES:
         place = np.concatenate([_place(shape, name) for shape in shapes.values()])

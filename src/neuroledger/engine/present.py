@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -32,6 +33,8 @@ FORMAT: Final = 1
 SPARE_BYTES: Final = 512 * 1024**2
 """Disk that stays free, so that records can always be written."""
 JOIN_IN_MEMORY: Final = 128 * 1024**2
+JOINS: Final = 8
+"""How many joined regions are remembered."""
 BIG_BYTES: Final = 1024**3
 BIG_SECONDS: Final = 30.0
 
@@ -60,6 +63,7 @@ class DiskStore:
         self.folder = folder
         self.display = display or NoDisplay()
         self._passing = _passing_folder(folder)
+        self._joined: OrderedDict[tuple[tuple[str, int, int] | None, ...], Array] = OrderedDict()
 
     def get(
         self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
@@ -106,19 +110,33 @@ class DiskStore:
         return self.get(identity, stimuli, list(paths))
 
     def join(self, arrays: Sequence[Array]) -> Array:
-        """Layers (presentation, feature) side by side; on disk, without a name, where they are large."""
+        """Layers (presentation, feature) side by side; on disk, without a name, where they are large.
+
+        The last few are remembered by the files that they come from: a region is asked for once per benchmark.
+        """
         kind = np.result_type(*arrays)
         shape = (len(arrays[0]), sum(array.shape[1] for array in arrays))
         if shape[0] * shape[1] * kind.itemsize <= JOIN_IN_MEMORY:
             return np.concatenate(arrays, axis=1, dtype=kind)
+        key = tuple(_file_of(array) for array in arrays)
+        if None in key:
+            return self._join_on_disk(arrays, shape, kind)
+        if key not in self._joined:
+            self._joined[key] = self._join_on_disk(arrays, shape, kind)
+        self._joined.move_to_end(key)
+        while len(self._joined) > JOINS:
+            self._joined.popitem(last=False)
+        return self._joined[key]
+
+    def _join_on_disk(self, arrays: Sequence[Array], shape: tuple[int, int], kind: np.dtype[Any]) -> Array:
         self._passing.mkdir(parents=True, exist_ok=True)
         path = self._passing / f"{uuid.uuid4().hex}.npy"
         step = max(1, JOIN_IN_MEMORY // (shape[1] * kind.itemsize))
         with path.open("wb") as file:
             _header(file, shape, kind)
             for start in range(0, shape[0], step):
-                part = [array[start : start + step] for array in arrays]
-                file.write(np.concatenate(part, axis=1, dtype=kind).tobytes())
+                part = np.concatenate([array[start : start + step] for array in arrays], axis=1, dtype=kind)
+                file.write(part.data)
         joined = np.load(path, mmap_mode="r", allow_pickle=False)
         path.unlink()
         return np.asarray(joined)
@@ -141,7 +159,7 @@ class DiskStore:
                 _header(files[layer], (rows, *probe.shapes[layer]), probe.dtypes[layer])
             for batch in batches:
                 for layer, values in batch.items():
-                    files[layer].write(np.ascontiguousarray(values, dtype=probe.dtypes[layer]).tobytes())
+                    files[layer].write(np.ascontiguousarray(values, dtype=probe.dtypes[layer]).data)
                 done += len(next(iter(batch.values())))
                 self.display.progress(f"{model}: presenting", done, rows)
             for layer, file in files.items():
@@ -226,6 +244,15 @@ def _alive(process: int) -> bool:
 
 def _unfinished(path: Path) -> Path:
     return path.with_name(f".{path.stem}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+
+
+def _file_of(array: Array) -> tuple[str, int, int] | None:
+    """The file that a memory map shows, in its present state; None for an array in memory."""
+    name = getattr(array, "filename", None)
+    if name is None:
+        return None
+    state = Path(name).stat()
+    return str(name), state.st_ino, state.st_mtime_ns
 
 
 def _header(file: BinaryIO, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
