@@ -112,10 +112,10 @@ def pairs(rng, noise):
     factors = np.repeat(["shape", "texture"], 50)
     shared = rng.normal(size=(100, 12)) * (factors == "shape")[:, None]
     a, b = (shared + noise * rng.normal(size=(100, 12)) for _ in range(2))
+
     def wrap(v):
-        return xr.DataArray(
-            v, dims=("presentation", "neuroid"), coords={"factor": ("presentation", factors)}
-        )
+        return xr.DataArray(v, dims=("presentation", "neuroid"), coords={"factor": ("presentation", factors)})
+
     return wrap(a), wrap(b)
 
 

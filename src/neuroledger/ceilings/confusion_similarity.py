@@ -61,5 +61,7 @@ def confusion_similarity(
     return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
 
 
-def _rows(codes: np.ndarray[tuple[int], np.dtype[np.intp]], n: int) -> list[np.ndarray[tuple[int], np.dtype[np.intp]]]:
+def _rows(
+    codes: np.ndarray[tuple[int], np.dtype[np.intp]], n: int
+) -> list[np.ndarray[tuple[int], np.dtype[np.intp]]]:
     return [np.flatnonzero(codes == person) for person in range(n)]

@@ -51,7 +51,9 @@ def drop_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str,
         if (count == 0).any():
             name = coded.labels[np.flatnonzero(count == 0)[0]]
             raise MetricError(f"category {name!r} has no presentation in one of the conditions {conditions}")
-        means.append((np.bincount(coded.codes[mask], weights=right[mask], minlength=count.size) / count).mean())
+        means.append(
+            (np.bincount(coded.codes[mask], weights=right[mask], minlength=count.size) / count).mean()
+        )
     return float(means[0] - means[1])
 
 
@@ -73,7 +75,9 @@ def drop_of_people(
     if len(coded.labels) < 2:
         raise error("one subject: halves of the people need at least two")
     values = np.asarray(target.values).ravel()
-    right = (values != 0 if values.dtype.kind in "biuf" else correctness(target, error=error)).astype(np.float64)
+    right = (values != 0 if values.dtype.kind in "biuf" else correctness(target, error=error)).astype(
+        np.float64
+    )
     means = []
     for mask, name in zip((whole, other), conditions, strict=True):
         count = np.bincount(coded.codes[mask], minlength=len(coded.labels))

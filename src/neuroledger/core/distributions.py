@@ -50,7 +50,9 @@ def property_values(assembly: Any, name: str | None) -> Floats:
         return np.asarray(assembly.isel({along: names.index(name)}).values, dtype=np.float64)
     values = np.asarray(getattr(assembly, "values", assembly), dtype=np.float64)
     if values.ndim != 1:
-        raise MetricError(f"property values have {values.ndim} dimensions; give (neuroid,) or (neuroid, property)")
+        raise MetricError(
+            f"property values have {values.ndim} dimensions; give (neuroid,) or (neuroid, property)"
+        )
     return values
 
 
@@ -62,9 +64,13 @@ def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
     MetricError
         There are none, or they do not increase.
     """
-    edges = np.asarray(bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()), dtype=np.float64)
+    edges = np.asarray(
+        bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()), dtype=np.float64
+    )
     if edges.size < 2 or not (np.diff(edges) > 0).all():
-        raise MetricError(f"bins of {name!r} are missing or do not increase; give `bins` or the attribute {name}_bins")
+        raise MetricError(
+            f"bins of {name!r} are missing or do not increase; give `bins` or the attribute {name}_bins"
+        )
     return edges
 
 
@@ -76,7 +82,12 @@ def histogram(values: Floats, edges: Floats) -> npt.NDArray[np.intp]:
 
 
 def resampled_similarity(
-    source: Floats, target: Floats, edges: Floats, *, draws: int, rng: np.random.Generator | np.random.RandomState
+    source: Floats,
+    target: Floats,
+    edges: Floats,
+    *,
+    draws: int,
+    rng: np.random.Generator | np.random.RandomState,
 ) -> Floats:
     """Similarity to the target of ``draws`` samples of the source, each as large as the target: ``(draw,)``.
 
@@ -97,7 +108,11 @@ def resampled_similarity(
         legacy = isinstance(rng, np.random.RandomState)
         rows = rng.randint(0, source.size, (n, size)) if legacy else rng.integers(0, source.size, (n, size))  # type: ignore[union-attr]
         places = drawn_from[rows] + (np.arange(n) * (bins + 1))[:, None] + 1
-        counts = np.bincount(places.ravel(), minlength=n * (bins + 1)).reshape(n, bins + 1)[:, 1:].astype(np.float64)
+        counts = (
+            np.bincount(places.ravel(), minlength=n * (bins + 1))
+            .reshape(n, bins + 1)[:, 1:]
+            .astype(np.float64)
+        )
         total = counts.sum(axis=1, keepdims=True)
         p = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
         out[start : start + n] = ks_similarity(p, q)

@@ -64,6 +64,8 @@ def accuracy_delta(
         drawn = half_of(names, peer=np.random.RandomState(i) if peer else None, rng=rng)
         people = float(drops[drawn].mean())
         if people == 0:
-            raise MetricError("half of the people lose no accuracy at all, so there is no loss to compare with")
+            raise MetricError(
+                "half of the people lose no accuracy at all, so there is no loss to compare with"
+            )
         values[i] = drop_similarity(model, people, signed=peer)
     return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})

@@ -57,7 +57,8 @@ def condition_accuracy(
     if people == "pooled":
         count = np.bincount(table.cell, minlength=table.cells)
         profiles = [
-            np.bincount(table.cell, weights=right, minlength=table.cells) / count for right in (model, table.correct)
+            np.bincount(table.cell, weights=right, minlength=table.cells) / count
+            for right in (model, table.correct)
         ]
         value = pearson(*profiles)
         if np.isnan(value):
@@ -74,7 +75,10 @@ def condition_accuracy(
 
 
 def _resampled(
-    profiles: list[npt.NDArray[np.float64]], count: npt.NDArray[np.intp], rng: np.random.Generator, draws: int = 1000
+    profiles: list[npt.NDArray[np.float64]],
+    count: npt.NDArray[np.intp],
+    rng: np.random.Generator,
+    draws: int = 1000,
 ) -> list[float]:
     """The correlation when the trials of each condition are drawn with replacement."""
     one, two = (rng.binomial(count, accuracy, (draws, count.size)) / count for accuracy in profiles)

@@ -45,7 +45,9 @@ def confusion_similarity(
     known = encode(truth).labels
     if set(map(str, labels.tolist())) != set(map(str, known.tolist())):
         odd = sorted(set(map(str, labels.tolist())) ^ set(map(str, known.tolist())))
-        raise MetricError(f"model and people do not have the same objects; only one side has {', '.join(odd[:3])}")
+        raise MetricError(
+            f"model and people do not have the same objects; only one side has {', '.join(odd[:3])}"
+        )
     counts = [confusions(a, t, labels) for a, t in ((people, truth), (model, model_truth))]
     value = pearson(off_diagonal(counts[0]), off_diagonal(counts[1]))
     if np.isnan(value):
@@ -53,9 +55,15 @@ def confusion_similarity(
     return xr.DataArray(value, attrs={"replicates": lambda: _resampled(counts, rng)})
 
 
-def _resampled(counts: list[npt.NDArray[np.float64]], rng: np.random.Generator, draws: int = 1000) -> list[float]:
+def _resampled(
+    counts: list[npt.NDArray[np.float64]], rng: np.random.Generator, draws: int = 1000
+) -> list[float]:
     """The correlation when the presentations of both sides are drawn with replacement."""
     drawn = [
-        rng.multinomial(int(side.sum()), side.ravel() / side.sum(), draws).reshape(draws, *side.shape) for side in counts
+        rng.multinomial(int(side.sum()), side.ravel() / side.sum(), draws).reshape(draws, *side.shape)
+        for side in counts
     ]
-    return [pearson(off_diagonal(a.astype(float)), off_diagonal(b.astype(float))) for a, b in zip(*drawn, strict=True)]
+    return [
+        pearson(off_diagonal(a.astype(float)), off_diagonal(b.astype(float)))
+        for a, b in zip(*drawn, strict=True)
+    ]

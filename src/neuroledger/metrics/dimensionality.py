@@ -39,13 +39,17 @@ def factor_dimensionality(
     -----
     Islam et al. (2021).
     """
-    a, b = (np.asarray(side.transpose("presentation", "neuroid").values, np.float64) for side in (source, target))
+    a, b = (
+        np.asarray(side.transpose("presentation", "neuroid").values, np.float64) for side in (source, target)
+    )
     labels = coordinate(source, by)
     if labels is None:
         raise MetricError(f"responses have no coordinate {by!r} that names the factor each pair shares")
     other = coordinate(target, by)
     if a.shape != b.shape or (other is not None and (other.astype(str) != labels.astype(str)).any()):
-        raise MetricError(f"pairs do not match: {a.shape} and {b.shape} responses must share {by!r} row by row")
+        raise MetricError(
+            f"pairs do not match: {a.shape} and {b.shape} responses must share {by!r} row by row"
+        )
     factors = encode(labels)
     names = [str(label) for label in factors.labels.tolist()]
     if factor is None and len(names) == 1:

@@ -57,7 +57,11 @@ def distribution_similarity(
     edges = bins_of(target, property_name, bins)
     random = np.random.RandomState(seed) if generator == "legacy" else rng
     values = resampled_similarity(
-        property_values(source, property_name), property_values(target, property_name), edges, draws=draws, rng=random
+        property_values(source, property_name),
+        property_values(target, property_name),
+        edges,
+        draws=draws,
+        rng=random,
     )
     if np.isnan(values).sum() > draws / 10:
         if generator == "legacy":
