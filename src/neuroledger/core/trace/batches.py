@@ -21,6 +21,7 @@ __all__ = [
     "call",
     "evaluation",
     "first_sample",
+    "hooks_of",
     "inputs_of",
     "size_of",
     "steps_through_time",
@@ -30,6 +31,7 @@ CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, Attrib
 
 _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
 _GUARD = threading.Lock()
+_HOOKS = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -114,15 +116,28 @@ def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
     return module(inputs)
 
 
+def _turn(module: nn.Module) -> threading.RLock:
+    with _GUARD:
+        return _LOCKS.setdefault(module, threading.RLock())
+
+
+@contextmanager
+def hooks_of(network: Network) -> Iterator[None]:
+    """Hooks may be registered and removed: no pass runs the network meanwhile, and no other registers any.
+
+    Torch numbers hooks with a counter that is not made for several threads.
+    """
+    with _turn(network.module), _HOOKS:
+        yield
+
+
 @contextmanager
 def evaluation(network: Network) -> Iterator[None]:
     """Evaluation mode, no gradients, spiking state without a past; all put back as it was.
 
     Passes over the same network take turns, batch by batch, for they share its spiking state.
     """
-    with _GUARD:
-        lock = _LOCKS.setdefault(network.module, threading.RLock())
-    with lock, torch.no_grad(), fresh_state(network.spiking.values()):
+    with _turn(network.module), torch.no_grad(), fresh_state(network.spiking.values()):
         training = [part for _, part in network.parts if part.training]
         for part in training:
             part.training = False
@@ -160,15 +175,17 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
 
         return note
 
-    hooks = [layer.register_forward_pre_hook(noting(name)) for name, layer in layers.items()]
+    with hooks_of(network):
+        hooks = [layer.register_forward_pre_hook(noting(name)) for name, layer in layers.items()]
     try:
         with evaluation(network):
             module(sample)
     except CALL_ERRORS:
         return 1
     finally:
-        for hook in hooks:
-            hook.remove()
+        with hooks_of(network):
+            for hook in hooks:
+                hook.remove()
     return 1 if max(calls.values()) <= 1 else None
 
 

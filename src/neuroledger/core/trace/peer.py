@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from neuroledger.core.trace.batches import Network
+from neuroledger.core.trace.batches import Network, hooks_of
 from neuroledger.core.trace.counts import Need, Weights
 from neuroledger.core.trace.recurrent import ones
 from neuroledger.core.trace.spiking import is_spiking, membrane, spikes
@@ -75,7 +75,7 @@ class PeerPass:
     """NeuroBench's hooks, owned by one pass: they count only while it runs, in its thread, and go when it ends."""
 
     def __init__(self, network: Network, needs: frozenset[Need]) -> None:
-        self.module, self.needs = network.module, needs
+        self.network, self.module, self.needs = network, network.module, needs
         self.tally = Tally(network)
         self.failures: dict[Need, str] = {}
         self.batch_sparsity = 0.0
@@ -85,17 +85,22 @@ class PeerPass:
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> PeerPass:
+        with hooks_of(self.network):
+            self._register()
+        return self
+
+    def _register(self) -> None:
         if "operations" in self.needs:
             for name, child in below(self.module, lambda m: isinstance(m, CONNECTIONS)):
                 self._hooks.append(child.register_forward_pre_hook(self._connection(name), with_kwargs=True))
         if {"activations", "membranes"} & self.needs:
             for name, child in below(self.module, lambda m: isinstance(m, ACTIVATIONS) or is_spiking(m)):
                 self._hooks.append(child.register_forward_hook(self._activation(name)))
-        return self
 
     def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        with hooks_of(self.network):
+            for hook in self._hooks:
+                hook.remove()
         self._hooks.clear()
 
     @contextmanager

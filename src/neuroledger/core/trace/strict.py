@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from neuroledger.core.trace.batches import Network
+from neuroledger.core.trace.batches import Network, hooks_of
 from neuroledger.core.trace.connections import count_convolution, count_linear
 from neuroledger.core.trace.counts import Need
 from neuroledger.core.trace.operations import RULE_ERRORS, Watch
@@ -40,6 +40,11 @@ class StrictPass:
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> StrictPass:
+        with hooks_of(self.network):
+            self._register()
+        return self
+
+    def _register(self) -> None:
         watched = {"operations", "activations", "membranes"} & self.needs
         for name, child in self.network.parts if watched else ():
             label = name or type(child).__name__
@@ -50,11 +55,11 @@ class StrictPass:
                 self._hooks.append(child.register_forward_hook(self._quantised(label), with_kwargs=True))
             elif type(child).__module__ == "torch.nn.modules.activation":
                 self._hooks.append(child.register_forward_pre_hook(self._at(label)))
-        return self
 
     def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        with hooks_of(self.network):
+            for hook in self._hooks:
+                hook.remove()
         self._hooks.clear()
 
     @contextmanager
