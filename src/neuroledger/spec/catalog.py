@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -151,8 +152,8 @@ def find_repository(start: Path | None = None) -> Path:
     )
 
 
-def _yaml_files(folder: Path) -> list[Path]:
-    """The YAML files at and below ``folder``, sorted; by plain text, since every call by id opens the catalogue."""
+def _yaml_files(folder: Path) -> tuple[str, ...]:
+    """The YAML files at and below ``folder``, sorted, as plain text: every call by id lists them."""
     found: list[str] = []
     ahead = [str(folder)] if folder.is_dir() else []
     while ahead:
@@ -162,25 +163,26 @@ def _yaml_files(folder: Path) -> list[Path]:
                     found.append(entry.path)
                 elif entry.is_dir():
                     ahead.append(entry.path)
-    return [Path(path) for path in sorted(found)]
+    return tuple(sorted(found))
+
+
+@lru_cache(maxsize=64)
+def _by_id(base: Path, names: tuple[str, ...]) -> dict[str, Path]:
+    """The path of each id; made once for the same list of files."""
+    by_id: dict[str, Path] = {}
+    for path in map(Path, names):
+        if path.stem in by_id:
+            message = f"id {path.stem!r} is already taken by {by_id[path.stem].relative_to(base)}"
+            where = str(path.relative_to(base))
+            raise SpecError([Problem(where, 1, 1, message, "give one of them another id")])
+        by_id[path.stem] = path
+    return by_id
 
 
 def open_catalog(root: Path | None = None) -> Catalog:
     """The catalogue of the repository at ``root`` (found from the working directory when not given)."""
     base = find_repository(root)
-    files: dict[str, dict[str, Path]] = {}
-    for kind in KINDS:
-        paths = _yaml_files(base / "specs" / kind)
-        by_id: dict[str, Path] = {}
-        for path in paths:
-            if path.stem in by_id:
-                first = by_id[path.stem].relative_to(base)
-                message = f"id {path.stem!r} is already taken by {first}"
-                raise SpecError(
-                    [Problem(str(path.relative_to(base)), 1, 1, message, "give one of them another id")]
-                )
-            by_id[path.stem] = path
-        files[kind] = by_id
+    files = {kind: dict(_by_id(base, _yaml_files(base / "specs" / kind))) for kind in KINDS}
     return Catalog(base, files)
 
 
