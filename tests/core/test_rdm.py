@@ -78,6 +78,13 @@ def test_ranks_share_ties(values):
     np.testing.assert_array_equal(mean_ranks(values), stats.rankdata(values))
 
 
+@pytest.mark.parametrize("spread", [1e-13, 1e-9, 1.0])
+def test_ranks_of_values_that_hardly_differ(spread):
+    values = 1 + spread * np.random.default_rng(0).standard_normal(20_000)
+    np.testing.assert_array_equal(mean_ranks(values), stats.rankdata(values))
+    np.testing.assert_array_equal(mean_ranks(-values), stats.rankdata(-values))
+
+
 def tau_a(a, b):
     signs = [np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in itertools.combinations(range(len(a)), 2)]
     return np.mean(signs)

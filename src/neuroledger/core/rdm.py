@@ -104,9 +104,9 @@ def condensed(matrix: Floats) -> Floats:
 
 
 def mean_ranks(values: Floats) -> Floats:
-    """Ranks from 1, ties sharing their mean rank."""
+    """Ranks from 1, ties sharing their mean rank (values are finite)."""
     count = len(values)
-    order = np.argsort(values)
+    order = _sorting(values)
     ordered = values[order]
     new = np.empty(count, bool)
     new[:1] = True
@@ -119,6 +119,33 @@ def mean_ranks(values: Floats) -> Floats:
     sizes = np.diff(np.append(starts, count))
     ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
     return ranks
+
+
+def _sorting(values: Floats) -> NDArray[np.int64]:
+    """Order that sorts finite values.
+
+    Sorting integers is several times as fast as sorting positions: the leading bits of each value, in an integer of
+    the same order, are joined by its position. The few that agree in those bits are put in order afterwards.
+    """
+    count = len(values)
+    bits = max(1, (count - 1).bit_length())
+    key = (values + 0.0).view(np.int64)
+    key ^= (key >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
+    key >>= bits
+    key <<= bits
+    key |= np.arange(count, dtype=np.int64)
+    key.sort()
+    order = key & ((1 << bits) - 1)
+    ordered = values[order]
+    if (ordered[1:] < ordered[:-1]).any():
+        key >>= bits
+        alike = key[1:] == key[:-1]
+        inside = np.zeros(count, bool)
+        inside[1:] = alike
+        inside[:-1] |= alike
+        at = np.flatnonzero(inside)
+        order[at] = order[at][np.lexsort((ordered[at], key[at]))]
+    return order
 
 
 def prepared(values: Floats, comparison: Comparison) -> Floats:
