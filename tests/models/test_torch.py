@@ -21,6 +21,7 @@ from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
 from neuroledger.models.hub import torchvision_model, transformers_model  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.small_cnn import network, small_cnn  # noqa: E402
+from neuroledger.models.torch_layers import _deterministic  # noqa: E402
 from neuroledger.models.torch_module import torch_module  # noqa: E402
 from tests.models.drawn_stimuli import drawn, of_images  # noqa: E402
 
@@ -227,6 +228,22 @@ def test_devices_that_are_not_here_are_refused(module: Branching) -> None:
         )
     model = nl.models.torch(module, id="b", layers=["conv"], device="auto", preprocessing=PLAIN)
     assert model.record(drawn(1), "V1").sizes["neuroid"] == 4 * 14 * 14
+
+
+def test_settings_of_torch_are_put_back() -> None:
+    def settings() -> tuple[bool, ...]:
+        cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            cudnn.benchmark,
+            cudnn.allow_tf32,
+            matmul.allow_tf32,
+        )
+
+    before = settings()
+    with _deterministic():
+        assert settings() == (True, False, False, False)
+    assert settings() == before
 
 
 def test_batches_that_the_device_cannot_hold_are_halved() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -277,6 +278,8 @@ def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
 def _deterministic() -> Iterator[None]:
     import torch
 
+    # cuBLAS adds in a fixed order only with a workspace of its own; it reads this when it starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     enabled = torch.are_deterministic_algorithms_enabled()
     only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
