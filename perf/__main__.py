@@ -8,6 +8,7 @@ import platform
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from perf.layers import layers
 from perf.measure import Runs, gemm_speed
 from perf.neural import SIZES, WARM, cases
 
@@ -31,6 +32,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a shared machine")
+    parser.add_argument(
+        "--layers", action="store_true", help="20 layers × 4 assemblies × 3 metrics, and nothing else"
+    )
     given = parser.parse_args()
     with threadpool_limits(given.threads):
         speed = gemm_speed(given.clock)
@@ -40,6 +44,13 @@ def main() -> None:
         print(
             f"median of {given.rounds}, sides in turn, {given.clock} clock; peers scaled from {given.peer_splits} splits\n"
         )
+        if given.layers:
+            grams, scores = layers(given.clock)
+            print(
+                f"20 layers × 4 assemblies × 3 metrics: {scores.median:.1f} s; one pass of Gram matrices: "
+                f"{grams.median:.1f} s; ratio {scores.median / grams.median:.1f}, {scores.megabytes:.0f} MB more"
+            )
+            return
         for case in cases(WARM, set(given.metrics), 2, given.dtype):
             case.ours()
             case.theirs()
