@@ -87,7 +87,7 @@ def test_every_kind_of_page_is_there(site: Path) -> None:
         "index.html", "benchmarks.html", "models.html", "datasets.html", "references.html",
         f"benchmarks/{RIDGE}.html", "models/ant.html", "datasets/lab.html",
     } <= set(pages(site))  # fmt: skip
-    assert {"style.css", "sort.js", "leaderboard.csv", "leaderboard.json"} <= {p.name for p in site.iterdir()}
+    assert {"style.css", "sort.js", "lab.csv", "lab.json"} <= {p.name for p in site.iterdir()}
 
 
 def test_pages_are_well_formed_and_every_link_leads_somewhere(site: Path) -> None:

@@ -13,19 +13,16 @@ from neuroledger.spec.catalog import open_catalog
 
 
 def leaderboard(options: argparse.Namespace) -> int:
-    """The table."""
-    from neuroledger.report import text
-    from neuroledger.report.table import leaderboard as board_of
+    """The tables of a suite and of those it includes."""
+    from neuroledger.engine.record import read_all
+    from neuroledger.report.table import boards_of
+    from neuroledger.report.text import as_text
 
-    board = board_of(suite=options.suite, catalog=open_catalog(options.root))
-    written = {
-        "text": text.leaderboard_text,
-        "json": text.as_json,
-        "csv": text.as_csv,
-        "markdown": text.as_markdown,
-        "latex": text.as_latex,
-    }[options.format](board)
-    say(written.rstrip("\n"))
+    catalog = open_catalog(options.root)
+    suite = options.suite or read_params(catalog.root).suite
+    records = list(read_all(catalog.root / "results" / "records"))
+    boards = boards_of(catalog, suite, records, new=options.suite is None)
+    say(as_text(options.format, boards).rstrip("\n"))
     return 0
 
 
@@ -44,14 +41,16 @@ def compare(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Pages, and the files that DVC shows."""
+    from neuroledger.engine.record import read_all
     from neuroledger.report.site import build_site
-    from neuroledger.report.table import leaderboard as board_of
+    from neuroledger.report.table import boards_of
     from neuroledger.report.tracked import write_tracked
 
     catalog = open_catalog(options.root)
     suite = options.suite or read_params(catalog.root).suite
     pages = build_site(catalog, suite, options.out)
-    write_tracked(catalog.root, board_of(suite=suite, catalog=catalog))
+    records = list(read_all(catalog.root / "results" / "records"))
+    write_tracked(catalog.root, boards_of(catalog, suite, records, new=options.suite is None))
     say(f"{len(pages)} pages, begin with {options.out / 'index.html'}")
     if options.serve:
         _serve(options.out)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from neuroledger.engine.params import read_params
 from neuroledger.engine.record import Record
 from neuroledger.engine.validation import ValidationReport, read_report, report_path
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
-from neuroledger.report.table import board_of
+from neuroledger.report.table import board_of, boards_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 
@@ -49,10 +50,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class World:
-    """Everything the pages are about: the board of the suite, and one of all benchmarks there are."""
+    """Everything the pages are about: the boards of the suite and its parts, and one of all benchmarks there are."""
 
     catalog: Catalog
-    board: Leaderboard
+    boards: tuple[Leaderboard, ...]
     everything: Leaderboard
     records: tuple[Record, ...]
     reports: Mapping[str, ValidationReport]
@@ -71,7 +72,7 @@ def world(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
     reports = {id: read_report(report_path(catalog.root, id)) for id in catalog.ids("datasets")}
     return World(
         catalog=catalog,
-        board=board_of(catalog, catalog.suite(suite), records),
+        boards=boards_of(catalog, suite, records, new=suite == read_params(catalog.root).suite),
         everything=board_of(catalog, SuiteSpec.model_validate(fields), records),
         records=tuple(records),
         reports={id: report for id, report in reports.items() if report is not None},
@@ -90,13 +91,15 @@ def pages(of: World) -> Iterator[Page]:
 
 
 def _index(of: World) -> dict[str, Any]:
-    columns, rows = of.board.columns, of.board.rows
+    columns = [column for board in of.boards for column in board.columns]
+    rows = [row for board in of.boards for row in board.rows]
     ids = {column.id for column in columns}
     controls = [c for record in of.records if record.benchmark in ids for c in record.controls.values()]
     states = Counter(cell.status for row in rows for cell in row.cells)
     datasets = {column.dataset for column in columns if not column.unavailable}
     counts = {
-        "models": sum(row.role == "model" for row in rows),
+        "models": len({row.model for row in rows if row.role == "model"}),
+        "benchmarks": len(columns),
         "scored": states["scored"],
         "failed": states["failed"] + states["partial"],
         "datasets": len(datasets),
@@ -105,8 +108,12 @@ def _index(of: World) -> dict[str, Any]:
         "passed": sum(bool(control["passed"]) for control in controls),
         "simulated": sum(column.simulated for column in columns),
     }
-    groups = [(name, len(list(held))) for name, held in itertools.groupby(c.dataset for c in columns)]
-    return {"section": "index", "counts": counts, "groups": groups}
+    return {"section": "index", "counts": counts, "boards": [(board, _groups(board)) for board in of.boards]}
+
+
+def _groups(board: Leaderboard) -> list[tuple[str, int]]:
+    """Neighbouring columns of one data set, and how many they are."""
+    return [(name, len(list(held))) for name, held in itertools.groupby(c.dataset for c in board.columns)]
 
 
 def _benchmark_pages(of: World) -> Iterator[Page]:

@@ -58,11 +58,15 @@ def _contents(of: World) -> Iterator[tuple[str, str]]:
     environment = _environment()
     for page in pages(of):
         up = "../" * page.path.count("/")
-        yield page.path, environment.get_template(page.template).render(board=of.board, up=up, **page.context)
+        yield (
+            page.path,
+            environment.get_template(page.template).render(main=of.boards[0], up=up, **page.context),
+        )
     for name in ASSETS:
         yield name, _template(name)
     for suffix, kind in (("csv", "csv"), ("json", "json"), ("tex", "latex"), ("md", "markdown")):
-        yield f"leaderboard.{suffix}", FORMATS[kind](of.board)
+        for board in of.boards:
+            yield f"{board.suite}.{suffix}", FORMATS[kind](board)
 
 
 def _known(out: Path) -> set[str]:

@@ -15,8 +15,9 @@ from neuroledger.engine.record import Record, read_all
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
+from neuroledger.spec.suites import suites_of, to_score
 
-__all__ = ["board_of", "leaderboard", "tidy"]
+__all__ = ["board_of", "boards_of", "leaderboard", "tidy"]
 
 # Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
 COMMENSURABLE: Final = frozenset(
@@ -82,6 +83,17 @@ def leaderboard(
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
     return board_of(catalog, chosen, records)
+
+
+def boards_of(
+    catalog: Catalog, suite: str, records: Sequence[Record], *, new: bool = False
+) -> tuple[Leaderboard, ...]:
+    """The boards of a suite and of those it includes, each ranked on its own.
+
+    With ``new`` also one of the benchmarks that no suite lists yet, where there are any.
+    """
+    suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
+    return tuple(board_of(catalog, each, records) for each in suites)
 
 
 def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> Leaderboard:

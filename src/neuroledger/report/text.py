@@ -17,6 +17,7 @@ __all__ = [
     "as_json",
     "as_latex",
     "as_markdown",
+    "as_text",
     "comparison_text",
     "leaderboard_text",
     "number",
@@ -235,3 +236,11 @@ FORMATS: Final[dict[str, Callable[[Leaderboard], str]]] = {
     "markdown": as_markdown,
     "latex": as_latex,
 }
+
+
+def as_text(kind: str, boards: Sequence[Leaderboard]) -> str:
+    """Several boards in one of :data:`FORMATS`, one after the other; JSON as a list."""
+    texts = [FORMATS[kind](board).rstrip("\n") for board in boards]
+    if kind == "json":
+        return "[\n" + ",\n".join(texts) + "\n]\n"
+    return "\n\n".join(texts) + "\n"

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from neuroledger.engine.files import write_json, write_text
 from neuroledger.report.board import Leaderboard
-from neuroledger.report.text import as_json
+from neuroledger.report.text import as_text
 
 __all__ = ["write_tracked"]
 
 
-def write_tracked(root: Path, board: Leaderboard) -> None:
+def write_tracked(root: Path, boards: Sequence[Leaderboard]) -> None:
     """Write ``results/metrics/<benchmark>.json`` (model: score) and ``results/leaderboard.json``.
 
     Files of benchmarks that are no longer in the suite are removed: what is shown is what there is.
     """
     folder = root / "results" / "metrics"
     kept = set()
-    for place, column in enumerate(board.columns):
-        scores = {
-            row.model: row.cells[place].value for row in board.rows if row.cells[place].value is not None
-        }
-        path = folder / f"{column.id}.json"
-        write_json(path, scores)
-        kept.add(path)
+    for board in boards:
+        for place, column in enumerate(board.columns):
+            values = {row.model: row.cells[place].value for row in board.rows}
+            path = folder / f"{column.id}.json"
+            write_json(path, {model: value for model, value in values.items() if value is not None})
+            kept.add(path)
     for path in folder.glob("*.json"):
         if path not in kept:
             path.unlink()
-    write_text(root / "results" / "leaderboard.json", as_json(board))
+    write_text(root / "results" / "leaderboard.json", as_text("json", boards))
