@@ -65,8 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     p = verb("export", "bridges", "data sets and results in the layout of other projects")
-    p.add_argument("project", choices=("brainscore",))
-    p.add_argument("id", help="a data set")
+    p.add_argument("project", choices=("brainscore", "neurobench", "sc-neurocore"))
+    p.add_argument("id", help="a data set; a benchmark for neurobench and sc-neurocore")
     p.add_argument("--out", type=Path, default=Path("export"), metavar="DIR")
 
     p = verb("fetch", "data", "bring data sets' (and models') files to data/, verified")

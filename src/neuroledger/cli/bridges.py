@@ -24,8 +24,15 @@ def bring_in(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     """What is here, in other projects' layout."""
     from neuroledger.engine.brainio import export_brainscore
+    from neuroledger.report.export_neurobench import export_neurobench
+    from neuroledger.report.export_sc_neurocore import export_sc_neurocore
 
     catalog = open_catalog(options.root)
-    for path in export_brainscore(catalog, options.id, options.out):
+    layouts = {
+        "brainscore": export_brainscore,
+        "neurobench": export_neurobench,
+        "sc-neurocore": export_sc_neurocore,
+    }
+    for path in layouts[options.project](catalog, options.id, options.out):
         say(f"wrote {path}")
     return 0

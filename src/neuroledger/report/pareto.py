@@ -1,0 +1,148 @@
+"""Score against cost of the same model, across families: who is beaten by nobody on both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from neuroledger.core.score import Score
+from neuroledger.engine.record import Record, read_all
+from neuroledger.errors import RequestError
+from neuroledger.spec.catalog import Catalog, open_catalog
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["front", "pareto", "pareto_figure"]
+
+Cost = Score | Mapping[str, Any] | float
+
+INK: Final = "#1d2124"
+ACCENT: Final = "#0b6e6e"
+SOFT: Final = "#8b939a"
+
+
+def pareto(
+    benchmark: str,
+    cost: str,
+    *,
+    records: Iterable[Record] | None = None,
+    costs: Mapping[str, Cost] | None = None,
+    catalog: Catalog | None = None,
+) -> pd.DataFrame:
+    """Models with their score on ``benchmark``, their ``cost``, and whether they are on the front.
+
+    Parameters
+    ----------
+    benchmark
+        Any benchmark, of brain alignment or of another family.
+    cost
+        A cost metric. It is taken from ``costs`` (model id to number or Score), from the model's record on the same
+        benchmark, or from its record on another one.
+    records
+        All that are kept, where none are given.
+
+    Returns
+    -------
+    pd.DataFrame
+        model, score, low, high, cost, unit, counted_on, front; cheapest first. Failed and partial costs are left
+        out: a part of a cost would flatter.
+
+    Raises
+    ------
+    RequestError
+        No model has both.
+    """
+    catalog = catalog or open_catalog()
+    headline = catalog.benchmark(benchmark).all_metrics[0]
+    kept = list(read_all(catalog.root / "results" / "records") if records is None else records)
+    found: dict[str, tuple[float, str, str]] = {}
+    for record in sorted(kept, key=lambda record: (record.benchmark != benchmark, record.benchmark)):
+        value, unit = _number(record.scores.get(cost))
+        if value is not None and record.status != "failed":
+            found.setdefault(record.model, (value, unit, record.benchmark))
+    for model, given in (costs or {}).items():
+        value, unit = _number(given)
+        if value is not None:
+            found[model] = (value, unit, "given")
+    rows: list[dict[str, Any]] = [
+        {
+            "model": record.model,
+            "score": record.score["value"],
+            "low": record.score.get("low"),
+            "high": record.score.get("high"),
+            "cost": found[record.model][0],
+            "unit": found[record.model][1],
+            "counted_on": found[record.model][2],
+        }
+        for record in kept
+        if record.benchmark == benchmark and record.score is not None and record.model in found
+        if record.score.get("value") is not None
+    ]
+    if not rows:
+        named = headline if isinstance(headline, str) else headline.name
+        raise RequestError(
+            f"no model has both a score on {benchmark!r} ({named}) and {cost!r}: score models on a benchmark that "
+            "lists this cost, or hand over `costs`"
+        )
+    table = pd.DataFrame(rows).sort_values(["cost", "model"], ignore_index=True)
+    lower = next(r.score.get("direction") for r in kept if r.benchmark == benchmark and r.score) == "lower"
+    table["front"] = front(table["score"].tolist(), table["cost"].tolist(), lower=lower)
+    table.attrs = {"benchmark": benchmark, "cost": cost}
+    return table
+
+
+def front(scores: list[float], costs: list[float], *, lower: bool = False) -> list[bool]:
+    """Whether no other is at least as good and as cheap, and better or cheaper; ``lower`` scores may be better."""
+    signed = [-score if lower else score for score in scores]
+    return [
+        not any(
+            other >= score and price <= cost and (other > score or price < cost)
+            for other, price in zip(signed, costs, strict=True)
+        )
+        for score, cost in zip(signed, costs, strict=True)
+    ]
+
+
+def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """The table as a figure: cost on a logarithmic axis, intervals as bars, the front joined."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6, 4.2), layout="constrained").add_subplot()
+    for row in table.to_dict("records"):
+        colour = ACCENT if row["front"] else SOFT
+        if pd.notna(row["low"]) and pd.notna(row["high"]):
+            ax.plot([row["cost"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1)
+        ax.scatter([row["cost"]], [row["score"]], s=36, color=colour, zorder=3)
+        ax.annotate(
+            row["model"],
+            (row["cost"], row["score"]),
+            xytext=(6, 4),
+            textcoords="offset points",
+            color=INK,
+            fontsize=9,
+        )
+    best = table[table["front"]]
+    ax.plot(best["cost"], best["score"], color=ACCENT, linewidth=1.2, zorder=2)
+    if (table["cost"] > 0).all():
+        ax.set_xscale("log")
+    units = ", ".join(sorted(set(table["unit"]) - {""}))
+    ax.set_xlabel(
+        f"{table.attrs.get('cost', 'cost')} ({units})" if units else table.attrs.get("cost", "cost")
+    )
+    ax.set_ylabel(str(table.attrs.get("benchmark", "score")))
+    return ax
+
+
+def _number(cost: Cost | None) -> tuple[float | None, str]:
+    if cost is None:
+        return None, ""
+    if isinstance(cost, Score):
+        return (cost.value if cost.status == "scored" else None), cost.unit or ""
+    if isinstance(cost, Mapping):
+        value = cost.get("value") if cost.get("status", "scored") == "scored" else None
+        return value, str(cost.get("unit") or "")
+    return float(cost), ""
