@@ -170,8 +170,9 @@ def _latent(
         size = xp.where(alive > 0, size, 1.0)
         s = features.times(kept.T).T
         s = s - ((s * w).sum(1) / trained)[:, None]
-        load = (Yc.mT @ kept[:, :, None])[:, :, 0] / size[:, None]
-        z = (Z.mT @ kept[:, :, None])[:, :, 0]
+        # Zᵀt is Yᵀ(X Xᵀ t), so that one pass over the targets gives both their loadings and their covariances.
+        both = Yc.mT @ xp.stack([kept, s], axis=2)
+        load, z = both[:, :, 0] / size[:, None], both[:, :, 1]
         if k:
             z = z - (Q[:, :k].mT @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
         # Taking the component out of M is symmetric: half of its own square goes with each product.

@@ -87,7 +87,11 @@ def leave_out(problem: Problem, P: Array, *, intercept: bool = True) -> Iterator
     Y, mean = problem.centred, workspace.put(problem.mean)
     outs = [problem.left_out(split) for split in problem.splits]
     ever = np.unique(np.concatenate(outs))
-    C = P[workspace.indices(ever)] @ Y
+    if 2 * len(ever) > len(problem.Y):
+        ever = np.arange(len(problem.Y))
+        C = P @ Y
+    else:
+        C = P[workspace.indices(ever)] @ Y
     # Taking the constant vector out of P changes it by a product of its row sums.
     total = P.sum(1)
     share = total / total.sum() if intercept else 0 * total
