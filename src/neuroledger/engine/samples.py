@@ -1,4 +1,4 @@
-"""Per-neuroid, per-split samples of a score, kept beside the activations: what paired comparisons need."""
+"""Per-neuroid, per-split samples of a score and its predictions, kept beside the activations for later comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from neuroledger.core.assembly import read, write
 from neuroledger.core.score import Score
 from neuroledger.errors import AssemblyError, DataError
 
-__all__ = ["keep_samples", "samples_of"]
+__all__ = ["keep_samples", "predictions_of", "samples_of"]
+
+PREDICTIONS = ".predictions"
 
 
 def _path(root: Path, job: str, metric: str) -> Path:
@@ -19,7 +21,9 @@ def _path(root: Path, job: str, metric: str) -> Path:
 
 
 def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
-    """Write the samples of each score of the job with identity ``job``; they can be computed again at any time.
+    """Write the samples (and predictions) of each score of the job with identity ``job``.
+
+    They are not part of the record: they can be computed again at any time, and stay on this machine.
 
     Raises
     ------
@@ -27,21 +31,28 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
         The disk is full or read-only.
     """
     for metric, score in scores.items():
-        if score.samples is None or not score.samples.dims:
+        if score.samples is None:
             continue
-        plain = score.samples.copy()
-        plain.attrs = {}
-        plain = plain.drop_vars(
-            [name for name, c in plain.coords.items() if c.ndim != 1 or (c.dtype.kind == "O" and _mixed(c))]
-        )
-        path = _path(root, job, metric)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(plain, path)
-        except OSError as error:
-            raise DataError(
-                f"{path} cannot be written ({error.strerror}); free space or rights on that disk"
-            ) from error
+        predictions = score.samples.attrs.get("predictions")
+        if isinstance(predictions, xr.DataArray):
+            _keep(predictions, _path(root, job, metric + PREDICTIONS))
+        if score.samples.dims:
+            _keep(score.samples, _path(root, job, metric))
+
+
+def _keep(array: xr.DataArray, path: Path) -> None:
+    plain = array.copy()
+    plain.attrs = {}
+    plain = plain.drop_vars(
+        [name for name, c in plain.coords.items() if c.ndim != 1 or (c.dtype.kind == "O" and _mixed(c))]
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(plain, path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror}); free space or rights on that disk"
+        ) from error
 
 
 def _mixed(coordinate: xr.DataArray) -> bool:
@@ -50,7 +61,15 @@ def _mixed(coordinate: xr.DataArray) -> bool:
 
 def samples_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     """The samples that were kept, or None."""
-    path = _path(root, job, metric)
+    return _kept(_path(root, job, metric))
+
+
+def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
+    """The predictions that were kept, with the truth beside them, or None."""
+    return _kept(_path(root, job, metric + PREDICTIONS))
+
+
+def _kept(path: Path) -> xr.DataArray | None:
     if not path.is_file():
         return None
     try:

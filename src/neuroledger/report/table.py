@@ -132,7 +132,8 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
         unit=metric.unit if metric else None,
         direction=direction,
         normalise=_normalisation(spec),
-        counts=not unavailable and direction == "higher" and scale in COMMENSURABLE,
+        counts=not unavailable
+        and (_normalisation(spec) == "floor" or (direction == "higher" and scale in COMMENSURABLE)),
         simulated=dataset.simulated,
         private=dataset.access == "private",
         unavailable=unavailable,
