@@ -76,3 +76,8 @@ lock:
 	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,cluster,dev]"
 	.cache/lock/bin/python -m pip freeze --exclude neuroledger | grep -v '^torch==' > requirements.txt
 	rm -rf build
+
+# The leaderboard that the readme shows, from the records.
+.PHONY: readme
+readme: $(READY)
+	python -m tests.docs.test_documents

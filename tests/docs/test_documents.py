@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from neuroledger.cli import _parser
+from neuroledger.engine.record import read_all
 from neuroledger.errors import SpecError
+from neuroledger.report.table import boards_of
+from neuroledger.report.text import leaderboard_text
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.load import spec_of
@@ -69,3 +72,21 @@ def test_ids_in_the_readme_exist(repository: Path) -> None:
     text = (repository / "README.md").read_text()
     for id in re.findall(r"neuroledger (?:show|score \S+) (\S+)", text):
         assert catalog.find(id)
+
+
+def test_the_readme_shows_the_leaderboard_of_the_records(repository: Path) -> None:
+    """Written anew by `python -m tests.docs.test_documents`."""
+    assert shown_board(repository) in (repository / "README.md").read_text()
+
+
+def shown_board(repository: Path) -> str:
+    catalog = open_catalog(repository)
+    board = boards_of(catalog, "core", list(read_all(repository / "results" / "records")))[0]
+    return f"<!-- leaderboard -->\n```\n{leaderboard_text(board, width=120).rstrip()}\n```\n<!-- /leaderboard -->"
+
+
+if __name__ == "__main__":
+    here = Path(__file__).parents[2]
+    text = (here / "README.md").read_text()
+    pattern = re.compile(r"<!-- leaderboard -->.*?<!-- /leaderboard -->", re.DOTALL)
+    (here / "README.md").write_text(pattern.sub(lambda _: shown_board(here), text))
