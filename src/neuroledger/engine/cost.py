@@ -24,7 +24,10 @@ from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["DEFAULT", "cost", "needs_for", "read_cost"]
+    from neuroledger.core.model import LayeredModel
+    from neuroledger.core.stimuli import StimulusSet
+
+__all__ = ["DEFAULT", "answering_cost", "cost", "needs_for", "read_cost"]
 
 DEFAULT = (
     "parameter_count",
@@ -36,6 +39,8 @@ DEFAULT = (
     "dense_operations",
     "membrane_updates",
 )
+
+BATCH = 64
 
 Wanted = str | Mapping[str, Any] | Override
 Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
@@ -84,6 +89,40 @@ def cost(
 
     bound = [_bound(Path.cwd(), _text(item)) for item in metrics]
     counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
+    return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+
+
+def answering_cost(
+    model: LayeredModel,
+    stimuli: StimulusSet,
+    metrics: Sequence[Wanted] = ("synaptic_operations", "dense_operations"),
+) -> dict[str, Score]:
+    """Cost of showing each stimulus once to a model that is scored against a brain, by metric id.
+
+    What torch computes is counted, for all layers that the model records; decoding and resizing of images are not.
+
+    Raises
+    ------
+    RequestError
+        A metric is no cost metric, or needs more than operations and activations.
+    """
+    from neuroledger.core.activations import Trial
+    from neuroledger.core.trace.passes import watched
+
+    bound = [_bound(Path.cwd(), _text(item)) for item in metrics]
+    beyond = _needs(bound) - {"operations", "activations"}
+    if beyond:
+        raise RequestError(
+            f"of a whole model only operations and activations are counted, not {', '.join(sorted(beyond))}"
+        )
+    ids = stimuli.table["stimulus_id"].astype(str).tolist()
+
+    def run() -> int:
+        for start in range(0, len(ids), BATCH):
+            model.extract(stimuli, ids[start : start + BATCH], model.layers, Trial())
+        return len(ids)
+
+    counted = watched(run)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
 
 

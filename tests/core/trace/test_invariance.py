@@ -192,3 +192,21 @@ def test_gradients_are_never_kept():
     seen = []
     counted(rectified(), inputs("rectified"), receive=lambda _, answer: seen.append(answer.requires_grad))
     assert seen == [False]
+
+
+def test_networks_may_run_in_inference_mode():
+    class Inference(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3))
+
+        def forward(self, x):
+            with torch.inference_mode():
+                return self.layer(x)
+
+    model, x = Inference(), torch.rand(5, 1, 6, 6)
+    inside = counted(model, *x.split(2))
+    outside = counted(model.layer, *x.split(2))
+    assert per_sample(inside) == per_sample(outside)
+    with torch.inference_mode():
+        assert per_sample(counted(model.layer, *x.clone().split(2))) == per_sample(outside)

@@ -31,6 +31,12 @@ _FREE: dict[torch.dtype, list[Tensor]] = {}
 _KEPT = 32
 
 
+def normal(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Uninitialised memory that may be written to in and out of inference mode."""
+    with torch.inference_mode(False):
+        return torch.empty(count, dtype=dtype, device=device)
+
+
 class Scratch:
     """Working memory of one pass, in pieces of a fixed size, for intermediate values of one part of a tensor at a time."""
 
@@ -44,7 +50,7 @@ class Scratch:
         try:
             found = free.pop()
         except IndexError:
-            found = torch.empty(PIECE, dtype=dtype)
+            found = normal(PIECE, dtype, torch.device("cpu"))
         self._borrowed.append(found)
         return found
 
@@ -63,9 +69,7 @@ class Scratch:
         held = self._held.get(key)
         if held is None or held.numel() < count:
             small = part.device.type == "cpu" and count <= PIECE
-            held = (
-                self.piece(part.dtype) if small else torch.empty(count, dtype=part.dtype, device=part.device)
-            )
+            held = self.piece(part.dtype) if small else normal(count, part.dtype, part.device)
             self._held[key] = held
         return held[:count].view(part.shape)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from neuroledger.core.trace.batches import (
@@ -16,13 +17,15 @@ from neuroledger.core.trace.batches import (
     steps_through_time,
 )
 from neuroledger.core.trace.counts import Memory, Mode, Need, Timing, Trace
+from neuroledger.core.trace.operations import Watch
 from neuroledger.core.trace.peer import PeerPass, peer_weights
 from neuroledger.core.trace.static import count_weights
 from neuroledger.core.trace.strict import StrictPass
+from neuroledger.core.trace.tally import Tally
 from neuroledger.core.trace.timing import measure_memory, measure_time
 from neuroledger.errors import ModelError, NeuroLedgerError
 
-__all__ = ["trace"]
+__all__ = ["trace", "watched"]
 
 TimeAxis = int | Literal["auto"] | None
 Receive = Callable[[Any, Any], None]
@@ -167,3 +170,29 @@ def _weights(module: nn.Module, mode: Mode, failures: dict[str, str]) -> Any:
     except (RuntimeError, TypeError, AttributeError) as error:
         failures["weights"] = f"the weights cannot be read: {error}"
         return None
+
+
+def watched(run: Callable[[], int]) -> Trace:
+    """Count the operations of whatever torch functions ``run`` calls; it returns how many samples it answered.
+
+    For models that are more than one module: nothing is known of their parts, so counts go by the functions' names,
+    and operations done outside of torch are not seen.
+    """
+    network = Network.of(nn.Module())
+    tally = Tally(network)
+    tally.begin(0)
+    with torch.no_grad(), Watch(tally, operations=True, activations=True):
+        samples = run()
+    tally.settle(last=True)
+    return Trace(
+        mode="strict",
+        needs=frozenset({"operations", "activations"}),
+        samples=samples,
+        batches=1,
+        layers=tally.layers,
+        uncounted=tuple(tally.uncounted.values()),
+        notes=("operations of torch alone, by function",),
+        failures={}
+        if samples
+        else {"operations": "nothing was answered", "activations": "nothing was answered"},
+    )
