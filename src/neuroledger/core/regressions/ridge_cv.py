@@ -15,7 +15,7 @@ from neuroledger.core.workspace import Array
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv"]
 
 # Penalties are tried together while their leave-one-out errors stay below this many numbers.
-TOGETHER = 16_000_000
+TOGETHER = 4_000_000
 
 
 def _default_alphas() -> tuple[float, ...]:
