@@ -105,7 +105,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             weights = [x for x in args if isinstance(x, torch.Tensor) and self.tally.owner(x) is not None]
             where = self.tally.owner(weights[0]) if weights else None
             for weight in weights:
-                self.tally.reach(weight)
+                self.tally.reached.pop(weight.untyped_storage().data_ptr(), None)
             self.tally.miss(where or name, f"{name}: {error}", sum(w.numel() for w in weights if w.dim() > 1))
 
     def _activation(self, name: str, result: torch.Tensor) -> None:

@@ -59,7 +59,7 @@ def operations_per_sample(trace: Trace, of: Callable[[Layer], float]) -> Reading
     if not trace.uncounted:
         return Reading(total, parts=parts, n=n, notes=trace.notes)
     left = sum(part.weights for part in trace.uncounted)
-    counted = max(0, trace.connection_weights - left)
+    counted = trace.connection_weights
     coverage = counted / (counted + left) if counted + left else 0.0
     n["coverage"] = coverage
     names = "; ".join(f"{part.name or 'the network'} ({part.why})" for part in trace.uncounted[:8])
