@@ -125,18 +125,26 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     single = workspace.dtype == "float32"
     K = np.zeros((rows, rows), order="F")
     mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
-    offset = float(_means(X[:, :BLOCK]).mean())
+    offset = float(X[0].mean(dtype=np.float64))
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
+    each = np.full(rows, 1 / rows)
     for start in range(0, count, BLOCK):
         part = X[:, start : start + BLOCK]
-        mean = _means(part).astype(space.dtype).astype(np.float64)
         block = space[:, : part.shape[1]]
         if not block.flags.c_contiguous:
             block = np.empty(part.shape, space.dtype)
-        np.subtract(part, mean, out=block, casting="same_kind")
+        if single:
+            mean = _means(part).astype(np.float32).astype(np.float64)
+            np.subtract(part, mean, out=block, casting="same_kind")
+        else:
+            # Any shift near the mean will do, as long as it is the one that is remembered.
+            np.copyto(block, part)
+            mean = each @ block
+            block -= mean
         mean -= offset
         mean_product += block @ mean.astype(block.dtype)
-        row_sum += block.sum(axis=1, dtype=np.float64) + mean.sum()
+        total = block.sum(axis=1, dtype=np.float64) if single else block @ np.ones(block.shape[1])
+        row_sum += total + mean.sum()
         mean_square += float(mean @ mean)
         if single:
             K += blas.ssyrk(1.0, block.T, trans=1)
@@ -155,7 +163,7 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
     K = torch.zeros((rows, rows), dtype=torch.float64, device=place)
     mean_product = torch.zeros(rows, dtype=torch.float64, device=place)
     row_sum, mean_square = mean_product.clone(), 0.0
-    offset = float(_means(X[:, :BLOCK]).mean())
+    offset = float(X[0].mean(dtype=np.float64))
     for start in range(0, count, BLOCK):
         part = torch.as_tensor(np.ascontiguousarray(X[:, start : start + BLOCK]), device=place)
         mean = part.to(torch.float64).mean(0).to(kind)
