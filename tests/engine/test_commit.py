@@ -11,9 +11,9 @@ from neuroledger.core.model import LayeredModel
 from neuroledger.engine.check import check
 from neuroledger.engine.commit import committed, rule_of
 from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import inputs_of
 from neuroledger.engine.session import Request, Session
-from neuroledger.engine.validate import validate
 from neuroledger.errors import RequestError
 from tests.engine.lab import Lab, make_files
 

@@ -10,9 +10,9 @@ import yaml
 from neuroledger.core import assembly as assemblies
 from neuroledger.core.signals import recording_digests
 from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import plan
 from neuroledger.engine.session import Request, Session
-from neuroledger.engine.validate import validate
 from neuroledger.errors import DataError
 from neuroledger.spec.catalog import open_catalog
 from tests.core.decoding_cases import windows

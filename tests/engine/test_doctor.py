@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from neuroledger.engine.doctor import Observation, examine
-from neuroledger.engine.validate import validate
+from neuroledger.engine.gate.validate import validate
 from tests.engine.lab import Lab
 
 CONFIG = """[core]

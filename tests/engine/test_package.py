@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from neuroledger.cli import main
+from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.load import load_dataset
 from neuroledger.engine.package import from_long_table
-from neuroledger.engine.validate import validate
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab

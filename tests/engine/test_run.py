@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from neuroledger.display import NoDisplay
+from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.run import Outcome, run
 from neuroledger.engine.session import Request
-from neuroledger.engine.validate import validate
 from neuroledger.engine.verify import verify
 from neuroledger.errors import RequestError
 from neuroledger.spec.suites import suites_of

@@ -165,9 +165,9 @@ def rows_of(
         rows.setdefault(id, []).append(row)
     missing = [id for id in dict.fromkeys(wanted.tolist()) if id not in rows]
     if missing:
-        shown = ", ".join(repr(id) for id in missing[:3])
+        shown = ", ".join(repr(id) for id in missing[:3]) + (", …" if len(missing) > 3 else "")
         raise AssemblyError(
-            f"{name} has no rows for {len(missing)} of {len(set(wanted.tolist()))} stimuli ({shown}{', …' if len(missing) > 3 else ''}); "
+            f"{name} has no rows for {len(missing)} of {len(set(wanted.tolist()))} stimuli ({shown}); "
             "both sides must hold the same stimulus_id values"
         )
     seen: dict[str, int] = {}

@@ -87,7 +87,8 @@ def cost(
         raise RequestError(f"metrics is a list of ids: [{metrics!r}]")
     from neuroledger.core.trace.passes import trace
 
-    bound = [_bound(Path.cwd(), _text(item)) for item in metrics]
+    here = str(Path.cwd())
+    bound = [_bound(here, item if isinstance(item, str) else _text(item)) for item in metrics]
     counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
 
@@ -109,7 +110,8 @@ def answering_cost(
     from neuroledger.core.activations import Trial
     from neuroledger.core.trace.passes import watched
 
-    bound = [_bound(Path.cwd(), _text(item)) for item in metrics]
+    here = str(Path.cwd())
+    bound = [_bound(here, item if isinstance(item, str) else _text(item)) for item in metrics]
     beyond = _needs(bound) - {"operations", "activations"}
     if beyond:
         raise RequestError(
@@ -148,22 +150,23 @@ def _needs(bound: Iterable[Bound]) -> frozenset[Need]:
     return frozenset(need for _, component, _ in bound for need in needs_of(component.name))
 
 
-def _text(item: Wanted) -> str:
+def _text(item: Mapping[str, Any] | Override) -> str:
     if isinstance(item, Override):
         item = {"name": item.name, **item.parameters}
     if isinstance(item, Mapping) and "name" not in item:
         raise RequestError(f"a metric with overrides has its id as `name`: {dict(item)}")
-    return json.dumps(item if isinstance(item, str) else dict(item), sort_keys=True, default=str)
+    return json.dumps(dict(item), sort_keys=True, default=str)
 
 
 @lru_cache(maxsize=256)
-def _bound(folder: Path, item: str) -> Bound:
+def _bound(folder: str, item: str) -> Bound:
     """A cost metric of the repository at ``folder``, resolved once in a process."""
-    return _costs_only(_resolve(json.loads(item), _catalog(folder)))
+    wanted = json.loads(item) if item.startswith("{") else item
+    return _costs_only(_resolve(wanted, _catalog(folder)))
 
 
 @lru_cache(maxsize=4)
-def _catalog(folder: Path) -> Catalog:
+def _catalog(folder: str) -> Catalog:
     return open_catalog()
 
 

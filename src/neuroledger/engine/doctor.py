@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from neuroledger.engine.fetch import folder_of, mirror_folder
+from neuroledger.engine.gate.validation import refusal
 from neuroledger.engine.params import read_params
-from neuroledger.engine.validation import refusal
 from neuroledger.errors import DataError, RequestError
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog

@@ -192,7 +192,13 @@ def _judged(benchmark: BenchmarkSpec, role: str, value_of: Callable[[], float]) 
     except NeuroLedgerError as error:
         return {"role": role, "value": None, "bound": bound, "passed": False, "says": str(error)}
     if not math.isfinite(value):
-        return {"role": role, "value": None, "bound": bound, "passed": False, "says": "its score is undefined"}
+        return {
+            "role": role,
+            "value": None,
+            "bound": bound,
+            "passed": False,
+            "says": "its score is undefined",
+        }
     passed = value >= bound if role == "positive" else value <= bound
     relation = "at least" if role == "positive" else "at most"
     says = f"{value:.3f}, must be {relation} {bound:g}"

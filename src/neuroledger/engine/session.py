@@ -173,7 +173,7 @@ class Session:
         DataError
             They were not; the message says why and what to do.
         """
-        from neuroledger.engine.validation import refusal
+        from neuroledger.engine.gate.validation import refusal
 
         problem = self.once(("valid", dataset), lambda: refusal(self.catalog, dataset))
         if problem:

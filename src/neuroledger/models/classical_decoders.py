@@ -127,7 +127,9 @@ def cospectra_decoder(
     high: float = 40.0,
     head: Head = LOGISTIC_SEARCH,
 ) -> Decoder:
-    """Co-spectra between channels from `low` to `high` Hz (half the sampling rate at most), upper triangles, logarithm of the powers, then a linear head.
+    """Co-spectra between channels, then a linear head.
+
+    Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers.
 
     Raises
     ------

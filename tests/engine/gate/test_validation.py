@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from neuroledger.engine.validate import validate
-from neuroledger.engine.validation import is_valid, read_report, refusal, report_path, seal, write_report
+from neuroledger.engine.gate.validate import validate
+from neuroledger.engine.gate.validation import is_valid, read_report, refusal, report_path, seal, write_report
 from neuroledger.errors import DataError
-from tests.engine.test_validate import with_expectation
+from tests.engine.gate.test_validate import with_expectation
 from tests.engine.tiny_repository import Tiny
 
 
@@ -71,5 +71,8 @@ def test_a_full_disk_leaves_the_old_report(tiny: Tiny, monkeypatch: pytest.Monke
 
 
 def test_asking_whether_data_are_valid_does_not_import_great_expectations() -> None:
-    code = "import sys, neuroledger.engine.validate; sys.exit(any(m.startswith('great_expectations') for m in sys.modules))"
+    code = (
+        "import sys, neuroledger.engine.gate.validate\n"
+        "sys.exit(any(m.startswith('great_expectations') for m in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from neuroledger.engine import facts as gather
-from neuroledger.engine import questions as ask
-from neuroledger.engine.facts import Facts
-from neuroledger.engine.questions import Question
+from neuroledger.engine.gate import facts as gather
+from neuroledger.engine.gate import questions as ask
+from neuroledger.engine.gate.facts import Facts
+from neuroledger.engine.gate.questions import Question
 from neuroledger.errors import DataError
 from neuroledger.spec import expectations as say
 

@@ -10,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from neuroledger.engine.expectations import Inquiry
-from neuroledger.engine.facts import Facts
-from neuroledger.engine.questions import Answer, Question
+from neuroledger.engine.gate.expectations import Inquiry
+from neuroledger.engine.gate.facts import Facts
+from neuroledger.engine.gate.questions import Answer, Question
 from neuroledger.errors import DataError
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")

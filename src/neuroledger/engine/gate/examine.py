@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from neuroledger.core.dataset import Dataset
-from neuroledger.engine.expectations import Inquiry, Subject, UnaskableError, inquire
-from neuroledger.engine.findings import Finding, remedy
-from neuroledger.engine.questions import Answer
-from neuroledger.engine.validation import CheckResult
+from neuroledger.engine.gate.expectations import Inquiry, Subject, UnaskableError, inquire
+from neuroledger.engine.gate.findings import Finding, remedy
+from neuroledger.engine.gate.questions import Answer
+from neuroledger.engine.gate.validation import CheckResult
 from neuroledger.errors import DataError
 from neuroledger.spec import expectations as say
 from neuroledger.spec.catalog import Catalog
@@ -75,7 +75,7 @@ def _ask(
 ) -> tuple[list[tuple[Answer, ...]], str]:
     if not inquiries:
         return [], ""
-    from neuroledger.engine.suites import answers, great_expectations_version
+    from neuroledger.engine.gate.suites import answers, great_expectations_version
 
     found = answers(inquiries, private=spec.access == "private", data_docs=data_docs)
     return found, great_expectations_version()

@@ -11,12 +11,10 @@ import xarray as xr
 from neuroledger.core.assembly import check
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import get
-from neuroledger.engine.examine import examine
 from neuroledger.engine.fetch import folder_of
-from neuroledger.engine.findings import Finding
-from neuroledger.engine.integrity import verify_file
-from neuroledger.engine.load import read_dataset
-from neuroledger.engine.validation import (
+from neuroledger.engine.gate.examine import examine
+from neuroledger.engine.gate.findings import Finding
+from neuroledger.engine.gate.validation import (
     Contents,
     ValidationReport,
     identity,
@@ -27,6 +25,8 @@ from neuroledger.engine.validation import (
     seal,
     write_report,
 )
+from neuroledger.engine.integrity import verify_file
+from neuroledger.engine.load import read_dataset
 from neuroledger.errors import AssemblyError, DataError, RequestError, SpecError, UnavailableError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of, spec_sha256

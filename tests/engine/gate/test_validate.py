@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from neuroledger.engine.validate import is_here, validate
-from neuroledger.engine.validation import (
+from neuroledger.engine.gate.validate import is_here, validate
+from neuroledger.engine.gate.validation import (
     ValidationReport,
     is_valid,
     refusal,
@@ -68,7 +68,7 @@ def test_same_inputs_same_report_byte_for_byte(tiny: Tiny) -> None:
 def test_unchanged_data_are_not_examined_again(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = tiny.pin()
     first = validate(catalog, "tiny")
-    monkeypatch.setattr("neuroledger.engine.validate._report", None)
+    monkeypatch.setattr("neuroledger.engine.gate.validate._report", None)
     assert validate(catalog, "tiny") == first
 
 

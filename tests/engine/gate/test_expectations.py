@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from neuroledger.core.stimuli import StimulusSet
-from neuroledger.engine import suites
-from neuroledger.engine.expectations import Inquiry, Subject, UnaskableError, inquire
-from neuroledger.engine.facts import Facts
-from neuroledger.engine.questions import Answer
-from neuroledger.engine.suites import answers
+from neuroledger.engine.gate import suites
+from neuroledger.engine.gate.expectations import Inquiry, Subject, UnaskableError, inquire
+from neuroledger.engine.gate.facts import Facts
+from neuroledger.engine.gate.questions import Answer
+from neuroledger.engine.gate.suites import answers
 from neuroledger.errors import DataError
 from neuroledger.spec.expectations import Expectation, Expectations
 from tests.engine.tiny_repository import IDS, image, responses, table

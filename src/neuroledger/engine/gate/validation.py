@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from neuroledger.core.registry import get
 from neuroledger.engine.files import write_json
-from neuroledger.engine.findings import Finding
+from neuroledger.engine.gate.findings import Finding
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec

@@ -1,0 +1,1 @@
+"""The gate: nothing is scored on data that were not hashed, read and examined."""
