@@ -11,8 +11,8 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.core.assembly import average_repetitions, check
+from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.load import load_dataset
-from neuroledger.engine.validate import validate
 from neuroledger.errors import AssemblyError
 from neuroledger.readers.brainio import brainio
 from neuroledger.spec.catalog import open_catalog

@@ -9,10 +9,10 @@ from scipy import stats
 
 from neuroledger.core.score import Score
 from neuroledger.display import NoDisplay
+from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import plan
 from neuroledger.engine.run import run
 from neuroledger.engine.session import Request
-from neuroledger.engine.validate import validate
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report.compare import Difference, _corrected, _shared, compare, difference
 from tests.engine.lab import Lab

@@ -66,8 +66,8 @@ def _wanted(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str, st
 
 def validate(options: argparse.Namespace) -> int:
     """Examine data sets."""
-    from neuroledger.engine.validate import is_here
-    from neuroledger.engine.validate import validate as examine
+    from neuroledger.engine.gate.validate import is_here
+    from neuroledger.engine.gate.validate import validate as examine
 
     catalog = open_catalog(options.root)
     ids = list(options.ids)

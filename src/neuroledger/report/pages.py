@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from neuroledger.engine.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.engine.params import read_params
 from neuroledger.engine.record import Record
-from neuroledger.engine.validation import ValidationReport, read_report, report_path
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.table import board_of, boards_of
 from neuroledger.spec.catalog import Catalog
