@@ -60,7 +60,7 @@ class Column:
     @property
     def short(self) -> str:
         """The id without the name of the data set in front."""
-        return self.id.removeprefix(f"{self.dataset}.")
+        return self.id.removeprefix(self.dataset).lstrip(".-") or self.id
 
 
 @dataclass(frozen=True)
