@@ -80,14 +80,18 @@ def test_list_and_show(run) -> None:
     assert code == 2 and "did you mean" in err
 
 
-def test_outside_a_repository_it_says_where_to_go(run, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_repository_the_checkout_serves_unless_another_is_named(
+    run, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
+    code, out, _ = run("list", "metrics")
+    assert code == 0 and "ridge" in out
+    monkeypatch.setenv("NEUROLEDGER_ROOT", str(empty))
     code, _, err = run("list")
-    assert code in {0, 2}
-    if code == 2:
-        assert "no NeuroLedger repository" in err
+    assert code == 2 and "no NeuroLedger repository" in err
+    assert run("--root", str(empty), "list")[0] == 2
 
 
 @pytest.mark.parametrize(

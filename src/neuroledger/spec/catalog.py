@@ -138,45 +138,26 @@ class Catalog:
 def find_repository(start: Path | None = None) -> Path:
     """The nearest folder, from ``start`` upwards, that has a ``specs`` folder and a ``dvc.yaml``.
 
+    When ``start`` is not given, the search begins at the working directory, then takes the folder that
+    ``NEUROLEDGER_ROOT`` names, then the checkout that this package runs from.
+
     Raises
     ------
     RequestError
         There is none.
     """
     here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
+    tried = [here, *here.parents]
+    if start is None:
+        named = os.environ.get("NEUROLEDGER_ROOT")
+        tried += [Path(named).resolve()] if named else [Path(__file__).resolve().parents[3]]
+    for folder in tried:
         if (folder / "specs").is_dir() and (folder / "dvc.yaml").is_file():
             return folder
     raise RequestError(
-        f"no NeuroLedger repository (a folder with specs/ and dvc.yaml) at or above {here}; cd into your clone"
+        f"no NeuroLedger repository (a folder with specs/ and dvc.yaml) at or above {here}; "
+        "cd into your clone, or name it with --root or NEUROLEDGER_ROOT"
     )
-
-
-def _yaml_files(folder: Path) -> tuple[str, ...]:
-    """The YAML files at and below ``folder``, sorted, as plain text: every call by id lists them."""
-    found: list[str] = []
-    ahead = [str(folder)] if folder.is_dir() else []
-    while ahead:
-        with os.scandir(ahead.pop()) as entries:
-            for entry in entries:
-                if entry.name.endswith(".yaml"):
-                    found.append(entry.path)
-                elif entry.is_dir():
-                    ahead.append(entry.path)
-    return tuple(sorted(found))
-
-
-@lru_cache(maxsize=64)
-def _by_id(base: Path, names: tuple[str, ...]) -> dict[str, Path]:
-    """The path of each id; made once for the same list of files."""
-    by_id: dict[str, Path] = {}
-    for path in map(Path, names):
-        if path.stem in by_id:
-            message = f"id {path.stem!r} is already taken by {by_id[path.stem].relative_to(base)}"
-            where = str(path.relative_to(base))
-            raise SpecError([Problem(where, 1, 1, message, "give one of them another id")])
-        by_id[path.stem] = path
-    return by_id
 
 
 def open_catalog(root: Path | None = None) -> Catalog:
