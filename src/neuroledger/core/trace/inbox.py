@@ -226,7 +226,7 @@ class Zeros:
     def take(self, values: Tensor) -> None:
         """Accept values of any shape."""
         count = values.numel()
-        if values.device.type != "cpu" or 2 * count > PIECE or values.is_quantized:
+        if 8 * count > PIECE or values.device.type != "cpu" or values.is_quantized:
             self._count(values)
             return
         if self._filled + count > PIECE:

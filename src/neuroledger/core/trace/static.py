@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -38,6 +39,13 @@ def nonzero(tensor: Tensor) -> Tensor:
     if tensor.is_quantized:
         return tensor.dequantize().ne(0)
     return (tensor if tensor.layout == torch.strided else tensor.to_dense()).ne(0)
+
+
+def count_nonzero(tensor: Tensor) -> int:
+    """Number of values that are not zero."""
+    if tensor.dtype == torch.float32 and tensor.device.type == "cpu" and tensor.layout == torch.strided:
+        return int(np.count_nonzero(tensor.detach().numpy()))
+    return int(nonzero(tensor).sum())
 
 
 def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -105,7 +113,7 @@ def count_weights(module: nn.Module) -> Weights:
                 constant += _bytes(buffer)
     zeros = connections = 0
     for _, tensor in connection_weights(module):
-        zeros += tensor.numel() - int(nonzero(tensor).sum())
+        zeros += tensor.numel() - count_nonzero(tensor)
         connections += tensor.numel()
     return Weights(
         parameters=numbers,

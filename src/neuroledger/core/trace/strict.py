@@ -53,7 +53,7 @@ class StrictPass:
                 self._hooks.append(child.register_forward_hook(self._spiking_ends(label), always_call=True))
             elif is_quantised(child):
                 self._hooks.append(child.register_forward_hook(self._quantised(label), with_kwargs=True))
-            elif type(child).__module__ == "torch.nn.modules.activation":
+            elif "activations" in self.needs and type(child).__module__ == "torch.nn.modules.activation":
                 self._hooks.append(child.register_forward_pre_hook(self._at(label)))
 
     def __exit__(self, *_: object) -> None:
