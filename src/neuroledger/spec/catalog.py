@@ -160,6 +160,33 @@ def find_repository(start: Path | None = None) -> Path:
     )
 
 
+def _yaml_files(folder: Path) -> tuple[str, ...]:
+    """The YAML files at and below ``folder``, sorted, as plain text: every call by id lists them."""
+    found: list[str] = []
+    ahead = [str(folder)] if folder.is_dir() else []
+    while ahead:
+        with os.scandir(ahead.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".yaml"):
+                    found.append(entry.path)
+                elif entry.is_dir():
+                    ahead.append(entry.path)
+    return tuple(sorted(found))
+
+
+@lru_cache(maxsize=64)
+def _by_id(base: Path, names: tuple[str, ...]) -> dict[str, Path]:
+    """The path of each id; made once for the same list of files."""
+    by_id: dict[str, Path] = {}
+    for path in map(Path, names):
+        if path.stem in by_id:
+            message = f"id {path.stem!r} is already taken by {by_id[path.stem].relative_to(base)}"
+            where = str(path.relative_to(base))
+            raise SpecError([Problem(where, 1, 1, message, "give one of them another id")])
+        by_id[path.stem] = path
+    return by_id
+
+
 def open_catalog(root: Path | None = None) -> Catalog:
     """The catalogue of the repository at ``root`` (found from the working directory when not given)."""
     base = find_repository(root)
