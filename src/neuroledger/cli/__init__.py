@@ -116,6 +116,12 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--suite", help="default: the suite in params.yaml")
     p.add_argument("--json", action="store_true", help="machine-readable")
 
+    p = verb("pareto", "results", "score against cost of the same models: who is on the front")
+    p.add_argument("benchmark")
+    p.add_argument("--cost", default="effective_macs", metavar="METRIC", help="default: effective_macs")
+    p.add_argument("--out", type=Path, metavar="FILE", help="also draw it (svg, pdf, png)")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
     p = verb("report", "results", "static pages of everything that was scored")
     p.add_argument("--out", type=Path, default=Path("site"))
     p.add_argument("--suite", help="default: the suite in params.yaml")

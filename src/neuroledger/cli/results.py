@@ -39,6 +39,20 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
+def pareto(options: argparse.Namespace) -> int:
+    """Score against cost."""
+    from neuroledger.report.pareto import pareto as front_of
+    from neuroledger.report.pareto import pareto_figure
+
+    table = front_of(options.benchmark, options.cost, catalog=open_catalog(options.root))
+    if options.out is not None:
+        figure = pareto_figure(table).get_figure(root=True)
+        if figure is not None:
+            figure.savefig(options.out)
+    say(str(table.to_json(orient="records", indent=2) if options.json else table.to_string(index=False)))
+    return 0
+
+
 def report(options: argparse.Namespace) -> int:
     """Pages, and the files that DVC shows."""
     from neuroledger.engine.record import read_all
