@@ -277,3 +277,23 @@ def test_what_cannot_be_counted_is_named_with_its_weights():
     compiled = torch.jit.trace(nn.Sequential(nn.Linear(4, 3)), half(1, 4))
     found = counted(nn.Sequential(nn.Linear(4, 4), compiled), half(2, 4))
     assert [(part.name, part.weights) for part in found.uncounted] == [("1.0", 12)]
+
+
+def test_layers_that_take_shape_at_the_first_call():
+    network = nn.Sequential(nn.LazyLinear(3), nn.ReLU())
+    found = counted(network, half(2, 4), half(2, 4), needs=("operations", "activations"))
+    assert per_sample(found) == (12, 0, 12)
+    assert "weights" in counted(nn.Sequential(nn.LazyLinear(3)), needs=("weights",)).failures
+
+
+def test_sparse_weights_are_named_as_uncounted_or_counted():
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("weight", torch.eye(4).to_sparse())
+
+        def forward(self, x):
+            return torch.sparse.mm(self.weight, x.t()).t()
+
+    found = counted(Sparse(), half(3, 4), needs=("operations",))
+    assert found.uncounted or per_sample(found)[0] == 4

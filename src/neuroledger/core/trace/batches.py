@@ -71,12 +71,12 @@ def size_of(inputs: Any) -> int:
     RequestError
         There is no tensor in the batch, or one without dimensions.
     """
-    first = next(iter(_tensors(inputs)), None)
+    first = inputs if isinstance(inputs, torch.Tensor) else next(iter(_tensors(inputs)), None)
     if first is None or first.dim() == 0:
         raise RequestError(
             "a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments"
         )
-    return len(first)
+    return int(first.shape[0])
 
 
 def first_sample(inputs: Any) -> Any:

@@ -138,7 +138,7 @@ class Inbox:
 
     def take(self, rows: Tensor, leading: Sequence[int], batch: int, size: int) -> None:
         """Accept rows that are ``leading`` in the input's own shape, of a batch of ``size`` samples."""
-        count = len(rows)
+        count = rows.shape[0]
         if 4 * count > self._room or rows.device.type != "cpu":
             self.flush(batch)
             self.fold(batch, size, leading, *self._scratch.rows(rows, self.fan))

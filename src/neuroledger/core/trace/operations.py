@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from neuroledger.core.trace import attention, connections, recurrent
-from neuroledger.core.trace.tally import Tally
+from neuroledger.core.trace.tally import Tally, storage_of
 
 __all__ = ["ACTIVATIONS", "BLIND", "RULES", "Watch"]
 
@@ -105,7 +105,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             weights = [x for x in args if isinstance(x, torch.Tensor) and self.tally.owner(x) is not None]
             where = self.tally.owner(weights[0]) if weights else None
             for weight in weights:
-                self.tally.reached.pop(weight.untyped_storage().data_ptr(), None)
+                self.tally.reached.pop(storage_of(weight) or 0, None)
             self.tally.miss(where or name, f"{name}: {error}", sum(w.numel() for w in weights if w.dim() > 1))
 
     def _activation(self, name: str, result: torch.Tensor) -> None:

@@ -167,7 +167,7 @@ def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Prog
 def _weights(module: nn.Module, mode: Mode, failures: dict[str, str]) -> Any:
     try:
         return count_weights(module) if mode == "strict" else peer_weights(module)
-    except (RuntimeError, TypeError, AttributeError) as error:
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         failures["weights"] = f"the weights cannot be read: {error}"
         return None
 

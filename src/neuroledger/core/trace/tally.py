@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from neuroledger.core.trace.batches import Network
 from neuroledger.core.trace.counts import Layer, Uncounted
 from neuroledger.core.trace.inbox import Inbox, Scratch, Zeros
 from neuroledger.core.trace.static import connection_weights, is_quantised
 
-__all__ = ["Site", "Tally"]
+__all__ = ["Site", "Tally", "storage_of"]
 
 SITES = 512
 """Inputs of ever new shapes are forgotten beyond this number, so that memory stays bounded."""
@@ -52,18 +53,21 @@ class Tally:
                 continue
             for group in (child._parameters, child._buffers, vars(child)):
                 for tensor in group.values():
-                    if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and tensor.numel():
-                        held = (prefix or type(child).__name__, tensor)
-                        self._owners.setdefault(tensor.untyped_storage().data_ptr(), held)
+                    place = storage_of(tensor) if isinstance(tensor, torch.Tensor) else None
+                    if place is not None:
+                        self._owners.setdefault(place, (prefix or type(child).__name__, tensor))
 
     def owner(self, tensor: Tensor) -> str | None:
         """Dotted name of the module that holds the tensor's storage, or None for a tensor made on the way."""
-        held = self._owners.get(tensor.untyped_storage().data_ptr())
+        place = storage_of(tensor)
+        held = self._owners.get(place) if place is not None else None
         return None if held is None else held[0]
 
     def reach(self, weight: Tensor) -> None:
         """Note that operations were counted for these weights."""
-        self.reached[weight.untyped_storage().data_ptr()] = weight.numel()
+        place = storage_of(weight)
+        if place is not None:
+            self.reached[place] = weight.numel()
 
     def layer(self, name: str) -> Layer:
         """The counts of one layer, to be added to."""
@@ -159,5 +163,15 @@ class Tally:
         return sum(
             weight.numel()
             for name, weight in connection_weights(module)
-            if "." not in name and weight.untyped_storage().data_ptr() not in self.reached
+            if "." not in name and storage_of(weight) not in self.reached
         )
+
+
+def storage_of(tensor: Tensor) -> int | None:
+    """Where the tensor's values lie; None for one that has none yet, or that keeps them in a way of its own."""
+    if is_lazy(tensor) or tensor.layout != torch.strided:
+        return None
+    try:
+        return int(tensor.untyped_storage().data_ptr()) or None
+    except RuntimeError:
+        return None
