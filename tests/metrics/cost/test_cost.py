@@ -131,6 +131,8 @@ def test_targets_and_keywords_beside_the_input():
     x = torch.full((3, 4), 0.5)
     for batch in (x, (x, torch.zeros(3)), {"input": x}):
         assert nl.cost(network(), [batch], ["effective_macs"])["effective_macs"].value == 36
+    bare = nl.cost(network(), x, ["effective_macs"])["effective_macs"]
+    assert bare.value == 36 and bare.n["samples"] == 3
 
 
 def test_a_compiled_network_is_counted_as_what_it_was_compiled_from():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -62,6 +62,8 @@ def trace(
         Something was to be received, but the forward pass fails. Otherwise a failing pass is a failure of the needs.
     """
     network, wanted = Network.of(module), frozenset(needs)
+    if isinstance(batches, (torch.Tensor, Mapping)):  # one batch handed over bare: its samples are no batches
+        batches = (batches,)
     failures: dict[str, str] = {}
     weights = _weights(network.module, mode, failures) if "weights" in wanted else None
     running = wanted - {"weights"}
