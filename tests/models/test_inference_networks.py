@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from neuroledger.core.learner import Examples
-from neuroledger.core.lif import Lif
+from neuroledger.core.networks.learner import Examples
+from neuroledger.core.networks.lif import Lif
 from neuroledger.errors import ModelError
 from neuroledger.models import ann, spiking
 from neuroledger.models.echo_state import echo_state, ridge
