@@ -179,7 +179,7 @@ def count_as_peer(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ..
     elif isinstance(layer, nn.Linear):
         active = x.ne(0).to(torch.float64).reshape(-1, x.shape[-1]).sum(0)
         effective = (active * layer.weight.ne(0).sum(0)).sum()
-        dense = torch.tensor(float(x.numel()) * layer.out_features, dtype=torch.float64)
+        dense = torch.tensor(float(x.numel()) * layer.out_features, dtype=torch.float64, device=x.device)
     else:
         effective = _convolved(layer, x.ne(0).to(torch.float64), layer.weight.ne(0).to(torch.float64))
         every = torch.ones_like(x[:1] if x.dim() == layer.weight.dim() else x, dtype=torch.float64)
@@ -202,7 +202,9 @@ def _cell(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
             raise MetricError(f"NeuroBench 2.3 fails on {kind} called without a state; use mode='strict'")
         first = x[:1]  # without a state, NeuroBench sees no more than the first sample of the batch
         weight = layer.weight_ih
-        return (ones(first) @ ones(weight).t()).sum(dtype=torch.float64), torch.tensor(float(weight.numel()))
+        return (ones(first) @ ones(weight).t()).sum(dtype=torch.float64), torch.tensor(
+            float(weight.numel()), device=x.device
+        )
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
     effective = _cell_operations(
         layer, ones(x), ones(hidden), None if memory is None else ones(memory), dense=False

@@ -156,7 +156,10 @@ class Tally:
         amounts = [amount for _, _, amount in self._waiting]
         if not amounts or amounts[0].device.type == "cpu":
             return [amount.item() for amount in amounts]
-        return [float(x) for x in torch.stack([amount.to(torch.float64) for amount in amounts]).tolist()]
+        return [
+            float(x)
+            for x in torch.stack([amount.to(amounts[0].device, torch.float64) for amount in amounts]).tolist()
+        ]
 
     def unreached(self, module: nn.Module) -> int:
         """Number of connection weights that the module holds itself and that no counted operation used."""
