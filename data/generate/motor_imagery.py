@@ -22,7 +22,7 @@ import xarray as xr
 
 from data.generate import write
 from neuroledger.core import assembly
-from neuroledger.core.signals import signals
+from neuroledger.core.decoding.signals import signals
 
 Array = npt.NDArray[Any]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.signals import signals
+from neuroledger.core.decoding.signals import signals
 
 
 def windows(

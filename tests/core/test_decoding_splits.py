@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from sklearn.model_selection import LeaveOneGroupOut, StratifiedKFold
 
-from neuroledger.core.decoding_gates import gate, partition_sha256, read_partition, write_partition
-from neuroledger.core.decoding_splits import Fold, SplitRule, draw_folds
+from neuroledger.core.decoding.gates import gate, partition_sha256, read_partition, write_partition
+from neuroledger.core.decoding.splits import Fold, SplitRule, draw_folds
 from neuroledger.errors import DataError, RequestError
 from tests.core.decoding_cases import windows
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neuroledger.core import images
-from neuroledger.core.images import decode
+from neuroledger.core.vision import images
+from neuroledger.core.vision.images import decode
 from neuroledger.errors import DataError
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from neuroledger.core import readout
-from neuroledger.core.imagenet import CATEGORIES
-from neuroledger.core.imagenet_synsets import SYNSETS
+from neuroledger.core.vision.imagenet import CATEGORIES
+from neuroledger.core.vision.imagenet_synsets import SYNSETS
 from neuroledger.errors import ModelError, RequestError
 
 

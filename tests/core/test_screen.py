@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from neuroledger.core.images import decode
-from neuroledger.core.screen import place, place_image, placement, shown
+from neuroledger.core.vision.images import decode
+from neuroledger.core.vision.screen import place, place_image, placement, shown
 from neuroledger.errors import RequestError
 from tests.models.drawn_stimuli import drawn
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from neuroledger.core.pretraining import overlap_notes
-from neuroledger.core.signals import check, digests, extents, recording_digests, signals
+from neuroledger.core.decoding.pretraining import overlap_notes
+from neuroledger.core.decoding.signals import check, digests, extents, recording_digests, signals
 from neuroledger.errors import AssemblyError
 from neuroledger.spec.kinds import Pretraining
 from tests.core.decoding_cases import windows

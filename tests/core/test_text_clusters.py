@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuroledger.core.text_clusters import cluster_texts
+from neuroledger.core.decoding.text_clusters import cluster_texts
 from neuroledger.errors import DataError
 
 

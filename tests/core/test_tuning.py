@@ -10,9 +10,9 @@ import pytest
 import xarray as xr
 from scipy.special import iv
 
-from neuroledger.core import tuning
-from neuroledger.core.receptive_fields import centres
-from neuroledger.core.tuning_studies import STUDIES, grating_grid, property_table
+from neuroledger.core.tuning import curves as tuning
+from neuroledger.core.tuning.receptive_fields import centres
+from neuroledger.core.tuning.studies import STUDIES, grating_grid, property_table
 from neuroledger.errors import DataError
 
 

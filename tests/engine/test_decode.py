@@ -7,8 +7,8 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import LeaveOneGroupOut, StratifiedKFold
 
 import neuroledger as nl
-from neuroledger.core.decoding_gates import write_partition
-from neuroledger.core.decoding_splits import Fold
+from neuroledger.core.decoding.gates import write_partition
+from neuroledger.core.decoding.splits import Fold
 from neuroledger.errors import DataError, RequestError
 from tests.core.decoding_cases import windows
 

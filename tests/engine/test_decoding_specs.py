@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from neuroledger.core import assembly as assemblies
-from neuroledger.core.signals import recording_digests
+from neuroledger.core.decoding.signals import recording_digests
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import plan

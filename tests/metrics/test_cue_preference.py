@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from neuroledger.core.trial_tables import image_key, texture_of
+from neuroledger.core.behaviour.trial_tables import image_key, texture_of
 from neuroledger.engine import bind
 from neuroledger.errors import MetricError
 from neuroledger.models.stored_answers import stored_answers

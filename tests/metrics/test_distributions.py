@@ -11,7 +11,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroledger.core.distributions import histogram, ks_similarity
+from neuroledger.core.tuning.distributions import histogram, ks_similarity
 from neuroledger.engine import bind
 from neuroledger.errors import CeilingError, MetricError
 from tests.golden.behaviour_cases import GOLDEN

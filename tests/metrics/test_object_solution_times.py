@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from neuroledger.core.solution_times import PENALTY, crossing_times, softmax_readout
+from neuroledger.core.behaviour.solution_times import PENALTY, crossing_times, softmax_readout
 from neuroledger.engine import bind
 from neuroledger.errors import MetricError
 

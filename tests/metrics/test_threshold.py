@@ -10,7 +10,7 @@ import xarray as xr
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from neuroledger.core.psychometric import accuracies, before_decline, fit
+from neuroledger.core.behaviour.psychometric import accuracies, before_decline, fit
 from neuroledger.engine import bind
 from neuroledger.errors import CeilingError, MetricError
 from tests.golden.behaviour_cases import GOLDEN

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from neuroledger.core.decoder import Signature, answer
+from neuroledger.core.decoding.decoder import Signature, answer
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.classical_decoders import (
     cospectra_decoder,

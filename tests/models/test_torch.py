@@ -14,8 +14,8 @@ from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
 import neuroledger as nl  # noqa: E402
-from neuroledger.core.screen import shown  # noqa: E402
 from neuroledger.core.stimuli import StimulusSet  # noqa: E402
+from neuroledger.core.vision.screen import shown  # noqa: E402
 from neuroledger.engine.present import DiskStore, attach  # noqa: E402
 from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
 from neuroledger.models.hub import torchvision_model, transformers_model  # noqa: E402

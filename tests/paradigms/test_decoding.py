@@ -6,8 +6,8 @@ import xarray as xr
 from pydantic import TypeAdapter
 
 from neuroledger.core.dataset import Dataset
-from neuroledger.core.decoder import Decoder
-from neuroledger.core.decoding_splits import SplitRule
+from neuroledger.core.decoding.decoder import Decoder
+from neuroledger.core.decoding.splits import SplitRule
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.metrics.decoding import decoding as score
 from neuroledger.models.classical_decoders import dummy_decoder, shrinkage_lda, sklearn_decoder

@@ -8,7 +8,7 @@ import torch
 import xarray as xr
 
 from neuroledger.core.dataset import Dataset
-from neuroledger.core.learner import Learner
+from neuroledger.core.networks.learner import Learner
 from neuroledger.errors import DataError, ModelError
 from neuroledger.metrics.prediction_error import prediction_error
 from neuroledger.models.echo_state import echo_state, linear_forecast

@@ -179,7 +179,7 @@ def test_stored_probabilities_of_real_networks(mirror, reference):
     """Model-side statistics with the surrogate truths of the reference: the most probable object of three networks."""
     import json
 
-    from neuroledger.core.discrimination import image_dprimes, rates_from_probabilities
+    from neuroledger.core.behaviour.discrimination import image_dprimes, rates_from_probabilities
 
     folder = mirror / "brainscore_i1i2"
     names = ("alexnet", "resnet18", "resnet34")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuroledger.core.trial_tables import image_key, texture_of
+from neuroledger.core.behaviour.trial_tables import image_key, texture_of
 from neuroledger.errors import DataError
 from neuroledger.models.stored_answers import stored_answers
 from neuroledger.readers.choice_trials import choice_trials

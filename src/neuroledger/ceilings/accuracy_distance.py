@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.accuracies import relative_distance, table_of_people, tabulate
+from neuroledger.core.behaviour.accuracies import relative_distance, table_of_people, tabulate
 from neuroledger.core.registry import ceiling
 from neuroledger.errors import CeilingError
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.agreement import Measure, answers_of_people, compare, measured, resampled
+from neuroledger.core.behaviour.agreement import Measure, answers_of_people, compare, measured, resampled
 from neuroledger.core.registry import ceiling
 from neuroledger.errors import CeilingError
 

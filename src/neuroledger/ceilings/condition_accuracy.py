@@ -8,8 +8,8 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.core.accuracies import table_of_people, tabulate
-from neuroledger.core.discrimination import pearson
+from neuroledger.core.behaviour.accuracies import table_of_people, tabulate
+from neuroledger.core.behaviour.discrimination import pearson
 from neuroledger.core.registry import ceiling
 from neuroledger.errors import CeilingError
 

@@ -8,9 +8,9 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.core.behaviour.confusions import answers_and_truths, confusions, off_diagonal
+from neuroledger.core.behaviour.discrimination import pearson
 from neuroledger.core.coding import coordinate, encode
-from neuroledger.core.confusions import answers_and_truths, confusions, off_diagonal
-from neuroledger.core.discrimination import pearson
 from neuroledger.core.registry import ceiling
 from neuroledger.errors import CeilingError
 

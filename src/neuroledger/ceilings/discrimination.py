@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.discrimination import halves, pattern, pearson, resampled
+from neuroledger.core.behaviour.discrimination import halves, pattern, pearson, resampled
+from neuroledger.core.behaviour.trials import read_trials
 from neuroledger.core.registry import ceiling
-from neuroledger.core.trials import read_trials
 from neuroledger.errors import CeilingError
 
 __all__ = ["discrimination"]

@@ -49,13 +49,21 @@ def rdm_consistency(
         No repetitions, or halves that do not agree at all.
     """
     if "repetition" not in assembly.coords or "neuroid" not in assembly.dims:
-        raise CeilingError("an RDM's consistency needs (presentation, neuroid) with repetitions that are not averaged")
+        raise CeilingError(
+            "an RDM's consistency needs (presentation, neuroid) with repetitions that are not averaged"
+        )
     values = [_agreement(assembly, split, workspace, distance, comparison) for split in splits]
     if not np.any(np.asarray(values) > 0):
-        raise CeilingError("the RDMs of the two halves do not agree: these data hold no geometry to compare with")
+        raise CeilingError(
+            "the RDMs of the two halves do not agree: these data hold no geometry to compare with"
+        )
     corrected = [np.sqrt(2 * r / (1 + r)) if r > 0 else np.nan for r in values]
-    notes = [f"{sum(r <= 0 for r in values)} splits without agreement were left out"] if min(values) <= 0 else []
-    return xr.DataArray(corrected, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": notes})
+    notes = (
+        [f"{sum(r <= 0 for r in values)} splits without agreement were left out"] if min(values) <= 0 else []
+    )
+    return xr.DataArray(
+        corrected, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": notes}
+    )
 
 
 def _agreement(
@@ -74,12 +82,16 @@ def _agreement(
         rows = np.argsort(own)[np.searchsorted(np.sort(own), shared)]
         responses = half.values[rows]
         whole = np.isfinite(responses).all(axis=0)
-        condensed_halves.append(dissimilarities(gram(responses[:, whole], workspace).on_host(workspace), distance))
+        condensed_halves.append(
+            dissimilarities(gram(responses[:, whole], workspace).on_host(workspace), distance)
+        )
     usable = np.isfinite(condensed_halves[0]) & np.isfinite(condensed_halves[1])
     return float(compare(condensed_halves[0][usable], condensed_halves[1][usable], comparison))
 
 
 def _mean_response(part: xr.DataArray) -> xr.DataArray:
     """Mean over the repetitions of a half, whatever else distinguishes them."""
-    kept = part.drop_vars([n for n, c in part.coords.items() if c.dims == ("presentation",) and n != "stimulus_id"])
+    kept = part.drop_vars(
+        [n for n, c in part.coords.items() if c.dims == ("presentation",) and n != "stimulus_id"]
+    )
     return average_repetitions(kept.transpose("presentation", "neuroid"))

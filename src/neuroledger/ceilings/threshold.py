@@ -7,8 +7,12 @@ from typing import Annotated, Any, Literal
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.core.behaviour.threshold_similarity import (
+    elevations_of_people,
+    leave_one_out,
+    people_thresholds,
+)
 from neuroledger.core.registry import ceiling
-from neuroledger.core.threshold_similarity import elevations_of_people, leave_one_out, people_thresholds
 from neuroledger.errors import CeilingError
 
 __all__ = ["threshold", "threshold_elevation"]

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.core.imagenet import CATEGORIES, CLASSES
+from neuroledger.core.vision.imagenet import CATEGORIES, CLASSES
 from neuroledger.errors import ModelError, RequestError
 
 Array = NDArray[Any]
@@ -133,7 +133,7 @@ def label(
             "features; name its logits as `readout` and their `labels`, or use the task `probabilities`"
         )
     if tuple(choices) == ("imagenet",):
-        from neuroledger.core.imagenet_synsets import SYNSETS
+        from neuroledger.core.vision.imagenet_synsets import SYNSETS
 
         return _decided(np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids)
     strange = sorted(set(choices) - set(CATEGORIES))

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.decoder import Decoder, Objective
-from neuroledger.core.decoding_gates import gate, partition_sha256
+from neuroledger.core.decoding.decoder import Decoder, Objective
+from neuroledger.core.decoding.gates import gate, partition_sha256
+from neuroledger.core.decoding.signals import check as check_signals
+from neuroledger.core.decoding.signals import is_signals, signals
 from neuroledger.core.score import Score, normalise_by_floor
-from neuroledger.core.signals import check as check_signals
-from neuroledger.core.signals import is_signals, signals
 from neuroledger.engine.bind import BoundMetric, metric
 from neuroledger.engine.partition import Splits, partition
 from neuroledger.errors import RequestError

@@ -12,11 +12,11 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.decoding.pretraining import overlap_notes
+from neuroledger.core.decoding.signals import is_signals, recording_digests
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
-from neuroledger.core.pretraining import overlap_notes
 from neuroledger.core.score import Score, normalise, normalise_by_floor
-from neuroledger.core.signals import is_signals, recording_digests
 from neuroledger.engine.commit import committed
 from neuroledger.engine.cost import read_cost
 from neuroledger.engine.present import attach

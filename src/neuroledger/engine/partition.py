@@ -12,8 +12,8 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import TypeAdapter, ValidationError
 
-from neuroledger.core.decoding_gates import partition_sha256, read_partition
-from neuroledger.core.decoding_splits import Fold, SplitRule, draw_folds
+from neuroledger.core.decoding.gates import partition_sha256, read_partition
+from neuroledger.core.decoding.splits import Fold, SplitRule, draw_folds
 from neuroledger.errors import RequestError
 
 __all__ = ["Partition", "Splits", "partition"]

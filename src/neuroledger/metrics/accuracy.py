@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.agreement import TRUTHS, choices, same
+from neuroledger.core.behaviour.agreement import TRUTHS, choices, same
 from neuroledger.core.coding import coordinate, encode, locate, repeated
 from neuroledger.core.registry import metric
 from neuroledger.errors import MetricError

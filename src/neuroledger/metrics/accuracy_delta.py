@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.core.accuracy_drop import drop_of_model, drop_of_people, drop_similarity, half_of
+from neuroledger.core.behaviour.accuracy_drop import drop_of_model, drop_of_people, drop_similarity, half_of
 from neuroledger.core.registry import metric
 from neuroledger.errors import MetricError
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.accuracies import model_on_trials, relative_distance, table_of_people, tabulate
+from neuroledger.core.behaviour.accuracies import (
+    model_on_trials,
+    relative_distance,
+    table_of_people,
+    tabulate,
+)
 from neuroledger.core.registry import metric
 from neuroledger.errors import MetricError
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.agreement import (
+from neuroledger.core.behaviour.agreement import (
     Measure,
     answers_of_model,
     answers_of_people,

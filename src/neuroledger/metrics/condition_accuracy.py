@@ -9,8 +9,8 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.core.accuracies import model_on_trials, table_of_people, tabulate
-from neuroledger.core.discrimination import pearson
+from neuroledger.core.behaviour.accuracies import model_on_trials, table_of_people, tabulate
+from neuroledger.core.behaviour.discrimination import pearson
 from neuroledger.core.registry import metric
 from neuroledger.errors import MetricError
 

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.core.behaviour.confusions import answers_and_truths, confusions, off_diagonal
+from neuroledger.core.behaviour.discrimination import pearson
 from neuroledger.core.coding import encode
-from neuroledger.core.confusions import answers_and_truths, confusions, off_diagonal
-from neuroledger.core.discrimination import pearson
 from neuroledger.core.registry import metric
 from neuroledger.errors import MetricError
 

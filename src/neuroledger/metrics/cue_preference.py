@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.agreement import choices, same
+from neuroledger.core.behaviour.agreement import choices, same
 from neuroledger.core.coding import coordinate, encode, locate, repeated
 from neuroledger.core.registry import metric
 from neuroledger.errors import MetricError

@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.coding import encode, locate, repeated
-from neuroledger.core.discrimination import (
+from neuroledger.core.behaviour.discrimination import (
     halves,
     pattern,
     pearson,
     rates_from_probabilities,
     resampled,
 )
+from neuroledger.core.behaviour.trials import ObjectTrials, read_trials
+from neuroledger.core.coding import encode, locate, repeated
 from neuroledger.core.registry import metric
-from neuroledger.core.trials import ObjectTrials, read_trials
 from neuroledger.errors import MetricError
 
 __all__ = ["discrimination"]

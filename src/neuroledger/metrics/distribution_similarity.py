@@ -8,8 +8,8 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.core.distributions import bins_of, property_values, resampled_similarity
 from neuroledger.core.registry import metric
+from neuroledger.core.tuning.distributions import bins_of, property_values, resampled_similarity
 from neuroledger.errors import MetricError
 
 __all__ = ["distribution_similarity"]

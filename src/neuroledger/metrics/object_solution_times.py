@@ -9,10 +9,15 @@ import numpy.typing as npt
 import xarray as xr
 from scipy.stats import rankdata
 
+from neuroledger.core.behaviour.discrimination import (
+    collapse,
+    image_dprimes,
+    pearson,
+    rates_from_probabilities,
+)
+from neuroledger.core.behaviour.solution_times import crossing_times, softmax_readout
 from neuroledger.core.coding import coordinate, encode
-from neuroledger.core.discrimination import collapse, image_dprimes, pearson, rates_from_probabilities
 from neuroledger.core.registry import metric
-from neuroledger.core.solution_times import crossing_times, softmax_readout
 from neuroledger.core.splits import Split
 from neuroledger.errors import MetricError
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.core.behaviour.threshold_similarity import model_threshold, nearness, people_thresholds
 from neuroledger.core.registry import metric
-from neuroledger.core.threshold_similarity import model_threshold, nearness, people_thresholds
 
 __all__ = ["threshold"]
 
@@ -44,7 +44,7 @@ def threshold(
     required_accuracy
         Mean accuracy below which no threshold is looked for.
     search
-        As in :func:`neuroledger.core.psychometric.fit`.
+        As in :func:`neuroledger.core.behaviour.psychometric.fit`.
     guess
         Accuracy of guessing: one half for two alternatives, 1/n for n.
 

@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.core.behaviour.threshold_similarity import elevations_of_people, model_threshold, nearness
 from neuroledger.core.coding import coordinate
 from neuroledger.core.registry import metric
-from neuroledger.core.threshold_similarity import elevations_of_people, model_threshold, nearness
 from neuroledger.errors import MetricError
 
 __all__ = ["threshold_elevation"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from neuroledger.core.learner import Examples, Learner
+from neuroledger.core.networks.learner import Examples, Learner
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError
 from neuroledger.models.torch_module import require
@@ -37,7 +37,7 @@ def network(architecture: Architecture, inputs: int, units: int, outputs: int) -
     """
     from torch import nn
 
-    from neuroledger.core.sequences import LastStep, TimeMean
+    from neuroledger.core.networks.sequences import LastStep, TimeMean
 
     if architecture == "lstm":
         return LastStep(inputs, units, outputs)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, JsonValue
 
-from neuroledger.core.decoder import Decoder, Objective, Signature
+from neuroledger.core.decoding.decoder import Decoder, Objective, Signature
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.dummy_decoder import Dummy

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.core.decoder import Objective
+from neuroledger.core.decoding.decoder import Objective
 
 __all__ = ["Dummy"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from neuroledger.core.learner import Examples, Learner
+from neuroledger.core.networks.learner import Examples, Learner
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError
 from neuroledger.models.torch_module import require
@@ -50,7 +50,7 @@ def echo_state(
     def ready(examples: Examples) -> nn.Module:
         import torch
 
-        from neuroledger.core.sequences import EchoState
+        from neuroledger.core.networks.sequences import EchoState
 
         series = _series(examples, warm_up, id)
         rng = np.random.default_rng(seed)
@@ -88,7 +88,7 @@ def linear_forecast(
     def ready(examples: Examples) -> nn.Module:
         import torch
 
-        from neuroledger.core.sequences import Linear
+        from neuroledger.core.networks.sequences import Linear
 
         series = _series(examples, lags, id)
         rows = np.lib.stride_tricks.sliding_window_view(series, lags)

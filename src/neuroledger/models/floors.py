@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuroledger.core.learner import Examples, Learner
+from neuroledger.core.networks.learner import Examples, Learner
 from neuroledger.core.registry import builder
 from neuroledger.models.torch_module import require
 
@@ -24,7 +24,7 @@ def constant(*, id: str) -> Learner:
     def ready(examples: Examples) -> nn.Module:
         import torch
 
-        from neuroledger.core.sequences import Constant
+        from neuroledger.core.networks.sequences import Constant
 
         if examples.classes:
             counts = np.bincount(examples.truth.astype(int), minlength=len(examples.classes))
@@ -42,7 +42,7 @@ def last_value(*, id: str) -> Learner:
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
-        from neuroledger.core.sequences import LastValue
+        from neuroledger.core.networks.sequences import LastValue
 
         return LastValue()
 

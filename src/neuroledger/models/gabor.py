@@ -12,8 +12,8 @@ from pydantic import Field
 from neuroledger.core.activations import Trial
 from neuroledger.core.model import LayeredModel
 from neuroledger.core.registry import builder
-from neuroledger.core.screen import shown
 from neuroledger.core.stimuli import StimulusSet
+from neuroledger.core.vision.screen import shown
 from neuroledger.models.pixels import grey_pixels
 
 VERSION = 1

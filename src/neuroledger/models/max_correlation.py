@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.core.decoder import Decoder
+from neuroledger.core.decoding.decoder import Decoder
 from neuroledger.core.registry import builder
 
 __all__ = ["MaxCorrelation", "max_correlation"]

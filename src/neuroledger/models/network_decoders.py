@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from neuroledger.core.decoder import Decoder, Objective, Signature
+from neuroledger.core.decoding.decoder import Decoder, Objective, Signature
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.convolutional_decoders import eegnet, shallow_fbcsp_net

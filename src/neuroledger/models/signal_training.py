@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.core.decoder import Signature
+from neuroledger.core.decoding.decoder import Signature
 from neuroledger.errors import ModelError
 from neuroledger.models.convolutional_decoders import limit_norms
 from neuroledger.models.decoding_recipes import TrainingRecipe

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from neuroledger.core.learner import Examples, Learner
+from neuroledger.core.networks.learner import Examples, Learner
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError
 from neuroledger.models.torch_module import require
@@ -33,7 +33,7 @@ def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] 
     """
     from torch import nn
 
-    from neuroledger.core.lif import Lif, OverTime
+    from neuroledger.core.networks.lif import Lif, OverTime
 
     if len(sizes) < 2:
         raise ModelError("a spiking network has at least inputs and outputs: give two sizes or more")

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from neuroledger.core.behaviour.trial_tables import answers_by_stimulus, read_trial_tables
 from neuroledger.core.model import Task
 from neuroledger.core.registry import builder
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.core.time_bins import Bin
-from neuroledger.core.trial_tables import answers_by_stimulus, read_trial_tables
 from neuroledger.errors import ModelError, RequestError
 
 __all__ = ["StoredAnswers", "stored_answers"]

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.core.activations import Extract, Trial
-from neuroledger.core.microsaccades import look
 from neuroledger.core.model import unknown
-from neuroledger.core.screen import shown
 from neuroledger.core.stimuli import StimulusSet
+from neuroledger.core.vision.microsaccades import look
+from neuroledger.core.vision.screen import shown
 from neuroledger.errors import ModelError, UnavailableError
 
 if TYPE_CHECKING:

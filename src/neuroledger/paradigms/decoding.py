@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core import signals
 from neuroledger.core.dataset import Dataset
-from neuroledger.core.decoder import Decoder, Objective, Signature, StoppedEarly, answer
-from neuroledger.core.decoding_gates import gate, partition_sha256
-from neuroledger.core.decoding_splits import Fold, SplitRule, draw_folds
+from neuroledger.core.decoding import signals
+from neuroledger.core.decoding.decoder import Decoder, Objective, Signature, StoppedEarly, answer
+from neuroledger.core.decoding.gates import gate, partition_sha256
+from neuroledger.core.decoding.splits import Fold, SplitRule, draw_folds
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.registry import paradigm
 from neuroledger.errors import DataError, ModelError, RequestError

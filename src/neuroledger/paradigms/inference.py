@@ -12,8 +12,8 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.core.dataset import Dataset
-from neuroledger.core.learner import Examples, Learner, Task
 from neuroledger.core.measurement import Measurement
+from neuroledger.core.networks.learner import Examples, Learner, Task
 from neuroledger.core.registry import paradigm
 from neuroledger.core.trace.counts import Need
 from neuroledger.errors import DataError, ModelError

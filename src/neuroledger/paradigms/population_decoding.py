@@ -11,7 +11,7 @@ from pydantic import Field
 
 from neuroledger.core.coding import coordinate, encode
 from neuroledger.core.dataset import Dataset
-from neuroledger.core.decoder import Decoder, Signature, answer
+from neuroledger.core.decoding.decoder import Decoder, Signature, answer
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.registry import paradigm
 from neuroledger.errors import DataError, ModelError

@@ -15,11 +15,11 @@ from neuroledger.core.coding import coordinate
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
-from neuroledger.core.receptive_fields import centres
 from neuroledger.core.registry import paradigm
-from neuroledger.core.screen import place
 from neuroledger.core.stimuli import StimulusSet
-from neuroledger.core.tuning_studies import grating_grid, property_table
+from neuroledger.core.tuning.receptive_fields import centres
+from neuroledger.core.tuning.studies import grating_grid, property_table
+from neuroledger.core.vision.screen import place
 from neuroledger.errors import DataError
 
 __all__ = ["properties"]

@@ -15,8 +15,8 @@ from neuroledger.core.dataset import Dataset
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
 from neuroledger.core.registry import paradigm
-from neuroledger.core.screen import place
 from neuroledger.core.splits import Split
+from neuroledger.core.vision.screen import place
 from neuroledger.errors import DataError, RequestError
 
 __all__ = ["recording"]

@@ -16,8 +16,8 @@ from neuroledger.core.dataset import Dataset
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model, Task
 from neuroledger.core.registry import paradigm
-from neuroledger.core.screen import place
 from neuroledger.core.stimuli import StimulusSet
+from neuroledger.core.vision.screen import place
 from neuroledger.errors import DataError, ModelError, RequestError
 
 __all__ = ["task"]

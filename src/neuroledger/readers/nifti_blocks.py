@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.decoding.signals import signals
 from neuroledger.core.registry import reader
-from neuroledger.core.signals import signals
 from neuroledger.errors import DataError
 
 __all__ = ["nifti_blocks"]

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from neuroledger.core import assembly, signals
+from neuroledger.core import assembly
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.decoding import signals
+from neuroledger.core.decoding.text_clusters import cluster_texts
 from neuroledger.core.registry import reader
-from neuroledger.core.text_clusters import cluster_texts
 from neuroledger.errors import DataError
 
 __all__ = ["prepared_signals"]

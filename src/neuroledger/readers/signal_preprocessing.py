@@ -12,7 +12,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.core.signals import signals
+from neuroledger.core.decoding.signals import signals
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.spec.base import Frozen
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from neuroledger.core.behaviour.trial_tables import read_trial_tables
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
-from neuroledger.core.trial_tables import read_trial_tables
 
 __all__ = ["trial_tables"]
 

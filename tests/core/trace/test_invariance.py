@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from neuroledger.core.lif import Lif, OverTime
+from neuroledger.core.networks.lif import Lif, OverTime
 from tests.core.trace.counting import counted, per_sample
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from neuroledger.core.lif import Lif, OverTime
+from neuroledger.core.networks.lif import Lif, OverTime
 from neuroledger.core.trace.spiking import is_spiking, membrane
 from tests.core.trace.counting import counted, ones, per_sample
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.core.images import decode
+from neuroledger.core.vision.images import decode
 from neuroledger.errors import DataError
 
 if TYPE_CHECKING:

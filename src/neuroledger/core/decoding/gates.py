@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.decoding_splits import Fold, Indices
-from neuroledger.core.signals import digests, extents
+from neuroledger.core.decoding.signals import digests, extents
+from neuroledger.core.decoding.splits import Fold, Indices
 from neuroledger.errors import DataError
 
 __all__ = ["gate", "partition_sha256", "read_partition", "write_partition"]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.core.behaviour.discrimination import rates_from_trials
 from neuroledger.core.coding import Coded, coordinate, encode, locate
-from neuroledger.core.discrimination import rates_from_trials
 from neuroledger.errors import MetricError
 
 __all__ = ["ObjectTrials", "read_trials"]

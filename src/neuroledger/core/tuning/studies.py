@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core import tuning
 from neuroledger.core.coding import coordinate, encode
+from neuroledger.core.tuning import curves as tuning
 from neuroledger.errors import DataError
 
 __all__ = ["STUDIES", "Grid", "grating_grid", "property_table", "texture_grid"]

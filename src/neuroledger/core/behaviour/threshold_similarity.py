@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.agreement import correctness
+from neuroledger.core.behaviour.agreement import correctness
+from neuroledger.core.behaviour.psychometric import Threshold, threshold
 from neuroledger.core.coding import coordinate, encode
-from neuroledger.core.psychometric import Threshold, threshold
 from neuroledger.errors import MetricError
 
 __all__ = [

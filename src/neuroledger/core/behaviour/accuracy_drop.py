@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.agreement import choices, correctness, same
+from neuroledger.core.behaviour.agreement import choices, correctness, same
 from neuroledger.core.coding import coordinate, encode
 from neuroledger.errors import MetricError
 

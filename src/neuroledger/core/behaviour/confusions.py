@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.agreement import TRUTHS, choices
+from neuroledger.core.behaviour.agreement import TRUTHS, choices
 from neuroledger.core.coding import coordinate, locate
 from neuroledger.errors import MetricError
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from neuroledger.core.images import decode
 from neuroledger.core.stimuli import StimulusSet
+from neuroledger.core.vision.images import decode
 from neuroledger.errors import RequestError
 
 if TYPE_CHECKING:

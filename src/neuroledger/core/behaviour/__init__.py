@@ -1,0 +1,1 @@
+"""Behaviour: trials, choices, errors and thresholds of people and of models."""

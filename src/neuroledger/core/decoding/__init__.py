@@ -1,0 +1,1 @@
+"""Decoding: signals, their divisions and gates, and what is trained on them."""

@@ -1,0 +1,1 @@
+"""Networks: spiking neurons, sequences and learners that the efficiency family builds on."""

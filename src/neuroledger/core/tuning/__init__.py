@@ -1,0 +1,1 @@
+"""Tuning: curves, receptive fields, and distributions of what is read off them."""

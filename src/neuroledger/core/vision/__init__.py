@@ -1,0 +1,1 @@
+"""Vision: images decoded, put on a screen, looked at, and named."""
