@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from neuroledger.core.gram import BLOCK
 from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.regressions.ridge import leave_out
+from neuroledger.core.workspace import Array
 
 __all__ = ["Linear"]
 
@@ -20,6 +22,8 @@ Floats = NDArray[np.float64]
 SINGULAR = 1e-11
 # Reciprocal condition of the Gram matrix above which its Cholesky factor is exact enough.
 SOUND = 1e-5
+# Below this, a second pass over the features cannot bring the lost digits back.
+FIRM = 1e-12
 
 
 class Linear(BaseModel):
@@ -63,8 +67,10 @@ def _wide_inverse(problem: Problem) -> Floats | None:
     reduced = np.asfortranarray(_reflected(K, v)[1:, 1:])
     size = float(np.abs(reduced).sum(axis=0).max())
     factor, failed = lapack.dpotrf(reduced, lower=0, overwrite_a=1, clean=1)
-    sound = failed == 0 and float(lapack.dpocon(factor, size, uplo="U")[0]) > SOUND
-    if not sound:
+    condition = 0.0 if failed else float(lapack.dpocon(factor, size, uplo="U")[0])
+    if condition > FIRM and condition <= SOUND:
+        factor = _refined(problem.X, factor, v)
+    elif condition <= FIRM:
         X = np.asarray(problem.X, dtype=np.float64)
         X = X - X.mean(axis=0)
         X -= 2 * v[:, None] * (v @ X)
@@ -77,6 +83,24 @@ def _wide_inverse(problem: Problem) -> Floats | None:
     padded = np.zeros((rows, rows))
     padded[1:, 1:] = inverse @ inverse.T
     return _reflected(padded, v)
+
+
+def _refined(X: Array, factor: Floats, v: Floats) -> Floats:
+    """The triangular factor of the features' own rows, from that of their Gram matrix and a second pass.
+
+    Rows divided by the first factor are all but orthonormal; the factor of their Gram matrix, which is well
+    conditioned, brings back the digits that squaring had cost (Cholesky QR, done twice).
+    """
+    from scipy.linalg import blas, cholesky, solve_triangular
+
+    second = np.zeros_like(factor, order="F")
+    for start in range(0, X.shape[1], BLOCK):
+        part = np.asarray(X[:, start : start + BLOCK], dtype=np.float64)
+        part = part - part.mean(axis=0)
+        part -= 2 * v[:, None] * (v @ part)
+        rows = solve_triangular(factor, part[1:], trans="T", check_finite=False)
+        second = blas.dsyrk(1.0, rows, beta=1.0, c=second, overwrite_c=1)
+    return np.asfortranarray(cholesky(second, check_finite=False) @ factor)
 
 
 def _reflected(K: Floats, v: Floats) -> Floats:
