@@ -122,6 +122,15 @@ def test_the_operator_is_the_same_tall_or_wide(shape):
 
 @pytest.mark.parametrize("device", ["cpu", "torch"])
 @pytest.mark.parametrize("shape", [(10, 30), (30, 10)])
+@pytest.mark.parametrize("level", [0.0, 1.0, 0.1, 1e6 + 0.1])
+def test_features_that_do_not_vary_have_no_gram_matrix(level, shape, device):
+    workspace = Workspace(device=device)
+    assert (gram(np.full(shape, level), workspace).on_host(workspace).K == 0).all()
+    assert features(np.full(shape, level), workspace).trace == 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("shape", [(10, 30), (30, 10)])
 def test_missing_features_are_refused(shape, device):
     X = np.random.default_rng(0).standard_normal(shape)
     X[2, 3] = np.nan

@@ -92,7 +92,10 @@ def features(X: Array, workspace: Workspace, key: str | None = None) -> Features
     """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself where it is much taller than wide."""
     rows, count = X.shape
     if count <= TALL * rows:
-        return Features(count, X=workspace.put(_finite(np.asarray(X, np.float64) - _means(X), 0)))
+        centred = _finite(np.asarray(X, np.float64) - _means(X), 0)
+        if _idle(float((centred * centred).sum()), rows * float((_means(X) ** 2).sum())):
+            centred[:] = 0.0
+        return Features(count, X=workspace.put(centred))
     return Features(count, K=gram(X, workspace, key).K)
 
 
@@ -152,6 +155,8 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
             K = blas.dsyrk(1.0, block.T, beta=1.0, c=K, trans=1, overwrite_c=1)
     mirror_upper(K)
     _finite(K, 0)
+    if _idle(float(np.trace(K)), rows * (mean_square + count * offset**2)):
+        K[:] = 0.0
     return Gram(K.T, mean_product, mean_square, row_sum, offset, count)
 
 
@@ -175,6 +180,8 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
         K += (block @ block.T).to(torch.float64)
     if not bool(torch.isfinite(K).all()):
         _refuse()
+    if _idle(float(K.diagonal().sum()), rows * (mean_square + count * offset**2)):
+        K.zero_()
     return Gram(K, mean_product, mean_square, row_sum, offset, count)
 
 
@@ -187,6 +194,11 @@ def mirror_upper(K: Array, block: int = 512) -> None:
         corner = K[start:end, start:end]
         np.copyto(corner, corner.T, where=below[: end - start, : end - start])
         K[end:, start:end] = K[start:end, end:].T
+
+
+def _idle(deviation: float, level: float) -> bool:
+    """Whether squared deviations from the means are but the rounding of the means themselves."""
+    return deviation <= 1e-28 * level
 
 
 def _finite(values: Array, axis: int) -> Array:
