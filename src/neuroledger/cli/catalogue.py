@@ -24,7 +24,7 @@ COLUMNS = {
 def list(options: argparse.Namespace) -> int:
     """A table of all specs of one kind."""
     catalog = open_catalog(options.root)
-    rows = [_row(catalog.entry(options.kind, id)) for id in catalog.ids(options.kind)]
+    rows = [_row(catalog, catalog.entry(options.kind, id)) for id in catalog.ids(options.kind)]
     if options.filter:
         wanted = options.filter.lower()
         rows = [row for row in rows if wanted in " ".join(map(str, row.values())).lower()]
@@ -42,7 +42,7 @@ def _named(value: str | Override | None) -> str:
     return value.name if isinstance(value, Override) else (value or "–")
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(catalog: Catalog, entry: Entry) -> dict[str, Any]:
     spec = entry.spec
     row: dict[str, Any] = {"id": spec.id, "version": spec.version, "title": spec.title}
     if isinstance(spec, DatasetSpec):
@@ -54,7 +54,9 @@ def _row(entry: Entry) -> dict[str, Any]:
             "dataset": spec.dataset,
             "metric": ", ".join(_named(item) for item in spec.all_metrics),
             "ceiling": _named(spec.ceiling) if spec.floor is None else "floor",
-            "state": "unavailable" if spec.unavailable else "ready",
+            "state": "unavailable"
+            if spec.unavailable or catalog.dataset(spec.dataset).unavailable
+            else "ready",
         }
     elif isinstance(spec, ModelSpec):
         row |= {"builder": spec.builder.name if spec.builder else "–", "control": spec.control or "–"}
