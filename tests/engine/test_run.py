@@ -94,12 +94,24 @@ def test_unvalidated_data_give_a_failed_record_without_a_score(lab: Lab) -> None
 @pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
 def test_one_flipped_byte_in_any_file_stops_the_score(valid: Lab, name: str) -> None:
     path = valid.data / name
-    content = bytearray(path.read_bytes())
+    original = path.read_bytes()
+    before = score_all(valid)["pixels4"].record
+    content = bytearray(original)
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     record = score_all(valid)["pixels4"].record
     assert record.status == "failed" and record.score is None
     assert record.error is not None and name in record.error["message"]
+    path.write_bytes(original)
+    again = score_all(valid)["pixels4"]
+    assert again.computed and again.record.payload() == before.payload()
+
+
+def test_records_stand_where_the_data_are_not_here(valid: Lab) -> None:
+    score_all(valid)
+    for path in valid.data.glob("*"):
+        path.unlink()
+    assert not any(outcome.computed for outcome in score_all(valid).values())
 
 
 def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:

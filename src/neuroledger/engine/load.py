@@ -15,11 +15,11 @@ from neuroledger.core.dataset import Dataset
 from neuroledger.engine.fetch import folder_of
 from neuroledger.engine.integrity import verify_file
 from neuroledger.errors import DataError, SpecError, UnavailableError
+from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
-__all__ = ["load_dataset", "read_dataset", "verified_files"]
+__all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
 
 # What libraries raise on files that do not hold what their name promises.
 _UNREADABLE = (
@@ -35,8 +35,7 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
     DataError, IntegrityError
         A file is missing or differs; the message names the command that mends it.
     """
-    spec = catalog.entry(kind, id).spec
-    pins = spec.files if isinstance(spec, DatasetSpec) else getattr(spec, "weights", {})
+    pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
     memory = catalog.root / ".cache" if trust_memory else None
     for name, pin in sorted(pins.items()):
@@ -45,6 +44,23 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
             mend = f"move it away, then `neuroledger fetch {id}`"
         verify_file(folder / name, pin, memory=memory, mend=mend)
     return {name: folder / name for name in pins}
+
+
+def _pins(catalog: Catalog, kind: str, id: str) -> dict[str, SourceFile]:
+    return dict(catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights)
+
+
+def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
+    """The first file of a data set or model that is here and differs from its pin, or None."""
+    pins = _pins(catalog, kind, id)
+    folder = folder_of(catalog.root, kind, id)
+    for name, pin in sorted(pins.items()):
+        if (folder / name).exists():
+            try:
+                verify_file(folder / name, pin, memory=catalog.root / ".cache")
+            except DataError:
+                return folder / name
+    return None
 
 
 def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:

@@ -14,6 +14,7 @@ from neuroledger.core.score import Score
 from neuroledger.display import Display
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
+from neuroledger.engine.load import damaged_file
 from neuroledger.engine.plan import Job
 from neuroledger.engine.present import open_store
 from neuroledger.engine.provenance import environment
@@ -73,8 +74,12 @@ def run(
     Each record is written as soon as its job ends, so an interruption loses at most the jobs in progress.
     ``executor`` says where they are done (:func:`neuroledger.engine.executors.execute`).
     """
+    damaged = _damaged(catalog, jobs)
     found = {
-        job: None if force else current(catalog, job, request, retry_failed=retry_failed) for job in jobs
+        job: None
+        if force or damaged & {job.model, catalog.benchmark(job.benchmark).dataset}
+        else current(catalog, job, request, retry_failed=retry_failed)
+        for job in jobs
     }
     todo = [job for job, record in found.items() if record is None]
     outcomes = {
@@ -90,6 +95,17 @@ def run(
         display.line(f"{_sign(record)} {job.benchmark} · {job.model}: {words}")
         display.progress("scoring", number, len(todo))
     return [outcomes[job] for job in jobs]
+
+
+def _damaged(catalog: Catalog, jobs: Sequence[Job]) -> frozenset[str]:
+    """Data sets and models of the jobs of which a file is here and is not what is pinned.
+
+    Their records are of the pinned bytes, but on bytes like these no score may stand: such jobs are done again, and
+    fail with the reason. Files that are not here say nothing.
+    """
+    wanted = {("datasets", catalog.benchmark(job.benchmark).dataset) for job in jobs}
+    wanted |= {("models", job.model) for job in jobs}
+    return frozenset(id for kind, id in wanted if damaged_file(catalog, kind, id) is not None)
 
 
 def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool) -> Record | None:
