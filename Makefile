@@ -73,7 +73,7 @@ clean:
 lock:
 	rm -rf .cache/lock build && $(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet torch==2.13.0
-	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,bids,cluster,dev]"
+	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,bids,spiking,cluster,dev]"
 	.cache/lock/bin/python -m pip freeze --exclude neuroledger | grep -v '^torch==' > requirements.txt
 	rm -rf build
 
