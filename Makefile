@@ -21,6 +21,7 @@ repro: $(READY)
 	@echo "pages: site/index.html"
 
 test: $(READY)
+	@dvc pull --quiet
 	@pytest
 	@ruff check .
 	@ruff format --check .

@@ -113,8 +113,6 @@ def test_the_series_are_the_same_bytes_again(repository):
     from neuroledger.core import assembly
 
     path = repository / "data" / "MackeyGlass" / "responses.nc"
-    if not path.exists():
-        pytest.skip("needs the data of the embedded remote")
     from data.generate.temporal import DELAYS, mackey_glass
 
     kept = assembly.read(path)

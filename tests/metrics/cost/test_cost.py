@@ -158,8 +158,6 @@ def test_brain_models_have_costs_too():
     from neuroledger.models.small_cnn import small_cnn
     from neuroledger.spec.catalog import open_catalog
 
-    if not (open_catalog().root / "data" / "Digits.simulated" / "stimuli.zip").exists():
-        pytest.skip("needs the data of the embedded remote")
     stimuli = load_dataset(open_catalog(), "Digits.simulated").stimuli
     found = answering_cost(small_cnn(id="m"), stimuli)
     # 64 × 64 images: three convolutions with padding, halved twice, and two linear layers
