@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Leaderboard, Row
@@ -187,3 +188,26 @@ def test_small_costs_keep_their_digits() -> None:
 def test_a_notebook_shows_an_escaped_table(lab: Lab) -> None:
     text = board_of(lab, full("ant", 0.9))._repr_html_()
     assert "<table" in text and "0.900" in text
+
+
+def test_a_hierarchy_makes_the_score_a_mean_of_means_and_shows_each_group(lab: Lab) -> None:
+    lab.benchmark("lab.IT-ridge", parent="IT")
+    listed = [RIDGE, {"id": PLS, "weight": 3}, "lab.IT-ridge"]
+    lab.spec(
+        "suites", "lab", benchmarks=listed, models=["ant", "bee"], hierarchy={"V4": "neural", "IT": "neural"}
+    )
+    board = board_of(lab, [*full("ant", 0.4), record("ant", "lab.IT-ridge", 0.8), *full("bee", 0.6)])
+    assert [group.name for group in board.groups] == ["V4", "IT"]
+    ant, bee = rows(board)["ant"], rows(board)["bee"]
+    assert ant.score.value == pytest.approx((0.4 + 0.8) / 2)
+    assert [cell.value for cell in ant.groups] == pytest.approx([0.4, 0.8])
+    assert bee.score.value is None and bee.groups[0].value == pytest.approx(0.6)
+    assert bee.groups[1].reason == "without lab.IT-ridge"
+    assert "V4: mean of [1], [2]" in str(board)
+    assert list(board.to_frame().columns[6:8]) == ["V4", "IT"]
+
+
+def test_check_names_a_group_that_holds_nothing(lab: Lab) -> None:
+    lab.spec("suites", "lab", benchmarks=[RIDGE], hierarchy={"V44": "neural"})
+    problems, _ = check(lab.open())
+    assert [problem.hint for problem in problems if "V44" in problem.message] == ["did you mean 'V4'?"]

@@ -14,6 +14,7 @@ from neuroledger.engine.commit import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.schemas import schema_texts
+from neuroledger.engine.suite_rules import suite_problems
 from neuroledger.errors import DataError, Problem, RequestError, SpecError
 from neuroledger.spec.base import Component
 from neuroledger.spec.catalog import Catalog, Entry, references
@@ -28,7 +29,6 @@ from neuroledger.spec.kinds import (
     SuiteSpec,
 )
 from neuroledger.spec.load import explain, read_spec
-from neuroledger.spec.suites import suites_of
 
 __all__ = ["check", "citation_keys"]
 
@@ -257,19 +257,8 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
         yield from _normalisation(catalog, entry, spec)
         yield from _controls(catalog, entry, spec)
     elif isinstance(spec, SuiteSpec):
-        try:
-            suites_of(catalog, spec.id)
-        except (RequestError, SpecError) as error:
-            if "circle" in str(error):
-                yield _at(entry, ("includes",), str(error), "break it in one of the files")
-        for i, item in enumerate(spec.benchmarks):
-            if item.version is not None and item.id in catalog._files["benchmarks"]:
-                now = catalog.benchmark(item.id).version
-                if now != item.version:
-                    words = (
-                        f"the suite froze version {item.version} of {item.id!r}, which is at version {now}"
-                    )
-                    yield _at(entry, ("benchmarks", i), words, "make a new version of the suite")
+        for location, words, hint in suite_problems(catalog, spec):
+            yield _at(entry, location, words, hint)
 
 
 def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:

@@ -7,6 +7,8 @@ from typing import Literal
 
 import pandas as pd
 
+from neuroledger.spec.hierarchy import Group
+
 __all__ = ["Cell", "Column", "Leaderboard", "Role", "Row", "Status"]
 
 Status = Literal["scored", "partial", "failed", "stale", "edited", "missing", "unavailable"]
@@ -65,13 +67,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One model on all benchmarks; ``rank`` is the interval of ranks that the intervals of the scores allow."""
+    """One model on all benchmarks, with the mean of each group of the suite's hierarchy.
+
+    ``rank`` is the interval of ranks that the intervals of the scores allow.
+    """
 
     model: str
     title: str
     role: Role
     simulated: bool
     cells: tuple[Cell, ...]
+    groups: tuple[Cell, ...]
     score: Cell
     rank: tuple[int, int] | None
 
@@ -92,10 +98,11 @@ class Leaderboard:
     version: int
     title: str
     columns: tuple[Column, ...]
+    groups: tuple[Group, ...]
     rows: tuple[Row, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per model: rank, score with interval, and the score on each benchmark."""
+        """One row per model: rank, score with interval, the mean of each group, and the score on each benchmark."""
         return pd.DataFrame(
             [
                 {
@@ -105,6 +112,7 @@ class Leaderboard:
                     "score": row.score.value,
                     "low": row.score.low,
                     "high": row.score.high,
+                    **{group.name: cell.value for group, cell in zip(self.groups, row.groups, strict=True)},
                     **{column.id: cell.value for column, cell in zip(self.columns, row.cells, strict=True)},
                 }
                 for row in self.rows

@@ -22,6 +22,7 @@ from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.report.table import COMMENSURABLE
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.hierarchy import weights_of
 from neuroledger.spec.kinds import BenchmarkSpec
 
 __all__ = ["Comparison", "Difference", "compare", "difference"]
@@ -69,7 +70,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on every benchmark of a suite; ``overall`` is the weighted mean of the differences, if there is one."""
+    """Two models on every benchmark of a suite; ``overall`` is the difference of their scores on it, if there is one."""
 
     a: str
     b: str
@@ -112,11 +113,14 @@ def compare(a: str, b: str, *, suite: str | None = None, catalog: Catalog | None
     for item in chosen.benchmarks:
         found.append(_on_benchmark(catalog, catalog.benchmark(item.id), a, b))
     differences = _corrected([each for each, _ in found])
-    counted = [
-        (each, draws, item.weight)
+    usable = {
+        each.benchmark: item.weight
         for (each, draws), item in zip(found, chosen.benchmarks, strict=True)
         if each.value is not None and draws.size and _counts(catalog, each)
-    ]
+    }
+    parents = {id: catalog.benchmark(id).parent for id in usable}
+    shares = weights_of(usable, parents, chosen.hierarchy)
+    counted = [(each, draws, shares[each.benchmark]) for each, draws in found if each.benchmark in shares]
     return Comparison(a, b, chosen.id, chosen.version, differences, _overall(counted))
 
 
@@ -263,8 +267,7 @@ def _overall(counted: Sequence[tuple[Difference, Floats, float]]) -> Difference:
     """The weighted mean of the differences; draws of different benchmarks are combined in their order."""
     if not counted:
         return Difference("suite", reason="no benchmark on which both were scored and can be resampled")
-    weights = np.array([weight for _, _, weight in counted])
-    weights /= weights.sum()
+    weights = [share for _, _, share in counted]
     means = [
         sum(w * (getattr(d, side) or 0.0) for w, (d, _, _) in zip(weights, counted, strict=True))
         for side in "ab"

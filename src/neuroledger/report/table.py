@@ -14,6 +14,7 @@ from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.hierarchy import Group, groups_of, weights_of
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 from neuroledger.spec.suites import suites_of, to_score
 
@@ -68,10 +69,10 @@ def leaderboard(
 ) -> Leaderboard:
     """The board of a suite (that of ``params.yaml`` when none is named) from records (all that are kept).
 
-    The score of a model is the weighted mean over the benchmarks whose scale runs from nothing to everything; its
-    interval takes the benchmarks as independent. Two models tie when the interval of their difference, had from
-    their two 95 % intervals, holds 0. A model that lacks one of these benchmarks is shown and not ranked; controls
-    are shown apart.
+    The score of a model is the weighted mean over the benchmarks whose scale runs from nothing to everything, or their
+    mean of means where the suite declares a hierarchy; its interval takes the benchmarks as independent. Two models
+    tie when the interval of their difference, had from their two 95 % intervals, holds 0. A model that lacks one of
+    these benchmarks is shown and not ranked; controls are shown apart.
 
     Raises
     ------
@@ -106,8 +107,13 @@ def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> L
     recorded = sorted({model for found in here.values() for model in found})
     known = set(catalog.ids("models"))
     models = [model for model in dict.fromkeys([*suite.models, *recorded]) if model in known]
-    rows = [_row(catalog, model, columns, here) for model in models]
-    return Leaderboard(suite.id, suite.version, suite.title, columns, _ordered(_with_tops(rows, columns)))
+    counted = {column.id: column.weight for column in columns if column.counts}
+    parents = {column.id: column.parent for column in columns}
+    groups = tuple(groups_of(counted, parents, suite.hierarchy))
+    whole = weights_of(counted, parents, suite.hierarchy)
+    rows = [_row(catalog, model, columns, groups, whole, here) for model in models]
+    ordered = _ordered(_with_tops(rows, columns))
+    return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)
 
 
 def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Record]) -> Column:
@@ -158,12 +164,19 @@ def _floor(records: Mapping[str, Record]) -> float | None:
 
 
 def _row(
-    catalog: Catalog, model: str, columns: Sequence[Column], here: Mapping[str, Mapping[str, Record]]
+    catalog: Catalog,
+    model: str,
+    columns: Sequence[Column],
+    groups: Sequence[Group],
+    whole: Mapping[str, float],
+    here: Mapping[str, Mapping[str, Record]],
 ) -> Row:
     spec = catalog.model(model)
     cells = tuple(_cell(catalog, model, here[column.id].get(model), column) for column in columns)
     role: Role = spec.control or "model"
-    return Row(model, spec.title, role, spec.simulated, cells, _score(cells, columns), None)
+    held = {column.id: cell for column, cell in zip(columns, cells, strict=True)}
+    means = tuple(_mean(held, group.shares) for group in groups)
+    return Row(model, spec.title, role, spec.simulated, cells, means, _mean(held, whole), None)
 
 
 def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -> Cell:
@@ -191,17 +204,15 @@ def _reason(record: Record) -> str:
     return str((record.score or {}).get("reason", ""))
 
 
-def _score(cells: Sequence[Cell], columns: Sequence[Column]) -> Cell:
-    """The weighted mean over the benchmarks that count, or why there is none."""
-    counted = [(cell, column) for cell, column in zip(cells, columns, strict=True) if column.counts]
-    lacking = [column.id for cell, column in counted if cell.status != "scored" or cell.value is None]
-    if not counted:
+def _mean(cells: Mapping[str, Cell], shares: Mapping[str, float]) -> Cell:
+    """The mean over benchmarks by their shares (which sum to 1), or why there is none."""
+    lacking = [id for id in shares if cells[id].status != "scored" or cells[id].value is None]
+    if not shares:
         return Cell("missing", reason="the suite's benchmarks have no common scale")
     if lacking:
         return Cell("partial", reason=f"without {', '.join(lacking)}")
-    total = sum(column.weight for _, column in counted)
-    value = sum(column.weight * (cell.value or 0.0) for cell, column in counted) / total
-    spread = math.hypot(*(column.weight * cell.half_width for cell, column in counted)) / total
+    value = sum(share * (cells[id].value or 0.0) for id, share in shares.items())
+    spread = math.hypot(*(share * cells[id].half_width for id, share in shares.items()))
     return Cell("scored", value, value - spread, value + spread)
 
 

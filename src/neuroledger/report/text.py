@@ -50,7 +50,8 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
     Benchmarks that do not fit into ``width`` columns of text (those of the terminal) go into further tables below.
     """
     width = width or shutil.get_terminal_size((160, 24)).columns
-    head = ["rank", "model", "score", *[f"[{i}]" for i in range(1, len(board.columns) + 1)]]
+    names = [group.name for group in board.groups]
+    head = ["rank", "model", "score", *names, *[f"[{i}]" for i in range(1, len(board.columns) + 1)]]
     blocks = [
         [_line(row, board) for row in board.rows if row.role == "model" and row.rank is not None],
         [_line(row, board) for row in board.rows if row.role == "model" and row.rank is None],
@@ -88,15 +89,20 @@ def _joined(line: Sequence[str], widths: Sequence[int], columns: Sequence[int]) 
 def _line(row: Row, board: Leaderboard) -> list[str]:
     name = row.model if row.role == "model" else f"{row.model} ({row.role} control)"
     values = [_value(cell, column) for cell, column in zip(row.cells, board.columns, strict=True)]
-    return [row.place, name, _interval(row.score), *values]
+    return [row.place, name, _interval(row.score), *map(_mean, row.groups), *values]
+
+
+def _mean(cell: Cell) -> str:
+    return number(cell.value) if cell.value is not None else SAID.get(cell.status, cell.status)
 
 
 def _limits(board: Leaderboard) -> list[list[str]]:
     floors = [number(column.floor, counts=column.counts) for column in board.columns]
     ceilings = [number(column.ceiling) for column in board.columns]
+    blank = [""] * (1 + len(board.groups))
     return [
-        ["", "floor: best negative control", "", *floors],
-        ["", "ceiling, as measured", "", *ceilings],
+        ["", "floor: best negative control", *blank, *floors],
+        ["", "ceiling, as measured", *blank, *ceilings],
     ]
 
 
@@ -116,6 +122,13 @@ def _value(cell: Cell, column: Column) -> str:
 
 def _legend(board: Leaderboard) -> list[str]:
     lines = [f"[{i}] {column.id}: {describe(column)}" for i, column in enumerate(board.columns, 1)]
+    numbers = {column.id: f"[{i}]" for i, column in enumerate(board.columns, 1)}
+    for group in board.groups:
+        inside = [other.name for other in board.groups if other.part_of == group.name]
+        inside += [
+            numbers[column.id] for column in board.columns if column.parent == group.name and column.counts
+        ]
+        lines.append(f"{group.name}: mean of {', '.join(inside)}")
     lines.append("* nothing is clearly better. Ranks are shared where 95 % intervals leave the order open.")
     told = [f"{row.model}: not ranked, {row.score.reason}" for row in board.rows if _unranked(row)]
     failed = [
@@ -192,9 +205,13 @@ def as_json(board: Leaderboard) -> str:
     return json.dumps(asdict(board), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _names(board: Leaderboard) -> list[str]:
+    return [*[group.name for group in board.groups], *[column.id for column in board.columns]]
+
+
 def as_markdown(board: Leaderboard) -> str:
     """A table for a README or a pull request."""
-    head = ["rank", "model", "score", *[column.id for column in board.columns]]
+    head = ["rank", "model", "score", *_names(board)]
     lines = [head, ["---"] * len(head), *[_line(row, board) for row in board.rows]]
     return (
         "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -204,7 +221,7 @@ def as_markdown(board: Leaderboard) -> str:
 
 def as_latex(board: Leaderboard) -> str:
     """A ``booktabs`` table for a paper; the suite and its version are its caption."""
-    head = ["Rank", "Model", "Score", *[column.id for column in board.columns]]
+    head = ["Rank", "Model", "Score", *_names(board)]
     body = [" & ".join(_escaped(cell) for cell in _line(row, board)) + r" \\" for row in board.rows]
     caption = _escaped(f"{board.title} (suite {board.suite}, version {board.version})")
     return "\n".join(

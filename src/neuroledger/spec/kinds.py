@@ -228,10 +228,12 @@ class Weighted(Frozen):
 class SuiteSpec(Spec):
     """A suite: a named, versioned list of benchmarks, ranked together, and the models that are scored on them.
 
-    It may include other suites, which are scored with it and ranked on their own.
+    It may include other suites, which are scored with it and ranked on their own. With a ``hierarchy`` (group → the
+    group it is part of; a benchmark is in the group that it names as ``parent``) the score is a mean of means.
     """
 
     benchmarks: tuple[Weighted, ...] = ()
+    hierarchy: dict[str, str] = Field(default_factory=dict)
     includes: tuple[Id, ...] = ()
     models: tuple[Id, ...] = ()
     released: str | None = None
@@ -253,6 +255,17 @@ class SuiteSpec(Spec):
         if twice:
             raise ValueError(f"listed twice: {', '.join(twice)}")
         return self
+
+    @field_validator("hierarchy")
+    @classmethod
+    def _no_circle(cls, value: dict[str, str]) -> dict[str, str]:
+        for start in value:
+            chain = [start]
+            while chain[-1] in value:
+                if value[chain[-1]] in chain:
+                    raise ValueError(f"runs in a circle: {' → '.join([*chain, value[chain[-1]]])}")
+                chain.append(value[chain[-1]])
+        return value
 
 
 KINDS: dict[str, type[Spec]] = {
