@@ -1,31 +1,23 @@
-"""Figures of scores: bars with floor and ceiling, a map of models by benchmarks, two models site by site, a trade-off."""
+"""Figures of the board: bars with floor and ceiling, controls, models by benchmarks, a trade-off, ranks, agreement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuroledger.core.score import Score
-from neuroledger.errors import MetricError, RequestError
+from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import axis as axis_of
+from neuroledger.report.plots.style import ACCENT, INK, LIGHT, PALETTE, SOFT, axes, finish
 from neuroledger.report.table import leaderboard
 from neuroledger.report.text import describe, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bars", "controls", "heat_map", "save", "scatter", "tradeoff"]
-
-INK: Final = "#1d2124"
-SOFT: Final = "#8b939a"
-ACCENT: Final = "#0b6e6e"
-LIGHT: Final = "#2aa5a0"
-# Okabe and Ito's colours, told apart by people with any kind of colour vision.
-PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+__all__ = ["bars", "controls", "heat_map", "tradeoff"]
 
 
 def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
@@ -40,7 +32,7 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
     i, column = _column(board, benchmark)
     rows = [row for row in board.rows if row.cells[i].value is not None]
     rows.sort(key=lambda row: row.cells[i].value or 0.0, reverse=column.direction == "lower")
-    ax = ax or _axes(height=1.2 + 0.34 * max(1, len(rows)))
+    ax = ax or axes(height=1.2 + 0.34 * max(1, len(rows)))
     for y, row in enumerate(rows):
         _interval(ax, y, row.cells[i], SOFT if row.role != "model" else ACCENT)
     _limits(ax, column)
@@ -49,7 +41,7 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
     ax.set_xlim(span.low, span.high)
     ax.set_xlabel(describe(column))
     ax.set_title(column.title, loc="left")
-    return _finish(ax, {row.model: row.cells[i].value for row in rows})
+    return finish(ax, {row.model: row.cells[i].value for row in rows})
 
 
 def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
@@ -67,13 +59,13 @@ def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | Non
         raise RequestError(
             f"no control has a score on {benchmark!r}; run `neuroledger run --benchmark {benchmark}`"
         )
-    ax = ax or _axes(height=1.2 + 0.4 * len(rows))
+    ax = ax or axes(height=1.2 + 0.4 * len(rows))
     for y, row in enumerate(rows):
         _interval(ax, y, row.cells[i], PALETTE[2] if row.role == "positive" else PALETTE[1])
     _limits(ax, column)
     ax.set_yticks(range(len(rows)), [f"{row.model} ({row.role})" for row in rows])
     ax.set_xlabel(describe(column))
-    return _finish(ax, {row.model: row.cells[i].value for row in rows})
+    return finish(ax, {row.model: row.cells[i].value for row in rows})
 
 
 def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
@@ -84,7 +76,7 @@ def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axe
         [[np.nan if c.value is None else c.value for c in row.cells] for row in rows], dtype=float
     )
     values = values.reshape(len(rows), len(board.columns))
-    ax = ax or _axes(width=2.6 + 0.86 * len(board.columns), height=1.9 + 0.36 * max(1, len(rows)))
+    ax = ax or axes(width=2.6 + 0.86 * len(board.columns), height=1.9 + 0.36 * max(1, len(rows)))
     ax.imshow(_shares(values, board.columns), cmap=_colours(), vmin=0, vmax=1, aspect="auto")
     for y, row in enumerate(rows):
         for x, cell in enumerate(row.cells):
@@ -95,30 +87,7 @@ def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axe
     ax.set_title(f"{board.title} (suite {board.suite}, version {board.version})", loc="left")
     ids = [column.id for column in board.columns]
     data = {row.model: dict(zip(ids, (cell.value for cell in row.cells), strict=True)) for row in rows}
-    return _finish(ax, data, spines=False)
-
-
-def scatter(a: Score, b: Score, *, labels: tuple[str, str] = ("A", "B"), ax: Axes | None = None) -> Axes:
-    """Two scores of one benchmark, neuroid by neuroid (or other sample), with how many lie on each side.
-
-    Raises
-    ------
-    MetricError
-        A score has no samples, or they cannot be set against each other.
-    """
-    x, y = _sites(a), _sites(b)
-    if x.shape != y.shape:
-        raise MetricError(f"the samples cannot be paired: {x.size} and {y.size}; score both on one benchmark")
-    present = np.isfinite(x) & np.isfinite(y)
-    x, y = x[present], y[present]
-    ax = ax or _axes(width=4.2, height=4.2)
-    ends = [float(min(x.min(), y.min(), 0)), float(max(x.max(), y.max()))]
-    ax.plot(ends, ends, color=SOFT, linewidth=1, linestyle="--", zorder=1)
-    ax.scatter(x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2)
-    ax.set_xlabel(f"{labels[0]} (higher for {int((x > y).sum())})")
-    ax.set_ylabel(f"{labels[1]} (higher for {int((y > x).sum())})")
-    ax.set_aspect("equal")
-    return _finish(ax, {labels[0]: x.tolist(), labels[1]: y.tolist()})
+    return finish(ax, data, spines=False)
 
 
 def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
@@ -136,7 +105,7 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
     points = [(row, x, y) for row, x, y in held if x is not None and y is not None]
     if not points:
         raise RequestError(f"no model has scores on both {score!r} and {cost!r}")
-    ax = ax or _axes(width=6, height=4.2)
+    ax = ax or axes(width=6, height=4.2)
     for row, x, y in points:
         ax.scatter([x], [y], s=36, color=ACCENT, zorder=3)
         ax.annotate(row.model, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=9, color=INK)
@@ -146,38 +115,7 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
         ax.set_xscale("log")
     ax.set_xlabel(f"{price.title} ({describe(price)})")
     ax.set_ylabel(describe(column))
-    return _finish(ax, {row.model: (x, y) for row, x, y in points})
-
-
-def save(ax: Axes, path: Path) -> Path:
-    """Write the figure of ``ax``: SVG with text kept as text and no date inside, or what the suffix says."""
-    import matplotlib as mpl
-
-    figure: Any = ax.figure
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "neuroledger"}):
-        options = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
-        figure.savefig(path, bbox_inches="tight", **options)
-    return path
-
-
-def _axes(*, width: float = 7.0, height: float = 4.0) -> Axes:
-    from matplotlib.figure import Figure
-
-    # A figure of its own, without pyplot: no window, no global state, safe beside a user's own figures.
-    ax: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot()
-    return ax
-
-
-def _finish(ax: Axes, data: dict[str, Any], *, spines: bool = True) -> Axes:
-    """Quiet lines, and the plotted numbers at ``ax.data``."""
-    for name in ("top", "right", "left") if spines else ("top", "right", "left", "bottom"):
-        ax.spines[name].set_visible(False)
-    ax.tick_params(colors=INK, labelsize=9)
-    ax.title.set_fontsize(11)
-    ax.title.set_color(INK)
-    ax.data = data  # type: ignore[attr-defined]
-    return ax
+    return finish(ax, {row.model: (x, y) for row, x, y in points})
 
 
 def _interval(ax: Axes, y: float, cell: Cell, colour: str) -> None:
@@ -228,16 +166,6 @@ def _colours() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("neuroledger", ["#ffffff", "#cfe9e7", "#79c7c2"])
-
-
-def _sites(score: Score) -> Any:
-    samples = score.samples
-    if samples is None or not samples.dims:
-        raise MetricError(f"score {score.id!r} has no samples to plot")
-    values = np.asarray(samples.values, dtype=np.float64)
-    if "split" in samples.dims and len(samples.dims) > 1:
-        values = np.asarray(samples.mean("split", skipna=True).values, dtype=np.float64)
-    return values.ravel()
 
 
 def _front(points: Sequence[tuple[float, float]], *, lower_is_better: bool) -> list[tuple[float, float]]:
