@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from neuroledger.errors import UnavailableError
 
-__all__ = ["Array", "Memo", "Workspace"]
+__all__ = ["Array", "Memo", "Workspace", "device_of"]
 
 # A matrix of numbers: a NumPy array, or on other devices a torch tensor, which the kernels treat alike.
 Array: TypeAlias = NDArray[Any]
@@ -139,6 +139,11 @@ class Workspace:
 
         with threadpool_limits(self.threads):
             yield
+
+
+def device_of(values: Array) -> dict[str, Any]:
+    """The argument that makes a new array on the device of ``values``; none on the host, where NumPy 1 takes none."""
+    return {} if isinstance(values, np.ndarray) else {"device": values.device}
 
 
 def _frozen_owner(values: Array) -> Array | None:

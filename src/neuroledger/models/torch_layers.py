@@ -265,7 +265,7 @@ def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
 
     places = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=places):
-        torch.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0] >> 1))
+        torch.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0]) >> 1)
         if device.type == "cpu":
             # Already deterministic; asking for it would import torch's compiler, which takes seconds.
             yield

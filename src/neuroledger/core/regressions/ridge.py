@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.core.gram import mirror_upper
 from neuroledger.core.regressions.problem import Prediction, Problem
-from neuroledger.core.workspace import Array
+from neuroledger.core.workspace import Array, device_of
 from neuroledger.errors import MetricError
 
 __all__ = ["Ridge", "leave_out", "penalised"]
@@ -50,7 +50,7 @@ def penalised(K: Array, alpha: float, xp: Any) -> Array:
     The lift is taken out again with the intercept; it keeps that subtraction free of cancellation.
     """
     lifted = K + float(K.diagonal().sum()) / len(K) ** 2
-    every = xp.arange(len(K), device=K.device)
+    every = xp.arange(len(K), **device_of(K))
     lifted[every, every] += alpha
     return cast(Array, lifted)
 
@@ -117,7 +117,7 @@ def _direct(problem: Problem, alpha: float) -> Iterator[Prediction]:
         K, cross, Y = features.block(train, train), features.block(test, train), problem.centred[train]
         rows, base = K.mean(0), Y.mean(0)
         total = rows.mean()
-        K = K - rows - rows[:, None] + total + alpha * xp.eye(len(K), dtype=K.dtype, device=K.device)
+        K = K - rows - rows[:, None] + total + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K))
         cross = cross - rows - cross.mean(1)[:, None] + total
         yield Prediction(cross @ xp.linalg.solve(K, Y - base) + (base + mean))
 
@@ -126,7 +126,7 @@ def _primal(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
     """Predictions by the normal equations of the features, down-dated by each split's left-out rows."""
     workspace, xp = problem.workspace, problem.workspace.xp
     Y, mean = problem.centred, workspace.put(problem.mean)
-    XX, XY, penalty = X.T @ X, X.T @ Y, alpha * xp.eye(X.shape[1], dtype=X.dtype, device=X.device)
+    XX, XY, penalty = X.T @ X, X.T @ Y, alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
     for split in problem.splits:
         out, train = workspace.indices(problem.left_out(split)), workspace.indices(split.train)
         count = len(split.train)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.core.regressions.problem import Prediction, Problem
-from neuroledger.core.workspace import Array
+from neuroledger.core.workspace import Array, device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv"]
 
@@ -116,7 +116,7 @@ def _errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
     """Mean squared leave-one-out error of each penalty: (alpha,), or (alpha × target)."""
     Q, w, projected = spectrum.Q, spectrum.w, spectrum.projected
     rows, count = Y.shape
-    alphas = xp.asarray(rule.alphas, dtype=Q.dtype, device=Q.device)
+    alphas = xp.asarray(rule.alphas, dtype=Q.dtype, **device_of(Q))
     if spectrum.complete:
         filters = 1 / (w[:, None] + alphas)
         share = (Q * Q) @ filters
@@ -150,7 +150,7 @@ def _predicted(spectrum: _Spectrum, chosen: NDArray[np.float64], workspace: Any,
     if len(chosen) == 1:
         return spectrum.onto @ (spectrum.projected / (spectrum.w + float(chosen[0]))[:, None])
     result = xp.empty(
-        (len(spectrum.onto), spectrum.projected.shape[1]), dtype=spectrum.Q.dtype, device=spectrum.Q.device
+        (len(spectrum.onto), spectrum.projected.shape[1]), dtype=spectrum.Q.dtype, **device_of(spectrum.Q)
     )
     for alpha in np.unique(chosen):
         columns = workspace.indices(np.flatnonzero(chosen == alpha))
