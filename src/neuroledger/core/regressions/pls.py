@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from neuroledger.core.gram import Features
 from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.splits import Split
-from neuroledger.core.workspace import Array
+from neuroledger.core.workspace import Array, device_of
 
 __all__ = ["Pls"]
 
@@ -57,7 +57,7 @@ class Pls(BaseModel):
                 scores, used = latent.scores[at], int(latent.used[at])
                 test = workspace.indices(split.test)
                 # Scores sum to zero over the train rows, so the targets need no centring; the last row is their mean.
-                weights = xp.zeros((used + 1, rows), dtype=Y.dtype, device=Y.device)
+                weights = xp.zeros((used + 1, rows), dtype=Y.dtype, **device_of(Y))
                 weights[:, workspace.indices(split.train)] = 1 / len(split.train)
                 weights[:used] = scores[:used] * (weights[:1] > 0)
                 sizes = (weights[:used] * weights[:used]).sum(1)
@@ -103,7 +103,7 @@ def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> A
             break
     if basis is not None:
         return basis @ Y[:, column]
-    start = xp.zeros(width, dtype=Y.dtype, device=Y.device)
+    start = xp.zeros(width, dtype=Y.dtype, **device_of(Y))
     start[column] = 1.0
     return cast(Array, start)
 
@@ -116,18 +116,16 @@ def _latent(
     rows, width = Y.shape
     trace = features.trace
     components = min(rule.components, features.count, min(len(split.train) for split in splits) - 1)
-    new: dict[str, Any] = {"dtype": Y.dtype, "device": Y.device}
+    new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
 
     inside = np.zeros((len(splits), rows))
     for at, split in enumerate(splits):
         inside[at, split.train] = 1.0
     w = workspace.put(inside)
     trained = w.sum(1)
-    mean = (w @ Y) / trained[:, None]
-    Yc = (Y[None] - mean[:, None]) * w[:, :, None]
-    Z = _cross(problem, features, Y, mean, splits)
-    Z = Z - ((w[:, None] @ Z)[:, 0] / trained[:, None])[:, None]
-    M = Yc.mT @ Z
+    Z = _cross(problem, features, Y, w, splits)
+    # Columns of Z, like all scores, sum to zero over the train rows, where the targets therefore need no centring.
+    M = xp.stack([Y.T @ (Z[at] * w[at][:, None]) for at in range(len(splits))])
 
     starts = [_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits]
     first = xp.stack(starts)
@@ -147,19 +145,20 @@ def _latent(
         stale = power < STALE * fresh
         if bool(stale.any()):
             for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
-                residual = Yc[at] - fitted[at, :k].T @ Q[at, :k]
+                residual = (Y - (w[at] @ Y) / trained[at]) * w[at][:, None] - fitted[at, :k].T @ Q[at, :k]
                 M[at] = residual.T @ (Z[at] - S[at, :k].T @ Q[at, :k])
             c, power = _dominant(M, first, rule, xp)
             fresh = xp.where(stale, power, fresh)
         alive = xp.where(power > 1e-26 * initial, alive, 0.0)
         v = (Z @ c[:, :, None])[:, :, 0]
         if k:
-            v = v - (S[:, :k].mT @ (Q[:, :k] @ c[:, :, None]))[:, :, 0]
-        v = v / xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
-        before = (v * v * w).sum(1)
+            v -= (xp.swapaxes(S[:, :k], 1, 2) @ (Q[:, :k] @ c[:, :, None]))[:, :, 0]
+        v /= xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        kept = v * w
+        before = (kept * v).sum(1)
         for _ in range(2 if k else 0):
             h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
-            v = v - (T[:, :k].mT @ h[:, :, None])[:, :, 0]
+            v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
         kept = v * w
         size = (kept * v).sum(1)
         alive = xp.where((size > SPENT**2 * before) & (size > SHARE * trace), alive, 0.0)
@@ -171,34 +170,35 @@ def _latent(
         s = features.times(kept.T).T
         s = s - ((s * w).sum(1) / trained)[:, None]
         # Zᵀt is Yᵀ(X Xᵀ t), so that one pass over the targets gives both their loadings and their covariances.
-        both = Yc.mT @ xp.stack([kept, s], axis=2)
-        load, z = both[:, :, 0] / size[:, None], both[:, :, 1]
+        both = xp.concatenate([kept, s * w]) @ Y
+        load, z = both[: len(splits)] / size[:, None], both[len(splits) :]
         if k:
-            z = z - (Q[:, :k].mT @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
+            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
         # Taking the component out of M is symmetric: half of its own square goes with each product.
-        z = z - 0.5 * (kept * s).sum(1)[:, None] * load
-        outer = z[:, :, None] * load[:, None]
-        M -= outer
-        M -= outer.mT
+        z -= 0.5 * (kept * s).sum(1)[:, None] * load
+        pair = xp.stack([z, load], axis=2)
+        M -= pair @ xp.stack([load, z], axis=1)
         T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, kept, s, load, size
     return _Latent(T, used)
 
 
-def _cross(problem: Problem, features: Features, Y: Array, mean: Array, splits: Any) -> Array:
-    """``X Xᵀ Y`` of each split's train rows (split × row × target), from one product over all rows."""
+def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any) -> Array:
+    """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
     workspace, xp = problem.workspace, problem.workspace.xp
-    whole = features.times(Y)
-    ones = features.times(xp.ones_like(Y[:, :1]))
-    result = xp.empty((len(splits), *Y.shape), dtype=Y.dtype, device=Y.device)
+    # A column of ones goes along, to take each split's means out of the targets.
+    each = xp.concatenate([Y, xp.ones_like(Y[:, :1])], axis=1)
+    whole = features.times(each)
+    result = xp.empty((len(splits), *Y.shape), dtype=Y.dtype, **device_of(Y))
     for at, split in enumerate(splits):
         out = problem.left_out(split)
         fewer_out = len(out) <= len(split.train)
         rows = workspace.indices(out if fewer_out else split.train)
-        part = features.times_of(rows, Y[rows])
-        total = features.times_of(rows, xp.ones_like(Y[rows][:, :1]))
+        part = features.times_of(rows, each[rows])
         if fewer_out:
-            part, total = whole - part, ones - total
-        result[at] = part - total * mean[at]
+            part = whole - part
+        mean = (w[at] @ each) / len(split.train)
+        part[:, :-1] -= part[:, -1:] * mean[:-1]
+        result[at] = part[:, :-1] - ((w[at] @ part) / len(split.train))[:-1]
     return cast(Array, result)
 
 
