@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from neuroledger.engine.bind import ceiling, metric
     from neuroledger.engine.cost import cost
     from neuroledger.engine.decode import decode
-    from neuroledger.engine.public import find, load, records, run, score
+    from neuroledger.engine.public import find, layers, load, records, run, score
     from neuroledger.engine.record import Record
     from neuroledger.models import api as models
     from neuroledger.report import plots as plot
@@ -34,6 +34,7 @@ _PUBLIC = {
     "decode": ("neuroledger.engine.decode", "decode"),
     "errors": ("neuroledger.errors", None),
     "find": ("neuroledger.engine.public", "find"),
+    "layers": ("neuroledger.engine.public", "layers"),
     "leaderboard": ("neuroledger.report.table", "leaderboard"),
     "load": ("neuroledger.engine.public", "load"),
     "metric": ("neuroledger.engine.bind", "metric"),
@@ -54,6 +55,7 @@ __all__ = [
     "decode",
     "errors",
     "find",
+    "layers",
     "leaderboard",
     "load",
     "metric",

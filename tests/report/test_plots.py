@@ -89,3 +89,83 @@ def test_svg_keeps_text_and_is_the_same_twice(board: Leaderboard, tmp_path: Path
 def test_an_unknown_benchmark_is_named(board: Leaderboard) -> None:
     with pytest.raises(RequestError, match="not in suite 'lab'"):
         plots.bars("nosuch", board)
+
+
+def test_ranks_are_intervals(lab: Lab) -> None:
+    records = [record(m, b, v) for m, v in (("ant", 0.9), ("bee", 0.5), ("cat", 0.51)) for b in (RIDGE, PLS)]
+    ax = plots.ranks(leaderboard(records, catalog=lab.open()))
+    assert ax.data == {"ant": (1, 1), "cat": (2, 3), "bee": (2, 3)}
+    with pytest.raises(RequestError, match="no model of suite 'lab' is ranked"):
+        plots.ranks(leaderboard([], catalog=lab.open()))
+
+
+def test_benchmarks_agree_when_they_order_the_models_alike(lab: Lab) -> None:
+    values = {"ant": (0.9, 0.1), "bee": (0.5, 0.2), "cat": (0.4, 0.3)}
+    records = [record(m, b, v) for m, both in values.items() for b, v in zip((RIDGE, PLS), both, strict=True)]
+    ax = plots.agreement(leaderboard(records, catalog=lab.open()))
+    assert sorted(ax.data["benchmarks"]) == [PLS, RIDGE]
+    assert np.array(ax.data["r"]) == pytest.approx(np.array([[1, -1], [-1, 1]]))
+    with pytest.raises(RequestError, match="two benchmarks with three"):
+        plots.agreement(leaderboard(records[:2], catalog=lab.open()))
+
+
+def test_layers_are_drawn_over_depth_and_the_committed_one_is_marked() -> None:
+    curve = {
+        name: Score(value, low=value - 0.1, high=value + 0.1) for name, value in (("a", 0.2), ("b", 0.6))
+    }
+    assert plots.layers(curve).data == {"score": {"a": 0.2, "b": 0.6}}
+    ax = plots.layers({"V4": curve, "IT": curve}, committed={"IT": "b"})
+    assert sum(line.get_marker() == "D" for line in ax.lines) == 1
+    with pytest.raises(RequestError, match="layer 'c' of 'IT' has no score; there are a, b"):
+        plots.layers({"IT": curve}, committed={"IT": "c"})
+    with pytest.raises(RequestError, match="no layers to draw"):
+        plots.layers({})
+
+
+def test_time_shows_the_median_of_each_bin_beside_its_ceiling() -> None:
+    def course(values: list[float]) -> xr.DataArray:
+        coords = {"time_bin_start": ("time_bin", [70, 90]), "time_bin_end": ("time_bin", [90, 110])}
+        return xr.DataArray(
+            [[[v, v, v + 1] for v in values]], dims=("split", "time_bin", "neuroid"), coords=coords
+        )
+
+    score = Score(0.0, samples=course([0.2, 0.4]), ceiling=Score(1.0, samples=course([0.8, 0.9])))
+    assert plots.time(score).data == {"time": [80.0, 100.0], "ceiling": [0.8, 0.9], "score": [0.2, 0.4]}
+    with pytest.raises(MetricError, match="no samples over time bins"):
+        plots.time(Score(0.1))
+
+
+def test_reliability_sets_each_neuroid_against_its_own_ceiling() -> None:
+    def sites(values: list[float]) -> xr.DataArray:
+        return xr.DataArray([values, values], dims=("split", "neuroid"))
+
+    score = Score(
+        0.5,
+        scale="correlation",
+        samples=sites([0.4, 0.6]),
+        ceiling=Score(0.8, scale="reliability", samples=sites([0.25, 1])),
+    )
+    ax = plots.reliability(score)
+    assert ax.data == {"ceiling": [0.25, 1.0], "score": [0.4, 0.6]}
+    # A correlation with responses of reliability ρ is at most √ρ.
+    x, y = ax.lines[0].get_data()
+    assert y == pytest.approx(np.sqrt(x))
+    with pytest.raises(MetricError, match="no ceiling"):
+        plots.reliability(Score(0.5, samples=sites([0.4, 0.6])))
+
+
+def test_rdm_ranks_every_pair_and_groups_the_stimuli() -> None:
+    values = np.array([[1.0, 2.0, 4.0], [4.0, 2.0, 1.0], [1.0, 2.0, 3.9]])
+    coords = {"stimulus_id": ("presentation", list("abc")), "kind": ("presentation", ["x", "y", "x"])}
+    responses = xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
+    distances = xr.DataArray(1 - np.corrcoef(values), dims=("stimulus", "stimulus_b"))
+    first, second = plots.rdm({"responses": responses, "distances": distances})
+    # Rows 0 and 2 are most alike, rows 0 and 1 least.
+    assert np.array(first.data["percentile"]) == pytest.approx(np.array(second.data["percentile"]))
+    assert first.data["percentile"][0][2] == 0 and max(first.data["percentile"][1]) == 100
+    grouped = plots.rdm({"responses": responses}, by="kind")[0]
+    assert grouped.data["percentile"][0][1] == 0
+    with pytest.raises(RequestError, match="no coordinate 'colour'"):
+        plots.rdm({"responses": responses}, by="colour")
+    with pytest.raises(RequestError, match="an RDM is drawn of"):
+        plots.rdm({"odd": distances.rename(stimulus="row")})

@@ -57,6 +57,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--files", type=Path, metavar="FOLDER", help="stimuli: where the files of the table lie")
 
+    p = verb("pin", "data", "recordings that you downloaded: hashed, put in place, and pinned in their data set's spec")
+    p.add_argument("id", help="the data set")
+    p.add_argument("--from", dest="source", type=Path, required=True, metavar="FOLDER", help="where they lie")
+    p.add_argument("--url-prefix", metavar="URL", help="address of the same folder: others can fetch then")
+    p.add_argument("--label", metavar="COLUMN", help="column of participants.tsv or recordings.tsv to decode")
+    p.add_argument(
+        "--event", action="append", default=[], metavar="DESCRIPTION=LABEL", help="an event and what it shows"
+    )
+    p.add_argument("--task", help="only this BIDS task")
+    p.add_argument("--bids", action="store_true", help="read through mne-bids: events.tsv and channels.tsv count")
+    p.add_argument("--dry-run", action="store_true", help="show the spec's changes, write nothing")
+
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")
     p.add_argument("project", choices=("brainscore",))
     p.add_argument("id", help="id of the new data set")
@@ -98,6 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("score", "scoring", "one model on one benchmark, printed as a card")
     p.add_argument("model")
     p.add_argument("benchmark")
+    p.add_argument(
+        "--layers", action="store_true", help="every layer in the region's place; nothing is recorded"
+    )
     _request(p)
     p.add_argument("--json", action="store_true", help="machine-readable")
 

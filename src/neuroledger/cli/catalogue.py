@@ -98,7 +98,7 @@ def _card(catalog: Catalog, entry: Entry) -> None:
     if isinstance(spec, DatasetSpec):
         for name, pin in spec.files.items():
             say(
-                f"  {name:<28}{pin.size:>12,} bytes  sha256 {pin.sha256[:16]}…  {'DVC' if pin.dvc else pin.url}"
+                f"  {name:<28}{pin.size:>12,} bytes  sha256 {pin.sha256[:16]}…  {'DVC' if pin.dvc else pin.url or 'by hand'}"
             )
         count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
         say(f"  {count} expectations guard it; `neuroledger validate {spec.id}` examines them")

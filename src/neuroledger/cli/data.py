@@ -12,6 +12,8 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.suites import suites_of
 
+SHOWN_CHANGES = 40
+
 
 def fetch(options: argparse.Namespace) -> int:
     """Bring files of data sets and models."""
@@ -110,4 +112,49 @@ def package(options: argparse.Namespace) -> int:
     say(
         f"pinned in specs/datasets/{options.id}.yaml; next: `neuroledger validate {options.id}`, then `dvc push`"
     )
+    return 0
+
+
+def pin(options: argparse.Namespace) -> int:
+    """Downloads into a pinned data set."""
+    import difflib
+
+    from neuroledger.engine.pin.pin import Downloads
+    from neuroledger.engine.pin.pin import pin as pin_downloads
+
+    events = dict(text.rpartition("=")[::2] for text in options.event)
+    if "" in events:
+        raise RequestError("--event is DESCRIPTION=LABEL, such as --event 'Stimulus/S  1=left'")
+    catalog = open_catalog(options.root)
+    downloads = Downloads(
+        folder=options.source,
+        url_prefix=options.url_prefix,
+        label=options.label,
+        events=events,
+        task=options.task,
+        bids=options.bids,
+    )
+    done = pin_downloads(catalog, options.id, downloads, dry_run=options.dry_run)
+    shown = catalog.shown(done.path)
+    changes = list(
+        difflib.unified_diff(
+            done.before.splitlines(), done.after.splitlines(), shown, shown, "now", "pinned", 0, ""
+        )
+    )
+    limit = len(changes) if options.dry_run else SHOWN_CHANGES
+    for line in changes[:limit]:
+        say(line)
+    if changes[limit:]:
+        say(f"… and {len(changes) - limit} more changed lines")
+    for remark in done.remarks:
+        say(f"note: {remark}")
+    people = f" of {done.subjects} subjects" if done.subjects else ""
+    if options.dry_run:
+        say(f"{done.files} files{people} would be pinned; nothing was written")
+        return 0
+    if not changes and not done.placed:
+        say(f"{done.files} files{people}: pinned and in place already")
+        return 0
+    say(f"pinned {done.files} files{people}, {done.placed} of them put into data/{options.id}/")
+    say(f"next: `neuroledger check {shown}`, `neuroledger validate {options.id}`, `neuroledger run`")
     return 0

@@ -13,7 +13,7 @@ from neuroledger.engine.plan import Job, plan
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import current
 from neuroledger.engine.run import run as run_jobs
-from neuroledger.engine.session import Request
+from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.suites import suites_of, to_score
@@ -78,6 +78,8 @@ def score(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     request = _asked(options, read_params(catalog.root))
     catalog.model(options.model)
+    if options.layers:
+        return _layers(catalog, request, options)
     jobs = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
     if not jobs:
         benchmark = catalog.benchmark(options.benchmark)
@@ -90,6 +92,29 @@ def score(options: argparse.Namespace) -> int:
     else:
         _card(outcome.record)
     return 1 if outcome.record.status == "failed" else 0
+
+
+def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> int:
+    from neuroledger.engine.layers import layer_scores
+    from neuroledger.engine.present import open_store
+
+    with choose("none" if options.json else None) as display:
+        session = Session(catalog, request, open_store(catalog.root, display))
+        found = layer_scores(session, catalog.benchmark(options.benchmark), options.model)
+    if options.json:
+        say_json({layer: one.to_dict() for layer, one in found.items()})
+        return 0
+    say_table(
+        ("layer", "score", "95 % interval", "raw"),
+        [
+            (layer, f"{one.value:.4f}", f"[{one.low:.4f}, {one.high:.4f}]", f"{one.raw:.4f}")
+            for layer, one in found.items()
+        ],
+    )
+    say(
+        "nothing was recorded: the best of many layers on the same stimuli is an optimistic choice (docs/models.md)"
+    )
+    return 0
 
 
 def _card(record: Record) -> None:

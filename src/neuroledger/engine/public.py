@@ -1,4 +1,4 @@
-"""What users call from Python: find, load, score, run, records."""
+"""What users call from Python: find, load, score, layers, run, records."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from neuroledger.core.model import Model
 from neuroledger.core.score import Score
 from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.layers import layer_scores
 from neuroledger.engine.load import load_dataset
 from neuroledger.engine.params import read_params
 from neuroledger.engine.plan import plan
@@ -23,7 +24,7 @@ from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.suites import suites_of, to_score
 
-__all__ = ["find", "load", "records", "run", "score"]
+__all__ = ["find", "layers", "load", "records", "run", "score"]
 
 
 def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
@@ -78,6 +79,32 @@ def score(
             catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
         )
         return evaluate(session, catalog.benchmark(benchmark), model).headline
+
+
+def layers(
+    model: Model | str,
+    benchmark: str,
+    *,
+    layers: Sequence[str] = (),
+    seed: int = 0,
+    limit: int | None = None,
+    device: str = "cpu",
+) -> dict[str, Score]:
+    """The benchmark's score for each layer of a model in the place of its region; nothing is recorded.
+
+    See :func:`neuroledger.engine.layers.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
+
+    Raises
+    ------
+    NeuroLedgerError
+        With the reason.
+    """
+    catalog = open_catalog()
+    with choose("none") as display:
+        session = Session(
+            catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
+        )
+        return layer_scores(session, catalog.benchmark(benchmark), model, layers)
 
 
 def run(

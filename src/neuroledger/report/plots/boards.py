@@ -17,7 +17,7 @@ from neuroledger.report.text import describe, number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bars", "controls", "heat_map", "tradeoff"]
+__all__ = ["agreement", "bars", "controls", "heat_map", "ranks", "tradeoff"]
 
 
 def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
@@ -116,6 +116,82 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
     ax.set_xlabel(f"{price.title} ({describe(price)})")
     ax.set_ylabel(describe(column))
     return finish(ax, {row.model: (x, y) for row, x, y in points})
+
+
+def ranks(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+    """Each ranked model's interval of ranks: where bars overlap, the data leave the order open.
+
+    Raises
+    ------
+    RequestError
+        No model of the board is ranked.
+    """
+    board = board or leaderboard()
+    rows = [row for row in board.rows if row.rank is not None]
+    if not rows:
+        raise RequestError(
+            f"no model of suite {board.suite!r} is ranked; run `neuroledger run --suite {board.suite}`"
+        )
+    ax = ax or axes(height=1.2 + 0.34 * len(rows))
+    for y, row in enumerate(reversed(rows)):
+        first, last = row.rank or (0, 0)
+        ax.plot([first, last], [y, y], color=ACCENT, alpha=0.4, linewidth=6, solid_capstyle="round")
+        ax.plot([(first + last) / 2], [y], marker="o", markersize=6.5, color=ACCENT)
+    ax.set_yticks(range(len(rows)), [row.model for row in reversed(rows)])
+    ax.set_xticks(range(1, len(rows) + 1))
+    ax.invert_xaxis()
+    ax.set_xlabel("rank")
+    ax.set_title(f"{board.title} (suite {board.suite}, version {board.version})", loc="left")
+    return finish(ax, {row.model: row.rank for row in rows})
+
+
+def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+    """Do the benchmarks agree? Spearman's correlation of their scores over the models that both have scored.
+
+    Benchmarks are put beside those they agree with; a pair with fewer than three models in common is blank. Where
+    lower is better the sign is turned, so that 1 always means the same order of models.
+
+    Raises
+    ------
+    RequestError
+        Fewer than two benchmarks have scores.
+    """
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+    from scipy.stats import spearmanr
+
+    board = board or leaderboard()
+    rows = [row for row in board.rows if row.role == "model"]
+    signs = [1.0 if column.direction == "higher" else -1.0 for column in board.columns]
+    values = np.array(
+        [[np.nan if c.value is None else c.value for c in row.cells] for row in rows], dtype=float
+    ).reshape(len(rows), len(board.columns)) * np.array(signs)
+    used = [i for i in range(len(board.columns)) if np.isfinite(values[:, i]).sum() >= 3]
+    if len(used) < 2:
+        raise RequestError("agreement needs two benchmarks with three scored models each")
+    r = np.eye(len(used))
+    for a, i in enumerate(used):
+        for b, j in enumerate(used[:a]):
+            both = np.isfinite(values[:, i]) & np.isfinite(values[:, j])
+            varied = both.sum() >= 3 and np.ptp(values[both, i]) > 0 and np.ptp(values[both, j]) > 0
+            r[a, b] = r[b, a] = spearmanr(values[both, i], values[both, j]).statistic if varied else np.nan
+    distance = np.where(np.isfinite(r), 1 - r, 1.0)
+    np.fill_diagonal(distance, 0.0)
+    order = leaves_list(linkage(squareform(distance, checks=False), "average"))
+    r = r[np.ix_(order, order)]
+    names = [board.columns[used[i]].id for i in order]
+    ax = ax or axes(width=3.4 + 0.55 * len(names), height=2.6 + 0.5 * len(names))
+    ax.imshow(r, cmap="PuOr_r", vmin=-1, vmax=1)
+    for y, line in enumerate(r):
+        for x, value in enumerate(line):
+            if np.isfinite(value):
+                ink = "white" if abs(value) > 0.7 else INK
+                ax.text(x, y, number(float(value), 2), ha="center", va="center", fontsize=8, color=ink)
+    ax.set_xticks(range(len(names)), names, rotation=40, ha="right")
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(length=0)
+    ax.set_title("Do the benchmarks order the models alike? (Spearman)", loc="left")
+    return finish(ax, {"benchmarks": names, "r": r.tolist()}, spines=False)
 
 
 def _interval(ax: Axes, y: float, cell: Cell, colour: str) -> None:

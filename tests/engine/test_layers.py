@@ -1,0 +1,50 @@
+"""Every layer of a model can be set in the place of a region, from one showing of the stimuli."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.gate.validate import validate
+from neuroledger.engine.layers import layer_scores
+from neuroledger.engine.present import open_store
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.spec.base import Component
+from tests.engine.lab import Lab
+from tests.engine.test_commit import network
+
+
+def opened(lab: Lab) -> Session:
+    lab.dataset()
+    lab.benchmark("lab.V4-ridge")
+    catalog = lab.open()
+    validate(catalog, "lab")
+    return Session(catalog, Request(), open_store(catalog.root))
+
+
+def test_a_layer_scores_as_if_the_region_were_committed_to_it(lab: Lab) -> None:
+    network(lab, regions={"V4": "conv1"})
+    session = opened(lab)
+    benchmark = session.catalog.benchmark("lab.V4-ridge")
+    found = layer_scores(session, benchmark, "net")
+    assert list(found) == ["logits", "conv1"]
+    assert found["conv1"].value == evaluate(session, benchmark, "net", controls=False).headline.value
+    assert found["conv1"].value > found["logits"].value
+    assert list(layer_scores(session, benchmark, "net", ["conv1"])) == ["conv1"]
+
+
+def test_what_has_no_layers_or_regions_is_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    network(lab)
+    session = opened(lab)
+    benchmark: Any = session.catalog.benchmark("lab.V4-ridge")
+    with pytest.raises(RequestError, match="layer 'conv2'"):
+        layer_scores(session, benchmark, "net", ["conv2"])
+    elsewhere = benchmark.model_copy(update={"paradigm": Component(name="recording")})
+    with pytest.raises(RequestError, match="records from no region"):
+        layer_scores(session, elsewhere, "net")
+    monkeypatch.setattr(Session, "model", lambda self, id: type("Bare", (), {"id": id})())
+    with pytest.raises(ModelError, match="'net' has no layers to compare"):
+        layer_scores(session, benchmark, "net")
