@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,31 @@ import xarray as xr
 from PIL import Image
 
 import neuroledger as nl
+from neuroledger.core import stimuli as own
 from neuroledger.core.model import Model, Task
-from neuroledger.core.stimuli import StimulusSet
+from neuroledger.core.vision.screen import place
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.pixels import grey_pixels
 from tests.models.drawn_stimuli import drawn
+
+
+class StimulusSet(pd.DataFrame):
+    """The class that Brain-Score's extractor asks for by ``isinstance``; anything else it reads as a list of paths."""
+
+    _metadata = ["identifier", "stimulus_paths"]  # noqa: RUF012
+
+    @property
+    def _constructor(self) -> type[StimulusSet]:
+        return StimulusSet
+
+
+def gathered(assembly: xr.DataArray) -> xr.DataArray:
+    """All coordinates of a dimension as its one index, as Brain-Score's assemblies have them."""
+    of = {
+        dim: [str(name) for name, values in assembly.coords.items() if values.dims == (dim,)]
+        for dim in assembly.dims
+    }
+    return assembly.set_index({dim: names for dim, names in of.items() if names}, append=True)
 
 
 class Submission:
@@ -42,26 +64,31 @@ class Submission:
     def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
         self.caching.append(os.environ.get("RESULTCACHING_DISABLE"))
         self.asked.append(stimuli.identifier)
+        assert isinstance(stimuli, StimulusSet), "the peer would take the names of the columns for paths"
+        assert isinstance(stimuli.drop_duplicates(), StimulusSet)
         if self.do_behavior:
             return self.behaviour(stimuli)
         order = stimuli.sort_values("stimulus_id", ascending=False)
         features = np.stack([self.see(stimuli, name) for name in order["stimulus_id"]])
-        index = pd.MultiIndex.from_arrays(
-            [order["stimulus_id"], order["filename"]], names=["stimulus_id", "filename"]
-        )
-        neuroid = pd.MultiIndex.from_arrays(
-            [[f"{self.target}.{n}" for n in range(16)], np.arange(16)], names=["neuroid_id", "neuroid_num"]
-        )
-        times = pd.MultiIndex.from_tuples(self.time_bins, names=["time_bin_start", "time_bin_end"])
         values = np.repeat(features[:, :, None], len(self.time_bins), axis=2)
-        coords = xr.Coordinates.from_pandas_multiindex(index, "presentation")
-        coords = coords.merge(xr.Coordinates.from_pandas_multiindex(neuroid, "neuroid").to_dataset()).coords
-        coords = coords.merge(xr.Coordinates.from_pandas_multiindex(times, "time_bin").to_dataset()).coords
-        return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords)
+        coords = {
+            "stimulus_id": ("presentation", list(order["stimulus_id"])),
+            "filename": ("presentation", list(order["filename"])),
+            "neuroid_id": ("neuroid", [f"{self.target}.{n}" for n in range(16)]),
+            "neuroid_num": ("neuroid", np.arange(16)),
+            "time_bin_start": ("time_bin", [start for start, _ in self.time_bins]),
+            "time_bin_end": ("time_bin", [end for _, end in self.time_bins]),
+        }
+        return gathered(xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords))
 
     def behaviour(self, stimuli: Any) -> xr.DataArray:
         ids = list(stimuli["stimulus_id"])
         if self.task == "label":
+            if self.arguments[0] == "imagenet":
+                coords = {"stimulus_id": ("presentation", ids)}
+                return xr.DataArray(
+                    [["n02102040"] * len(ids)], dims=("choice", "presentation"), coords=coords
+                )
             values = np.array([[self.arguments[0][int(name[1:]) % 2] for name in reversed(ids)]])
             return xr.DataArray(
                 values, dims=("choice", "presentation"), coords={"stimulus_id": ("presentation", ids[::-1])}
@@ -69,7 +96,7 @@ class Submission:
         if self.task == "odd_one_out":
             names = ["|".join(ids[n : n + 3]) for n in range(0, len(ids), 3)]
             coords = {"stimulus_id": ("presentation", names)}
-            return xr.DataArray([ids[1::3]], dims=("choice", "presentation"), coords=coords)
+            return gathered(xr.DataArray([ids[1::3]], dims=("choice", "presentation"), coords=coords))
         labels = list(dict.fromkeys(self.arguments[0]["image_label"]))
         values = np.full((len(ids), len(labels)), 1 / len(labels))
         return xr.DataArray(
@@ -85,8 +112,8 @@ class Submission:
             return grey_pixels(image, 4).ravel()
 
 
-def expected(stimuli: StimulusSet) -> np.ndarray[Any, np.dtype[np.float64]]:
-    images = [Image.open(__import__("io").BytesIO(data)) for data in stimuli.read()]
+def expected(stimuli: own.StimulusSet) -> np.ndarray[Any, np.dtype[np.float64]]:
+    images = [Image.open(io.BytesIO(data)) for data in stimuli.read()]
     return np.stack([grey_pixels(image, 4).ravel() for image in images])
 
 
@@ -186,3 +213,112 @@ def test_repeated_answers_become_repetitions() -> None:
     assert list(response["stimulus_id"].values) == stimuli.ids * 2
     assert list(response["repetition"].values) == [0, 0, 0, 1, 1, 1]
     assert np.array_equal(response.values[3:], expected(stimuli))
+
+
+def test_all_imagenet_classes_are_asked_for_by_one_word() -> None:
+    labels = nl.models.brainscore(Submission()).perform(Task("label", choices=("imagenet",)), drawn(2))
+    assert list(labels.values) == ["n02102040"] * 2
+
+
+def test_the_odd_one_may_be_said_by_its_place() -> None:
+    class Counts(Submission):
+        def behaviour(self, stimuli: Any) -> xr.DataArray:
+            return xr.DataArray([[0, 2]], dims=("choice", "presentation"))
+
+    triplets = (("s001", "s000", "s003"), ("s000", "s002", "s003"))
+    odd = nl.models.brainscore(Counts()).perform(Task("odd_one_out", triplets=triplets), drawn(4))
+    assert list(odd.values) == ["s001", "s003"]
+    with pytest.raises(ModelError, match="2 answers to 1 triplets"):
+        nl.models.brainscore(Counts()).perform(Task("odd_one_out", triplets=triplets[:1]), drawn(4))
+
+
+def test_an_object_that_passes_questions_on_is_made_passive() -> None:
+    class PassesOn:
+        def __init__(self, subject: Submission) -> None:
+            self.subject = subject
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.subject, name)
+
+    class Obedient(Submission):
+        def start_task(self, task: str, *arguments: Any) -> None:
+            super().start_task(task, *arguments)
+            self.do_behavior = task != "passive"
+
+    subject, stimuli = Obedient(), drawn(3)
+    subject.start_task("label", ["cat", "dog"])
+    assert np.array_equal(
+        nl.models.brainscore(PassesOn(subject)).record(stimuli, "IT").values, expected(stimuli)
+    )
+
+
+def test_answers_to_another_question_are_refused() -> None:
+    class Elsewhere(Submission):
+        def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
+            answer = super().look_at(stimuli, number_of_trials).reset_index("neuroid")
+            return answer.assign_coords(region=("neuroid", ["V4"] * answer.sizes["neuroid"]))
+
+    class Lacks(Submission):
+        def start_recording(self, recording_target: str, time_bins: list[tuple[int, int]]) -> None:
+            raise KeyError(recording_target)
+
+    class Late(Submission):
+        def start_recording(self, recording_target: str, time_bins: list[tuple[int, int]]) -> None:
+            super().start_recording(recording_target, [(start, end + 1) for start, end in time_bins])
+
+    class Silent(Submission):
+        def look_at(self, stimuli: Any, number_of_trials: int = 1) -> Any:
+            return None
+
+    for kind, words in (
+        (Elsewhere, "gave neuroids of V4 when asked for IT"),
+        (Lacks, "has no layer for IT"),
+        (Late, "gave no time bin 70-170 ms"),
+        (Silent, "gave NoneType, which is no assembly"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            nl.models.brainscore(kind()).record(drawn(3), "IT")
+
+
+def test_decisions_outside_the_choices_are_refused() -> None:
+    class Invents(Submission):
+        def behaviour(self, stimuli: Any) -> xr.DataArray:
+            answer = super().behaviour(stimuli)
+            return answer * np.nan if answer.dtype.kind == "f" else xr.full_like(answer, "cow")
+
+    model, stimuli = nl.models.brainscore(Invents()), drawn(4)
+    with pytest.raises(ModelError, match="answered 'cow', which was not among the choices"):
+        model.perform(Task("label", choices=("cat", "dog")), stimuli)
+    with pytest.raises(ModelError, match="answered 'cow', which is none of s001, s000, s003"):
+        model.perform(Task("odd_one_out", triplets=(("s001", "s000", "s003"),)), stimuli)
+    with pytest.raises(ModelError, match="NaN or infinite probabilities"):
+        model.perform(
+            Task("probabilities"), stimuli, drawn(4, id="fit", columns={"image_label": list("xyzx")})
+        )
+
+
+def test_files_are_called_what_they_are() -> None:
+    class Looks(Submission):
+        def see(self, stimuli: Any, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+            with Image.open(stimuli.get_stimulus(name)) as image:
+                names.append((stimuli.get_stimulus(name).name, image.format or ""))
+            return super().see(stimuli, name)
+
+    names: list[tuple[str, str]] = []
+    plain = drawn(2, degrees=8)
+    jpegs = replace(
+        plain,
+        table=plain.table.assign(filename=["a.jpg", "b.jpg"]),
+        contents={"a.jpg": jpeg(plain, 0), "b.jpg": jpeg(plain, 1)},
+    )
+    model = nl.models.brainscore(Looks())
+    model.record(jpegs, "IT")
+    model.record(place(jpegs, 12.0), "IT")
+    assert sorted(names) == [("a.jpg", "JPEG"), ("a.png", "PNG"), ("b.jpg", "JPEG"), ("b.png", "PNG")]
+
+
+def jpeg(stimuli: own.StimulusSet, row: int) -> bytes:
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(stimuli.bytes(stimuli.ids[row]))) as image:
+        image.save(file, format="JPEG")
+    return file.getvalue()

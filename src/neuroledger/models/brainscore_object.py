@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,9 +17,13 @@ from neuroledger.core.model import Task
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.core.time_bins import Bin
 from neuroledger.errors import ModelError, RequestError
+from neuroledger.models.brainscore_stimuli import PathTable, as_files
 
 WHOLE_RESPONSE: Final = (70, 170)
 """Time bin, ms, that is asked of a model where a benchmark has no time: the interface has no other way."""
+REGIONS: Final = ("V1", "V2", "V4", "IT")
+"""The interface's recording targets."""
+SEPARATOR: Final = "|"
 
 
 @runtime_checkable
@@ -70,21 +71,39 @@ class BrainScoreModel:
         Raises
         ------
         ModelError
-            The answer is behaviour, lacks stimuli or time bins, or is not finite.
+            The model has no such region, the answer is behaviour or of another region, lacks stimuli or time bins, or
+            is not finite.
         """
         subject = self._fresh()
         asked = [WHOLE_RESPONSE] if time_bins is None else [_whole_numbers(bin_) for bin_ in time_bins]
-        with _uncached(), _files(stimuli) as shown:
-            subject.start_recording(_named(subject, "RecordingTarget", region), time_bins=asked)
-            answer = _plain(subject.look_at(shown, number_of_trials=trials))
-        if "neuroid" not in answer.dims:
+        with _uncached(), as_files(stimuli) as shown:
+            answer = self._recorded(subject, region, asked, shown, trials)
+            if "neuroid" not in answer.dims:
+                # a copy does not reach the mode of what the object only passes questions on to
+                subject.start_task(_named(subject, "Task", "passive"))
+                answer = self._recorded(subject, region, asked, shown, trials)
+        if "neuroid" not in answer.dims or "presentation" not in answer.dims:
             raise ModelError(f"model {self.id!r} gave {answer.dims} when asked for the responses of {region}")
         answer = _in_time(answer, asked, self.id)
         answer = answer.isel(time_bin=0, drop=True) if time_bins is None else answer
-        answer = _by_stimulus(answer, stimuli.ids, self.id)
-        if not np.isfinite(answer.values).all():
-            raise ModelError(f"model {self.id!r} gave NaN or infinite responses for {region}")
+        answer = _finite(_by_stimulus(answer, stimuli.ids, self.id), f"responses for {region}", self.id)
         return _neuroids(answer, region, self.id)
+
+    def _recorded(
+        self,
+        subject: Any,
+        region: str,
+        bins: Sequence[tuple[float, float]],
+        shown: PathTable,
+        trials: int,
+    ) -> xr.DataArray:
+        try:
+            subject.start_recording(_named(subject, "RecordingTarget", region), time_bins=list(bins))
+            return _plain(subject.look_at(shown, number_of_trials=trials), self.id)
+        except KeyError as error:
+            if error.args != (region,):
+                raise
+            raise ModelError(f"model {self.id!r} has no layer for {region}: commit one to it") from error
 
     def perform(
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
@@ -93,84 +112,48 @@ class BrainScoreModel:
         subject = self._fresh()
         name = _named(subject, "Task", task.name)
         rows = [id for triplet in task.triplets for id in triplet] if task.name == "odd_one_out" else []
-        with _uncached(), _files(stimuli, rows=rows) as shown:
+        with _uncached(), as_files(stimuli, rows=rows) as shown:
             if task.name == "label":
-                subject.start_task(name, list(task.choices))
+                # all 1,000 classes are asked for by one word, everything else by a list
+                subject.start_task(name, "imagenet" if task.choices == ("imagenet",) else list(task.choices))
             elif task.name == "odd_one_out":
                 subject.start_task(name)
             elif fitting_stimuli is None:
                 raise RequestError(f"model {self.id!r}: probabilities need fitting stimuli with labels")
             else:
-                with _files(fitting_stimuli, label_column=task.label_column) as fitting:
+                with as_files(fitting_stimuli, label_column=task.label_column) as fitting:
                     subject.start_task(name, fitting)
                     return self._decisions(task, subject.look_at(shown, number_of_trials=trials), stimuli)
             return self._decisions(task, subject.look_at(shown, number_of_trials=trials), stimuli)
 
     def _decisions(self, task: Task, answer: Any, stimuli: StimulusSet) -> xr.DataArray:
-        plain = _plain(answer)
+        plain = _plain(answer, self.id)
         if "presentation" not in plain.dims or "neuroid" in plain.dims:
             raise ModelError(f"model {self.id!r} gave {plain.dims} when asked for {task.name}")
         if task.name == "probabilities":
-            if "choice" not in plain.dims:
+            if "choice" not in plain.dims or "choice" not in plain.coords:
                 raise ModelError(f"model {self.id!r} gave no choices when asked for probabilities")
-            return _by_stimulus(plain.transpose("presentation", "choice"), stimuli.ids, self.id)
+            ordered = _by_stimulus(plain.transpose("presentation", "choice"), stimuli.ids, self.id)
+            return _finite(ordered, "probabilities", self.id)
         if "choice" in plain.dims:
             plain = plain.isel(choice=0, drop=True)
         if task.name == "odd_one_out":
-            return plain
+            return _odd_ones(plain, task.triplets, self.id)
+        strange = sorted(set(plain.values.astype(str).tolist()) - set(task.choices))
+        if strange and task.choices != ("imagenet",):
+            raise ModelError(f"model {self.id!r} answered {strange[0]!r}, which was not among the choices")
         return _by_stimulus(plain, stimuli.ids, self.id)
 
     def _fresh(self) -> Any:
-        subject = copy.copy(self.subject)
+        try:
+            subject = copy.copy(self.subject)
+        except RecursionError:
+            # an object that passes on every name it lacks: half-made, its copy lacks all
+            subject = object.__new__(type(self.subject))
+            vars(subject).update(vars(self.subject))
         if getattr(subject, "do_behavior", False):
             subject.do_behavior = False
         return subject
-
-
-class PathTable(pd.DataFrame):
-    """A table of stimuli with the path of each one's file, as Brain-Score models read it."""
-
-    _metadata = ["identifier", "stimulus_paths"]  # noqa: RUF012 (pandas reads the class attribute)
-
-    identifier: str
-    stimulus_paths: dict[str, Path]
-
-    @property
-    def _constructor(self) -> type[PathTable]:
-        return PathTable
-
-    def get_stimulus(self, stimulus_id: str) -> Path:
-        """Path of one stimulus's file."""
-        return self.stimulus_paths[stimulus_id]
-
-
-@contextmanager
-def _files(
-    stimuli: StimulusSet, *, label_column: str | None = None, rows: Sequence[str] = ()
-) -> Iterator[PathTable]:
-    """The stimuli in a folder that lasts as long as the question, under a name that tells their content.
-
-    ``rows``: the ids to show, in order and possibly several times; every stimulus once when empty.
-    """
-    table = PathTable(stimuli.table.assign(stimulus_id=stimuli.ids))
-    if rows:
-        place = {id: row for row, id in enumerate(stimuli.ids)}
-        table = table.iloc[[place[id] for id in rows]].reset_index(drop=True)
-    if label_column is not None and label_column != "image_label":
-        table["image_label"] = table[label_column]
-    with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
-        paths: dict[str, Path] = {}
-        if "filename" in table.columns:
-            names = [PurePosixPath(str(name)).name for name in stimuli.table["filename"]]
-            plain = len(set(names)) == len(names)
-            for number, (id, data) in enumerate(zip(stimuli.ids, stimuli.read(), strict=True)):
-                name = names[number] if plain else f"{number:06d}{PurePosixPath(names[number]).suffix}"
-                paths[id] = Path(folder) / name
-                paths[id].write_bytes(data)
-        table.stimulus_paths = paths
-        asked = hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
-        table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}-{asked}"
-        yield table
 
 
 @contextmanager
@@ -198,10 +181,17 @@ def _whole_numbers(bin_: Bin) -> tuple[float, float]:
     return start, end
 
 
-def _plain(answer: Any) -> xr.DataArray:
-    """An assembly with levels of indices turned into coordinates of their own."""
+def _plain(answer: Any, model: str) -> xr.DataArray:
+    """An assembly with levels of indices turned into coordinates of their own.
+
+    The peer's assemblies turn the only coordinate of a dimension into the dimension's index and lose its name.
+    """
+    if not isinstance(answer, xr.DataArray):
+        raise ModelError(
+            f"model {model!r} gave {type(answer).__name__}, which is no assembly (xarray.DataArray)"
+        )
     coords: dict[str, Any] = {}
-    for dim in answer.dims:
+    for dim in map(str, answer.dims):
         index = answer.indexes.get(dim)
         if isinstance(index, pd.MultiIndex):
             levels = {str(name): index.get_level_values(n) for n, name in enumerate(index.names)}
@@ -209,9 +199,42 @@ def _plain(answer: Any) -> xr.DataArray:
         for name, values in answer.coords.items():
             if values.dims == (dim,) and not isinstance(answer.indexes.get(name), pd.MultiIndex):
                 coords[str(name)] = (dim, np.asarray(values.values))
-    coords.pop("presentation", None)
-    coords.pop("neuroid", None)
+        only = {"presentation": "stimulus_id", "neuroid": "neuroid_id"}.get(dim)
+        if only is not None:
+            alone = coords.pop(dim, None)
+            if alone is not None and only not in coords:
+                coords[only] = alone
+    if "stimulus_id" not in coords and "image_id" in coords:
+        coords["stimulus_id"] = coords["image_id"]  # its name until 2021
     return xr.DataArray(np.asarray(answer.values), dims=answer.dims, coords=coords)
+
+
+def _finite(answer: xr.DataArray, what: str, model: str) -> xr.DataArray:
+    if answer.dtype.kind not in "biuf" or not np.isfinite(answer.values).all():
+        raise ModelError(f"model {model!r} gave NaN or infinite {what}")
+    return answer
+
+
+def _odd_ones(plain: xr.DataArray, triplets: Sequence[tuple[str, str, str]], model: str) -> xr.DataArray:
+    """The id of the odd stimulus of each triplet, where the model named it, or said which of the three it is."""
+    if plain.sizes["presentation"] != len(triplets):
+        raise ModelError(
+            f"model {model!r} gave {plain.sizes['presentation']} answers to {len(triplets)} triplets"
+        )
+    joined = [SEPARATOR.join(triplet) for triplet in triplets]
+    values = plain.values.tolist()
+    if "stimulus_id" in plain.coords:
+        named = plain["stimulus_id"].values.astype(str).tolist()
+        if set(named) == set(joined):
+            values = [dict(zip(named, values, strict=True))[name] for name in joined]
+    odd = [
+        triplet[int(value)] if isinstance(value, int | float) and value in (0, 1, 2) else str(value)
+        for triplet, value in zip(triplets, values, strict=True)
+    ]
+    for triplet, value in zip(triplets, odd, strict=True):
+        if value not in triplet:
+            raise ModelError(f"model {model!r} answered {value!r}, which is none of {', '.join(triplet)}")
+    return xr.DataArray(odd, dims=("presentation",), coords={"stimulus_id": ("presentation", joined)})
 
 
 def _in_time(answer: xr.DataArray, bins: Sequence[tuple[float, float]], model: str) -> xr.DataArray:
@@ -220,11 +243,13 @@ def _in_time(answer: xr.DataArray, bins: Sequence[tuple[float, float]], model: s
     if "time_bin" not in answer.dims:
         answer = answer.expand_dims(time_bin=len(bins), axis=-1)
     elif "time_bin_start" in answer.coords:
-        there = [float(value) for value in answer["time_bin_start"].values]
-        lost = [start for start in starts if float(start) not in there]
+        names = [name for name in ("time_bin_start", "time_bin_end") if name in answer.coords]
+        there = list(zip(*(answer[name].values.astype(float).tolist() for name in names), strict=True))
+        wanted = [tuple(map(float, bin_[: len(names)])) for bin_ in bins]
+        lost = [bin_ for bin_, edges in zip(bins, wanted, strict=True) if edges not in there]
         if lost:
-            raise ModelError(f"model {model!r} gave no time bin that starts at {lost[0]} ms")
-        answer = answer.isel(time_bin=[there.index(float(start)) for start in starts])
+            raise ModelError(f"model {model!r} gave no time bin {lost[0][0]:g}-{lost[0][1]:g} ms")
+        answer = answer.isel(time_bin=[there.index(edges) for edges in wanted])
     elif answer.sizes["time_bin"] != len(bins):
         raise ModelError(f"model {model!r} gave {answer.sizes['time_bin']} time bins for {len(bins)}")
     edges: Mapping[Any, Any] = {
@@ -260,7 +285,14 @@ def _by_stimulus(answer: xr.DataArray, ids: Sequence[str], model: str) -> xr.Dat
 
 
 def _neuroids(answer: xr.DataArray, region: str, model: str) -> xr.DataArray:
-    """Neuroids with unique ids, a layer and the region."""
+    """Neuroids with unique ids, a layer and the region.
+
+    A model that keeps answers under a name that does not say the region gives one region's for another's.
+    """
+    said = set(answer["region"].values.astype(str)) if "region" in answer.coords else set()
+    other = sorted(said & set(REGIONS) - {region})
+    if other:
+        raise ModelError(f"model {model!r} gave neuroids of {', '.join(other)} when asked for {region}")
     count = answer.sizes["neuroid"]
     if "neuroid_id" not in answer.coords or len(set(answer["neuroid_id"].values.astype(str))) < count:
         answer = answer.assign_coords(neuroid_id=("neuroid", [f"{model}.{region}.{n}" for n in range(count)]))
