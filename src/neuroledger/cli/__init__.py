@@ -43,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("paths", nargs="*", type=Path, metavar="PATH")
     p.add_argument("--json", action="store_true", help="machine-readable")
     p.add_argument("--output", type=Path, help="also write the outcome as JSON to this file")
+    p.add_argument(
+        "--since", metavar="COMMIT", help="also what changed since then: specs, pins, scores, code"
+    )
     p.add_argument("--write-schemas", action="store_true", help="write specs/schema/ anew before checking")
 
     p = verb("new", "catalogue", "a spec file that already passes check")
@@ -57,7 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--files", type=Path, metavar="FOLDER", help="stimuli: where the files of the table lie")
 
-    p = verb("pin", "data", "recordings that you downloaded: hashed, put in place, and pinned in their data set's spec")
+    p = verb(
+        "pin",
+        "data",
+        "recordings that you downloaded: hashed, put in place, and pinned in their data set's spec",
+    )
     p.add_argument("id", help="the data set")
     p.add_argument("--from", dest="source", type=Path, required=True, metavar="FOLDER", help="where they lie")
     p.add_argument("--url-prefix", metavar="URL", help="address of the same folder: others can fetch then")
@@ -66,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
         "--event", action="append", default=[], metavar="DESCRIPTION=LABEL", help="an event and what it shows"
     )
     p.add_argument("--task", help="only this BIDS task")
-    p.add_argument("--bids", action="store_true", help="read through mne-bids: events.tsv and channels.tsv count")
+    p.add_argument(
+        "--bids", action="store_true", help="read through mne-bids: events.tsv and channels.tsv count"
+    )
     p.add_argument("--dry-run", action="store_true", help="show the spec's changes, write nothing")
 
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")

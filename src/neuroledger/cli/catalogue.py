@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, Entry, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
+
+if TYPE_CHECKING:
+    from neuroledger.engine.review import Review
 
 COLUMNS = {
     "datasets": ("id", "version", "license", "access", "state", "title"),
@@ -160,6 +164,21 @@ def new(options: argparse.Namespace) -> int:
     return 0
 
 
+def _say_changes(changed: Review) -> None:
+    say(f"since {changed.commit[:12]}:")
+    say_table(
+        ("what", "is", "name", "fields or values"),
+        [(one.what, one.state, one.name, one.says) for one in changed.changes],
+    )
+    code = sum(one.what == "code" for one in changed.changes)
+    if code:
+        say(f"{code} files of code or settings changed: read them before running anything of this change")
+    elif changed.changes:
+        say("no code changed: only specs, data and records, which are read and never run")
+    else:
+        say("nothing changed")
+
+
 def check(options: argparse.Namespace) -> int:
     """Every problem of every spec."""
     from neuroledger.engine.check import check as check_specs
@@ -171,6 +190,12 @@ def check(options: argparse.Namespace) -> int:
         for path in write_schemas(catalog.root):
             say(f"wrote {catalog.shown(path)}")
     problems, count = check_specs(catalog, options.paths)
+    changed = None
+    if options.since is not None:
+        from neuroledger.engine.review import review
+
+        changed = review(catalog, options.since)
+        problems = sorted({*problems, *changed.problems})
     errors = sum(problem.severity == "error" for problem in problems)
     plain = {
         "files": count,
@@ -187,11 +212,16 @@ def check(options: argparse.Namespace) -> int:
             for p in problems
         ],
     }
+    if changed is not None:
+        plain["since"] = changed.commit
+        plain["changes"] = [asdict(one) for one in changed.changes]
     if options.output:
         write_json(options.output, plain)
     if options.json:
         say_json(plain)
     else:
+        if changed is not None:
+            _say_changes(changed)
         for problem in problems:
             say(str(problem))
         say(f"{count} spec files: " + ("no problems" if not problems else f"{len(problems)} problems"))

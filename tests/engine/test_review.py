@@ -1,0 +1,111 @@
+"""Who merges a change sees what it does: specs, pins, scores, and whether any code comes with it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from neuroledger.engine.review import Change, review
+from neuroledger.errors import RequestError
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record
+
+RIDGE = "lab.V4-ridge"
+BENCHMARK = f"specs/benchmarks/{RIDGE}.yaml"
+
+
+def git(lab: Lab, *words: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *who, *words], cwd=lab.root, check=True, capture_output=True)
+
+
+@pytest.fixture
+def committed(lab: Lab) -> Lab:
+    lab.dataset()
+    lab.benchmark(RIDGE)
+    keep(lab.open(), record("pixels4", RIDGE, 0.5))
+    git(lab, "init")
+    git(lab, "add", "-f", "specs", "results")
+    git(lab, "commit", "-m", "start")
+    git(lab, "checkout", "-b", "proposal")
+    return lab
+
+
+def edit(lab: Lab, path: str, old: str, new: str) -> None:
+    file = lab.root / path
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def seen(lab: Lab) -> tuple[dict[str, Change], list[str]]:
+    found = review(lab.open(), "main")
+    return {one.name: one for one in found.changes}, [str(problem) for problem in found.problems]
+
+
+def test_nothing_changed(committed: Lab) -> None:
+    git(committed, "add", "-A", "-f")
+    git(committed, "commit", "-m", "all")
+    git(committed, "branch", "-f", "main")
+    found = review(committed.open(), "main")
+    assert not found.changes and not found.problems
+
+
+def test_a_new_benchmark_is_data_alone(committed: Lab) -> None:
+    committed.benchmark("lab.V4-pls", metric="pls")
+    changes, problems = seen(committed)
+    assert changes["benchmark lab.V4-pls"].state == "added"
+    assert not problems
+
+
+def test_other_scores_under_the_same_version_are_a_problem_with_its_line(committed: Lab) -> None:
+    edit(committed, BENCHMARK, "ridge", "pls")
+    changes, problems = seen(committed)
+    assert "metric" in changes[f"benchmark {RIDGE}"].says
+    (problem,) = problems
+    assert (
+        problem.startswith(BENCHMARK)
+        and "`version` is still 1" in problem
+        and "write `version: 2`" in problem
+    )
+    edit(committed, BENCHMARK, "version: 1", "version: 2")
+    changes, problems = seen(committed)
+    assert not problems and changes[f"benchmark {RIDGE}"].says.startswith("version 1 → 2")
+
+
+def test_words_may_change_freely(committed: Lab) -> None:
+    edit(committed, BENCHMARK, "title: ", "title: Better ")
+    changes, problems = seen(committed)
+    assert changes[f"benchmark {RIDGE}"].says == "title" and not problems
+
+
+def test_moved_pins_are_named(committed: Lab) -> None:
+    spec = committed.open().dataset("lab")
+    sha = spec.files["responses.nc"].sha256
+    edit(committed, "specs/datasets/lab.yaml", sha, "0" * 64)
+    changes, problems = seen(committed)
+    assert "pins moved: responses.nc" in changes["dataset lab"].says and len(problems) == 1
+
+
+def test_moved_new_and_lost_scores_are_told(committed: Lab) -> None:
+    keep(committed.open(), record("pixels4", RIDGE, 0.7), record("noise", RIDGE, None))
+    changes, _ = seen(committed)
+    assert changes[f"{RIDGE} · pixels4"].says == "0.5 → 0.7"
+    assert (changes[f"{RIDGE} · noise"].state, changes[f"{RIDGE} · noise"].says) == ("added", "failed")
+    (committed.root / "results" / "records" / RIDGE / "pixels4.json").unlink()
+    assert seen(committed)[0][f"{RIDGE} · pixels4"].state == "removed"
+
+
+@pytest.mark.parametrize("path", ["src/x.py", "Makefile", "data/lab/x.so", "specs/helper.py", ".dvc/config"])
+def test_code_is_told_wherever_it_lies(committed: Lab, path: str) -> None:
+    file = committed.root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("x")
+    assert Change("code", path, "added") in review(committed.open(), "main").changes
+
+
+def test_an_unknown_commit_is_named(committed: Lab) -> None:
+    for wrong in ("nosuch", "--all"):
+        with pytest.raises(RequestError, match=f"no commit '{wrong}'"):
+            review(committed.open(), wrong)
