@@ -38,7 +38,7 @@ def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
     labels = torch.from_numpy(source.labels[source.held_out].astype(np.int64))
     for _ in range(epochs):
         places = rng.integers(0, CANVAS - DIGIT + 1, size=(len(digits), 2))
-        images = torch.from_numpy(_screen(on_canvas(digits, places)))
+        images = torch.from_numpy(screen(on_canvas(digits, places)))
         for rows in np.array_split(rng.permutation(len(digits)), batches):
             optimiser.zero_grad()
             cross_entropy(module(images[rows]), labels[rows]).backward()
@@ -51,11 +51,11 @@ def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
     )
     temporary.replace(path)
     with torch.no_grad():
-        answers = module(torch.from_numpy(_screen(on_canvas(source.luminance[source.shown], source.places))))
+        answers = module(torch.from_numpy(screen(on_canvas(source.luminance[source.shown], source.places))))
     return float((answers.argmax(dim=1).numpy() == source.labels[source.shown]).mean())
 
 
-def _screen(
+def screen(
     canvas: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     """Canvases as the network's preprocessing gives them: (value / 255 − 0.1) / 0.3, one channel."""

@@ -9,7 +9,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from data.generate import behaviour, gratings, images, network, neurons, observers, tuning, write
+from data.generate import (
+    behaviour,
+    gratings,
+    images,
+    network,
+    neurons,
+    observers,
+    solution_times,
+    tuning,
+    write,
+)
 from neuroledger.core import assembly
 
 
@@ -47,6 +57,7 @@ def build(folder: Path) -> list[Path]:
     written += _behaviour(folder, rates.isel(neuroid=rates["region"].values == "IT").values, table, files)
     written += _naming(folder, source, table)
     written += _gratings(folder)
+    written += _solving(folder, source, table, files)
     weights = folder / "models" / "small_cnn.digits" / "model.safetensors"
     network.train(source, weights)
     return [*written, generator, weights]
@@ -79,6 +90,27 @@ def _naming(folder: Path, source: images.Digits, table: pd.DataFrame) -> list[Pa
     decision.parent.mkdir(parents=True, exist_ok=True)
     assembly.write(assembly.check(made.shared), decision)
     return [*(home / name for name in ("stimuli.csv", "stimuli.zip", "trials.csv")), decision]
+
+
+def _solving(
+    folder: Path, source: images.Digits, table: pd.DataFrame, files: Mapping[str, bytes]
+) -> list[Path]:
+    """When a simulated monkey solves each digit, populations that do so at those times and at others, and a network."""
+    made = solution_times.solving(source, table)
+    home = folder / "Digits.simulated.solving"
+    home.mkdir(parents=True, exist_ok=True)
+    write.table(home / "stimuli.csv", table)
+    write.archive(home / "stimuli.zip", files)
+    assembly.write(assembly.check(made.times), home / "times.nc")
+    write.truth(home / "truth.json", made.truth)
+    written = [home / name for name in ("stimuli.csv", "stimuli.zip", "times.nc")]
+    for name, population in (("generator", made.population), ("scrambled", made.scrambled)):
+        written.append(folder / "models" / f"{name}.solving" / "responses.nc")
+        written[-1].parent.mkdir(parents=True, exist_ok=True)
+        assembly.write(assembly.check(population), written[-1])
+    weights = folder / "models" / "recurrent.digits" / "model.safetensors"
+    solution_times.train(source, weights)
+    return [*written, weights]
 
 
 def _gratings(folder: Path) -> list[Path]:

@@ -7,8 +7,14 @@ import pytest
 import xarray as xr
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
+from scipy.stats import spearmanr
 
-from neuroledger.core.behaviour.solution_times import PENALTY, crossing_times, softmax_readout
+from neuroledger.core.behaviour.solution_times import (
+    PENALTY,
+    crossing_times,
+    resampled_rank_correlation,
+    softmax_readout,
+)
 from neuroledger.engine import bind
 from neuroledger.errors import MetricError
 
@@ -96,3 +102,28 @@ def test_what_is_never_solved_leaves_nothing_to_rank():
     hard = target.assign_coords(i1=("presentation", np.full(target.size, 6.0)))
     with pytest.raises(MetricError, match="in no split"):
         bind.metric("ost", splits={"folds": 2})(source, hard)
+
+
+def test_resampling_is_that_of_rows_written_out():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, 30).astype(float)
+    y = x + 3 * rng.normal(size=30)
+    weights = rng.multinomial(30, np.full(30, 1 / 30), 20)
+    expected = [spearmanr(np.repeat(x, times), np.repeat(y, times))[0] for times in weights]
+    np.testing.assert_allclose(resampled_rank_correlation(x, y, weights), expected, atol=1e-12)
+
+
+def test_the_interval_covers_the_score_and_shrinks_with_stimuli():
+    few, many = (bind.metric("ost", splits={"folds": 4})(*laboratory(stimuli=n)) for n in (120, 480))
+    for score in (few, many):
+        assert score.low < score.value < score.high
+    assert many.high - many.low < few.high - few.low
+
+
+def test_what_the_model_never_solves_is_counted():
+    source, target = laboratory()
+    split = {"splits": {"folds": 2}}
+    hard = target.assign_coords(i1=("presentation", np.where(np.arange(target.size) % 10 == 0, 9.0, 1.0)))
+    score = bind.metric("ost", **split)(source, hard)
+    assert any("never solved by the model" in note for note in score.notes)
+    assert not any("never solved" in note for note in bind.metric("ost", **split)(source, target).notes)

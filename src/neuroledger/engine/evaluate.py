@@ -173,7 +173,7 @@ def _controls(
             done[id] = session.once(
                 ("control", benchmark.id, id), partial(_judged, benchmark, role, headline)
             )
-    if benchmark.paradigm.name in SELF_PREDICTING:
+    if benchmark.paradigm.name in SELF_PREDICTING and _can_be_recorded(measured.target):
         itself = partial(_with_source, session, benchmark, measured, lambda: _itself(measured))
         key = ("control", benchmark.id, "itself")
         done["itself"] = session.once(key, partial(_judged, benchmark, "positive", itself))
@@ -226,6 +226,11 @@ def _shuffled(session: Session, benchmark: BenchmarkSpec, measured: Measurement)
         source = _permuted(session, source)
     replaced = Measurement(source, target, measured.repeated, measured.splits)
     return next(iter(_scores(session, benchmark, replaced, only_headline=True).values())).value
+
+
+def _can_be_recorded(target: xr.DataArray) -> bool:
+    """Whether the target is itself a response; solution times, which follow from responses, are not."""
+    return bool({"neuroid", "stimulus"} & set(target.dims))
 
 
 def _itself(measured: Measurement) -> xr.DataArray:

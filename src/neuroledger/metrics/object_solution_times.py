@@ -15,15 +15,22 @@ from neuroledger.core.behaviour.discrimination import (
     pearson,
     rates_from_probabilities,
 )
-from neuroledger.core.behaviour.solution_times import crossing_times, softmax_readout
+from neuroledger.core.behaviour.solution_times import (
+    crossing_times,
+    resampled_rank_correlation,
+    softmax_readout,
+)
 from neuroledger.core.coding import coordinate, encode
 from neuroledger.core.registry import metric
 from neuroledger.core.splits import Split
+from neuroledger.core.workspace import Workspace, fingerprint
 from neuroledger.errors import MetricError
 
 __all__ = ["object_solution_times"]
 
 Floats = npt.NDArray[np.float64]
+
+DRAWS = 1000
 
 
 @metric("object_solution_times", version=1)
@@ -32,6 +39,8 @@ def object_solution_times(
     target: xr.DataArray,
     *,
     splits: Sequence[Split],
+    rng: np.random.Generator,
+    workspace: Workspace,
     label: str = "image_label",
     threshold: str = "i1",
 ) -> xr.DataArray:
@@ -50,6 +59,11 @@ def object_solution_times(
         (``label``) and people's d-prime (``threshold``).
     label, threshold
         Coordinates of the target (the object also of the source).
+
+    Returns
+    -------
+    xr.DataArray
+        ``(split,)``. ``attrs["replicates"]``: the mean over splits when stimuli are drawn with replacement.
 
     Raises
     ------
@@ -74,36 +88,71 @@ def object_solution_times(
         )
     starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
     order = np.argsort(starts)
-    responses = source.transpose("time_bin", "presentation", "neuroid").values[order]
-    objects, brain = encode(named), np.asarray(target.values, dtype=np.float64).ravel()
-    values, notes = [], []
-    for number, split in enumerate(splits):
-        predicted = _times(responses, starts[order], objects.codes, people.astype(np.float64), split)
+    responses = source.transpose("time_bin", "presentation", "neuroid").values
+    objects, brain = encode(named).codes, np.asarray(target.values, dtype=np.float64).ravel()
+    thresholds = people.astype(np.float64)
+
+    def solve() -> list[Floats]:
+        bins = [responses[number] for number in order]
+        return [_times(bins, starts[order], objects, thresholds, split) for split in splits]
+
+    # The times do not depend on the brain's: whoever asks again about these responses, permuted say, finds them.
+    kept = (fingerprint(responses), *map(fingerprint, (starts, objects, thresholds, *map(np.hstack, splits))))
+    solved = workspace.memo.get(
+        ("object_solution_times", *kept), solve, lambda times: sum(part.nbytes for part in times)
+    )
+    values, notes, known = [], [], []
+    for number, (split, predicted) in enumerate(zip(splits, solved, strict=True)):
         both = ~(np.isnan(predicted) | np.isnan(brain[split.test]))
-        values.append(
-            pearson(rankdata(predicted[both]), rankdata(brain[split.test][both]))
-            if both.sum() >= 3
-            else np.nan
-        )
+        enough = both.sum() >= 3
+        pair = predicted[both], brain[split.test][both]
+        values.append(pearson(rankdata(pair[0]), rankdata(pair[1])) if enough else np.nan)
         if np.isnan(values[-1]):
             notes.append(
                 f"split {number}: {int(both.sum())} stimuli solved by both, or all at one time: left out"
             )
+        else:
+            known.append((*pair, split.test[both]))
     if np.isnan(values).all():
-        raise MetricError("in no split do model and brain solve at least three stimuli at different times")
+        raise MetricError(
+            "in no split do model and brain solve at least three stimuli at different times: its responses do not "
+            "tell the objects apart as well as people do"
+        )
+    missed = sum(int(np.isnan(times).sum()) for times in solved)
+    if missed:
+        notes.append(
+            f"{missed} of {sum(map(len, solved))} tested stimuli were never solved by the model: left out"
+        )
     out = xr.DataArray(np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))})
     out.attrs["notes"] = notes
+    out.attrs["replicates"] = lambda: _resampled(known, len(brain), rng)
     return out
 
 
+def _resampled(
+    known: Sequence[tuple[Floats, Floats, npt.NDArray[np.intp]]], stimuli: int, rng: np.random.Generator
+) -> Floats:
+    """Mean over splits of the correlation of (model, brain, rows), rows drawn with replacement."""
+    weights = rng.multinomial(stimuli, np.full(stimuli, 1 / stimuli), DRAWS)
+    drawn = np.array([resampled_rank_correlation(x, y, weights[:, rows]) for x, y, rows in known])
+    there = np.isfinite(drawn)
+    with np.errstate(invalid="ignore"):
+        mean: Floats = np.where(there, drawn, 0.0).sum(axis=0) / there.sum(axis=0)
+    return mean[np.isfinite(mean)]
+
+
 def _times(
-    responses: Floats, starts: Floats, objects: npt.NDArray[np.intp], thresholds: Floats, split: Split
+    bins: Sequence[npt.NDArray[np.floating]],
+    starts: Floats,
+    objects: npt.NDArray[np.intp],
+    thresholds: Floats,
+    split: Split,
 ) -> Floats:
     """Predicted solution times of the tested stimuli."""
     truth = objects[split.test]
     performance = np.full((len(split.test), len(starts)), -np.inf)
-    for bin in range(len(starts)):
-        features = responses[bin].astype(np.float64)
+    for bin, responses in enumerate(bins):
+        features = responses.astype(np.float64)
         probabilities, classes = softmax_readout(
             features[split.train], objects[split.train], features[split.test]
         )

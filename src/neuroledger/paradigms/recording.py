@@ -72,9 +72,7 @@ def recording(
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no assembly to compare with")
     if varies_in_time and not model.varies_in_time:
-        raise RequestError(
-            f"model {model.id!r} does not vary in time, and this benchmark asks about responses over time"
-        )
+        raise RequestError(_static(model, "it declares no `times`"))
     repeated = data.assembly
     if "stimulus" in repeated.dims:
         if train is not None or test is not None:
@@ -85,7 +83,13 @@ def recording(
         target = average_repetitions(repeated) if "repetition" in repeated.coords else repeated
         ids = list(dict.fromkeys(str(value) for value in target["stimulus_id"].values))
         bins = time_bins if time_bins is not None else _bins_of(target)
+    if varies_in_time and len(bins or []) < 2:
+        raise RequestError(
+            "responses over time need at least two time bins: give the paradigm its `time_bins`"
+        )
     source = _respond(model, data, ids, region, bins, visual_degrees, trials)
+    if varies_in_time and not _varies(source):
+        raise RequestError(_static(model, f"its responses are the same in all {len(bins or [])} time bins"))
     if bins is not None and len(bins) == 1 and "time_bin" not in target.dims:
         source = source.isel(time_bin=0)
     return Measurement(source, target, repeated, splits=_predefined(target, train, test))
@@ -108,6 +112,19 @@ def _respond(
         stimuli = replace(stimuli, degrees=visual_degrees)
     response = model.record(place(stimuli, model.visual_degrees), region, bins, trials)
     return average_repetitions(response) if "repetition" in response.coords else response
+
+
+def _static(model: Model, found: str) -> str:
+    return (
+        f"model {model.id!r} does not vary in time ({found}), and this benchmark asks how responses develop: score a "
+        "model that answers in steps, with its time bins as `times` (`varies_in_time=True` for a Brain-Score object)"
+    )
+
+
+def _varies(response: xr.DataArray) -> bool:
+    """Whether any neuroid answers any stimulus otherwise in a later time bin than in the first."""
+    ordered = response.transpose("time_bin", ...)
+    return any(bool((ordered[later] != ordered[0]).any()) for later in range(1, len(ordered)))
 
 
 def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:

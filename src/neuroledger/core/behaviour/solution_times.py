@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["crossing_times", "softmax_readout"]
+__all__ = ["crossing_times", "resampled_rank_correlation", "softmax_readout"]
 
 Floats = npt.NDArray[np.float64]
 PENALTY = 0.463  # of Kar et al.'s readout: ½ · PENALTY · ‖weights‖² beside the mean cross-entropy
+NEGLIGIBLE = 1e-12  # of the largest variance: directions in which the training patterns do not differ
 
 
 def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Floats:
@@ -49,11 +50,39 @@ def softmax_readout(
     scale = np.where(deviation > 0, deviation, 1.0)
     x, held = (train - mean) / scale, (test - mean) / scale
     if x.shape[1] > x.shape[0]:
-        _, _, axes = np.linalg.svd(x, full_matrices=False)
-        x, held = x @ axes.T, held @ axes.T
+        x, held = _in_their_span(x, held)
     ones, more = np.ones((len(x), 1)), np.ones((len(held), 1))
     model = LogisticRegression(
         C=1 / (penalty * len(x)), fit_intercept=False, solver="lbfgs", tol=1e-8, max_iter=2000
     ).fit(np.hstack([x, ones]), labels)
     found = model.predict_proba(np.hstack([held, more]))
     return np.asarray(found, dtype=np.float64), np.asarray(model.classes_)
+
+
+def resampled_rank_correlation(x: Floats, y: Floats, weights: npt.NDArray[np.int64]) -> Floats:
+    """Spearman correlation of two rows of values when each is drawn so often as ``(draw, row)`` weights say."""
+    ranks = [_ranks(values, weights) for values in (x, y)]
+    total = weights.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        a, b = (rank - (weights * rank).sum(axis=1, keepdims=True) / total for rank in ranks)
+        covariance = (weights * a * b).sum(axis=1)
+        r: Floats = covariance / np.sqrt((weights * a * a).sum(axis=1) * (weights * b * b).sum(axis=1))
+    return r
+
+
+def _ranks(values: Floats, weights: npt.NDArray[np.int64]) -> Floats:
+    """Mean ranks ``(draw, row)`` of values that occur ``weights`` times."""
+    distinct, group = np.unique(values, return_inverse=True)
+    counts = np.zeros((len(weights), len(distinct)))
+    for row, number in enumerate(group.ravel()):
+        counts[:, number] += weights[:, row]
+    ranks: Floats = (np.cumsum(counts, axis=1) - counts + (counts + 1) / 2)[:, group.ravel()]
+    return ranks
+
+
+def _in_their_span(x: Floats, held: Floats) -> tuple[Floats, Floats]:
+    """Both parts along the principal axes of ``x``, by its Gram matrix: inner products stay as they are."""
+    variance, axes = np.linalg.eigh(x @ x.T)
+    kept = variance > NEGLIGIBLE * variance[-1]
+    length = np.sqrt(variance[kept])
+    return axes[:, kept] * length, (held @ x.T) @ (axes[:, kept] / length)
