@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -73,12 +74,8 @@ def score(
     NeuroLedgerError
         With the reason.
     """
-    catalog = open_catalog()
-    with choose("none") as display:
-        session = Session(
-            catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
-        )
-        return evaluate(session, catalog.benchmark(benchmark), model).headline
+    with _session(Request(seed=seed, limit=limit, device=device)) as session:
+        return evaluate(session, session.catalog.benchmark(benchmark), model).headline
 
 
 def layers(
@@ -99,12 +96,15 @@ def layers(
     NeuroLedgerError
         With the reason.
     """
+    with _session(Request(seed=seed, limit=limit, device=device)) as session:
+        return layer_scores(session, session.catalog.benchmark(benchmark), model, layers)
+
+
+@contextmanager
+def _session(request: Request) -> Iterator[Session]:
     catalog = open_catalog()
     with choose("none") as display:
-        session = Session(
-            catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
-        )
-        return layer_scores(session, catalog.benchmark(benchmark), model, layers)
+        yield Session(catalog, request, open_store(catalog.root, display))
 
 
 def run(
