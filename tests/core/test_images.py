@@ -80,7 +80,12 @@ def test_truncated_files_are_refused_by_name(format: str, kept: float) -> None:
         decode(data[: int(len(data) * kept)], "face_3")
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"<svg xmlns='http://www.w3.org/2000/svg'/>"])
+def test_an_empty_file_is_refused() -> None:
+    with pytest.raises(DataError, match="image of 'a' is an empty file"):
+        decode(b"", "a")
+
+
+@pytest.mark.parametrize("data", [b"hello", b"<svg xmlns='http://www.w3.org/2000/svg'/>"])
 def test_what_is_no_image_is_refused(data: bytes) -> None:
     with pytest.raises(DataError, match="'a' is not an image"):
         decode(data, "a")
@@ -90,6 +95,19 @@ def test_floating_point_images_are_refused() -> None:
     data = encoded(Image.fromarray(RAMP.astype(np.float32)), "TIFF")
     with pytest.raises(DataError, match="floating-point"):
         decode(data, "a")
+
+
+def test_integers_beyond_sixteen_bits_are_refused_not_clipped() -> None:
+    data = encoded(Image.fromarray(RAMP.astype(np.int32) * 1000), "TIFF")
+    with pytest.raises(DataError, match="holds values from 0 to"):
+        decode(data, "a")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_palette_with_transparent_colours_needs_no_warning() -> None:
+    image = Image.fromarray(RAMP).convert("P")
+    data = encoded(image, "PNG", transparency=bytes(range(256)))
+    assert np.array_equal(np.asarray(decode(data, "a")), np.asarray(image.convert("RGB")))
 
 
 def test_animations_are_refused() -> None:

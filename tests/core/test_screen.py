@@ -13,7 +13,7 @@ from PIL import Image
 
 from neuroledger.core.vision.images import decode
 from neuroledger.core.vision.screen import place, place_image, placement, shown
-from neuroledger.errors import RequestError
+from neuroledger.errors import DataError, RequestError
 from tests.models.drawn_stimuli import drawn
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "screen.json"
@@ -104,3 +104,18 @@ def test_unknown_or_doubly_declared_degrees_are_refused() -> None:
         place(drawn(1, degrees=4.0), -1)
     with pytest.raises(RequestError, match="on a screen already"):
         place(place(drawn(1, degrees=4.0), 8), 9)
+
+
+@pytest.mark.parametrize("degrees", [0.0, -2.0, float("nan"), "wide"])
+def test_degrees_of_a_stimulus_are_positive_numbers(degrees: object) -> None:
+    with pytest.raises(DataError, match="`degrees` of 's001' is no positive number"):
+        place(drawn(2, columns={"degrees": [4.0, degrees]}), 8)
+
+
+def test_screens_that_show_nothing_or_are_absurdly_large_are_refused() -> None:
+    with pytest.raises(
+        DataError, match="'s000', 16 x 16 pixels for 80 degrees, leaves nothing on a screen of 2"
+    ):
+        list(shown(place(drawn(1, degrees=80.0), 2), ["s000"]))
+    with pytest.raises(DataError, match="needs a screen of 12800 x 12800 pixels for 8, the limit"):
+        list(shown(place(drawn(1, degrees=0.01), 8), ["s000"]))

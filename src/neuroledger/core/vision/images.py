@@ -26,8 +26,8 @@ def decode(data: bytes, name: str) -> Image:
     Raises
     ------
     DataError
-        Not an image of a known format, truncated, empty, animated, in floating point, or beyond ``MAX_BYTES`` /
-        ``MAX_PIXELS``.
+        Not an image of a known format, truncated, empty, animated, in floating point or beyond 16 bits, or beyond
+        ``MAX_BYTES`` / ``MAX_PIXELS``.
     """
     import PIL.Image
     from PIL import ImageOps, UnidentifiedImageError
@@ -36,6 +36,8 @@ def decode(data: bytes, name: str) -> Image:
         raise DataError(
             f"image of {name!r} has {len(data):,} bytes, the limit is {MAX_BYTES:,}: store it smaller"
         )
+    if not data:
+        raise DataError(f"image of {name!r} is an empty file: fetch it again")
     try:
         with warnings.catch_warnings():
             # Pillow only warns between its soft and its hard limit; ours, below, is the one that counts.
@@ -68,19 +70,27 @@ def _check_header(image: Image, name: str) -> None:
 
 def _to_rgb(image: Image, name: str) -> Image:
     if image.mode in _SIXTEEN_BIT:
-        return _halve(image)
+        return _halve(image, name)
     if image.mode == "F":
         raise DataError(
             f"image of {name!r} holds floating-point values: store it with 8 or 16 bits per channel"
         )
-    return image.convert("RGB")
+    with warnings.catch_warnings():
+        # Pillow would rather keep the transparency of a palette's colours, which is dropped here.
+        warnings.filterwarnings("ignore", message="Palette images with Transparency")
+        return image.convert("RGB")
 
 
-def _halve(image: Image) -> Image:
+def _halve(image: Image, name: str) -> Image:
     """A 16-bit grey image as 8-bit RGB, rounded: 65535 becomes 255."""
     import numpy as np
     import PIL.Image
 
     values = np.asarray(image).astype(np.float64)
+    if values.min() < 0 or values.max() > 65535:
+        raise DataError(
+            f"image of {name!r} holds values from {values.min():.0f} to {values.max():.0f}: "
+            "store it with 8 or 16 bits per channel"
+        )
     grey = np.clip(np.rint(values / 257), 0, 255).astype(np.uint8)
     return PIL.Image.fromarray(grey).convert("RGB")

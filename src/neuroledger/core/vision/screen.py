@@ -9,9 +9,11 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pandas as pd
+
 from neuroledger.core.stimuli import StimulusSet
-from neuroledger.core.vision.images import decode
-from neuroledger.errors import RequestError
+from neuroledger.core.vision.images import MAX_PIXELS, decode
+from neuroledger.errors import DataError, RequestError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -65,6 +67,18 @@ def place_image(image: Image, source_degrees: float, target_degrees: float) -> I
     return screen
 
 
+def _check_size(size: tuple[int, int], name: str, source: float, target: float) -> None:
+    width, height = placement(size, source, target).size
+    told = f"image of {name!r}, {size[0]} x {size[1]} pixels for {source:g} degrees, "
+    if width * height == 0:
+        raise DataError(f"{told}leaves nothing on a screen of {target:g}: are the degrees right?")
+    if width * height > MAX_PIXELS:
+        raise DataError(
+            f"{told}needs a screen of {width} x {height} pixels for {target:g}, the limit is {MAX_PIXELS:,}: "
+            "are the degrees right?"
+        )
+
+
 @dataclass(frozen=True)
 class ScreenedSet(StimulusSet):
     """A stimulus set as it appears on a screen of ``target_degrees``; images are placed when they are read."""
@@ -75,7 +89,9 @@ class ScreenedSet(StimulusSet):
         """The placed images of ``ids``, RGB, one at a time."""
         sources = source_degrees(self)
         for name, data in zip(ids, super().read(ids), strict=True):
-            yield place_image(decode(data, name), sources[name], self.target_degrees)
+            image = decode(data, name)
+            _check_size(image.size, name, sources[name], self.target_degrees)
+            yield place_image(image, sources[name], self.target_degrees)
 
     def read(self, ids: Sequence[str] | None = None) -> Iterator[bytes]:
         """The placed images as PNG files, which lose nothing (Brain-Score compresses JPEG images a second time)."""
@@ -100,6 +116,8 @@ def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
     ------
     RequestError
         Neither is known, or both are given.
+    DataError
+        Degrees of a stimulus are missing or not positive.
     """
     column = "degrees" in stimuli.table.columns
     if column and stimuli.degrees is not None:
@@ -107,7 +125,14 @@ def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
             f"stimulus set {stimuli.id!r} has degrees as a whole and per stimulus: keep one of them"
         )
     if column:
-        return dict(zip(stimuli.ids, (float(value) for value in stimuli.table["degrees"]), strict=True))
+        values = pd.to_numeric(stimuli.table["degrees"], errors="coerce").to_numpy(dtype=float)
+        wrong = [id for id, value in zip(stimuli.ids, values, strict=True) if not 0 < value < float("inf")]
+        if wrong:
+            raise DataError(
+                f"stimulus set {stimuli.id!r}: `degrees` of {wrong[0]!r} is no positive number"
+                + (f", nor that of {len(wrong) - 1} more" if len(wrong) > 1 else "")
+            )
+        return dict(zip(stimuli.ids, values.tolist(), strict=True))
     if stimuli.degrees is None:
         raise RequestError(
             f"stimulus set {stimuli.id!r} does not say how many degrees it spans: add `visual_degrees` to the benchmark"
