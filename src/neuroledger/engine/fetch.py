@@ -106,6 +106,12 @@ def _bring(root: Path, path: Path, name: str, pin: SourceFile, progress: Progres
     if pin.dvc:
         _pull(root, path, force)
         return
+    if pin.by_hand:
+        looked = f" ({'; '.join(tried)})" if tried else ""
+        raise UnavailableError(
+            f"{name} has no address to be fetched from{looked}: get it as the data set's access_steps say, then set "
+            "NEUROLEDGER_MIRROR to the folder that holds it and fetch again"
+        )
     url = _https(pin)
     try:
         partial = _download(root, url, pin, name, progress)

@@ -84,13 +84,19 @@ def plan(
 
 
 def fits(model: ModelSpec, benchmark: BenchmarkSpec) -> bool:
-    """Whether a model is meant for a benchmark: buildable, and not bound to other benchmarks only."""
+    """Whether a model is meant for a benchmark: buildable, and not bound to other benchmarks only.
+
+    A model is bound to benchmarks by their id, data set, parent, paradigm (`decoding`) or what that asks
+    (`decoding.regression`). A decoder always is; models that are not are shown stimuli.
+    """
     if model.unavailable is not None:
         return False
-    return not model.benchmarks or any(
-        benchmark.id == pattern or benchmark.dataset == pattern or benchmark.parent == pattern
-        for pattern in model.benchmarks
-    )
+    paradigm = benchmark.paradigm.name
+    if not model.benchmarks:
+        return paradigm != "decoding"
+    asked = f"{paradigm}.{benchmark.paradigm.parameters.get('objective', 'classification')}"
+    names = {benchmark.id, benchmark.dataset, benchmark.parent, paradigm, asked}
+    return not names.isdisjoint(model.benchmarks)
 
 
 def inputs_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -11,10 +12,8 @@ __all__ = ["Component", "Frozen", "Id", "Override", "Published", "Scale", "Sha25
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-FileName = Annotated[
-    str,
-    StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*$"),
-]
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*")
+FileName = Annotated[str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$")]
 
 Scale = Literal[
     "correlation",
@@ -68,7 +67,7 @@ class Override(Component):
 
 
 class SourceFile(Frozen):
-    """One pinned file: where it comes from and what its bytes must be."""
+    """One pinned file: where it comes from (a url, DVC, or somebody's hands) and what its bytes must be."""
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)]
@@ -79,9 +78,14 @@ class SourceFile(Frozen):
 
     @model_validator(mode="after")
     def _one_source(self) -> SourceFile:
-        if self.dvc == (self.url is not None):
-            raise ValueError("give either `dvc: true` or a `url`")
+        if self.dvc and self.url is not None:
+            raise ValueError("give either `dvc: true` or a `url`, not both")
         return self
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether no program can bring the file: it has no url, and DVC does not track it."""
+        return self.url is None and not self.dvc
 
 
 class Published(Frozen):

@@ -122,6 +122,11 @@ class DatasetSpec(Spec):
     def _readable(self) -> DatasetSpec:
         if self.unavailable is None and (not self.files or self.reader is None):
             raise ValueError("a data set has `files` and a `reader`, or says why it is `unavailable`")
+        sourceless = [name for name, pin in self.files.items() if pin.by_hand]
+        if sourceless and not self.access_steps:
+            raise ValueError(
+                f"{sourceless[0]} has neither `dvc: true` nor a `url`: give one, or say in `access_steps` how it is had"
+            )
         return self
 
 
@@ -214,6 +219,9 @@ class ModelSpec(Spec):
     def _buildable(self) -> ModelSpec:
         if self.builder is None and self.unavailable is None:
             raise ValueError("a model has a `builder`, or says why it is `unavailable`")
+        sourceless = [name for name, pin in self.weights.items() if pin.by_hand]
+        if sourceless:
+            raise ValueError(f"{sourceless[0]} has no source: give either `dvc: true` or a `url`")
         return self
 
 

@@ -1,0 +1,1 @@
+"""Pinning: recordings that somebody downloaded become the pinned files of their data set."""

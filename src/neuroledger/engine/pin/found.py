@@ -1,0 +1,235 @@
+"""What a folder of downloads holds: recordings, whose they are, and what is known about these people."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from neuroledger.errors import RequestError
+
+__all__ = ["Found", "Table", "facts_of", "files_below", "people", "recordings_in", "sidecars"]
+
+OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".nwb"})
+# Files without which MNE cannot open the one that it is given, and whether they must be there.
+COMPANIONS: Mapping[str, tuple[tuple[str, bool], ...]] = {
+    ".set": ((".fdt", False),),
+    ".vhdr": ((".eeg", True), (".vmrk", True)),
+}
+# Parts of a BIDS folder that are not the recordings as they were made.
+NOT_RAW = frozenset({"derivatives", "sourcedata", "code", "stimuli"})
+ENTITY = re.compile(r"(?:^|_)(sub|ses|task|acq|run|split)-([A-Za-z0-9+]+)")
+TABLES = ("recordings.tsv", "participants.tsv")
+MISSING = frozenset({"", "n/a", "na", "nan", "none"})
+# What a recording says by itself; a table cannot say it once more.
+TAKEN = frozenset(
+    {"file", "participant_id", "subject", "session", "run", "recording", "recording_sha256", "onset"}
+)
+
+
+class Found(NamedTuple):
+    """One recording: its file and companions relative to the folder, and whose it is."""
+
+    file: str
+    companions: tuple[str, ...]
+    subject: str
+    session: str
+    run: str
+
+
+class Table(NamedTuple):
+    """A table of facts: its name, its columns, and its rows by recording or person."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, str]]
+
+
+def files_below(folder: Path) -> list[str]:
+    """Every file below the folder, as relative names in order; hidden folders and what BIDS keeps beside are left out.
+
+    Raises
+    ------
+    RequestError
+        There is no such folder, or a file is a link to content that was never downloaded.
+    """
+    if not folder.is_dir():
+        raise RequestError(f"{folder} is not a folder: name the one that holds the downloaded recordings")
+    names, empty = [], []
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if any(part.startswith(".") for part in relative.parts) or relative.parts[0] in NOT_RAW:
+            continue
+        if path.is_symlink() and not path.exists():
+            empty.append(relative.as_posix())
+        elif path.is_file():
+            names.append(relative.as_posix())
+    lost = [name for name in empty if PurePosixPath(name).suffix in OPENED]
+    if lost:
+        raise RequestError(
+            f"{len(lost)} recordings in {folder} are links without content, first {lost[0]}: "
+            "download them first (`datalad get`, `git annex get`)"
+        )
+    return names
+
+
+def recordings_in(
+    folder: Path, names: Sequence[str], *, task: str | None = None, table: Table | None = None
+) -> list[Found]:
+    """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
+
+    Without BIDS, a table `recordings.tsv` says whose a file is; the file's own name does where there is none.
+
+    Raises
+    ------
+    RequestError
+        There are none, a companion is missing, or two have the same name.
+    """
+    known = set(names)
+    listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
+    opened = [name for name in names if PurePosixPath(name).suffix.lower() in OPENED]
+    named = [name for name in opened if "sub" in _entities(name)]
+    found: list[Found] = []
+    for name in named or opened:
+        entities = _entities(name)
+        if (task is not None and entities.get("task") != task) or int(entities.get("split", "1")) > 1:
+            continue
+        row = listed.get(name, {})
+        if listed and not row:
+            continue
+        subject = row.get("subject") or entities.get("sub") or PurePosixPath(name).stem
+        session, run = (
+            row.get(long) or entities.get(short, "1") for long, short in (("session", "ses"), ("run", "run"))
+        )
+        found.append(Found(name, tuple(_companions(folder, name, known)), subject, session, run))
+    if not found:
+        of_task = f" of task {task!r}" if task else ""
+        raise RequestError(f"{folder} holds no recording{of_task} ({', '.join(sorted(OPENED))})")
+    absent = sorted(set(listed) - {item.file for item in found})
+    if absent:
+        raise RequestError(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
+    return found
+
+
+def _entities(name: str) -> dict[str, str]:
+    return dict(ENTITY.findall(PurePosixPath(name).name))
+
+
+def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
+    path = PurePosixPath(name)
+    for suffix, needed in COMPANIONS.get(path.suffix.lower(), ()):
+        beside = path.with_suffix(suffix).as_posix()
+        if beside in known:
+            yield beside
+        elif needed:
+            raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(beside).name}")
+    for part in sorted(known):
+        if part != name and "split-01" in name and part == re.sub(r"split-01", f"split-{_split(part)}", name):
+            yield part
+
+
+def _split(name: str) -> str:
+    return _entities(name).get("split", "")
+
+
+def sidecars(names: Sequence[str], found: Sequence[Found]) -> list[str]:
+    """The small files of a BIDS folder that tell what its recordings are: of the folder, and of each recording."""
+    stems = {item.file.rsplit("_", 1)[0] for item in found}
+    folders = {str(PurePosixPath(item.file).parent) for item in found}
+    taken = []
+    for name in names:
+        path = PurePosixPath(name)
+        if path.suffix not in {".tsv", ".json"}:
+            continue
+        beside = str(path.parent) in folders and (
+            name.rsplit("_", 1)[0] in stems or path.stem.endswith(("_electrodes", "_coordsystem"))
+        )
+        if len(path.parts) == 1 or beside or path.stem.endswith("_scans"):
+            taken.append(name)
+    return taken
+
+
+def people(folder: Path) -> Table | None:
+    """The table of facts in the folder: `recordings.tsv` (column `file`) or BIDS's `participants.tsv`.
+
+    Raises
+    ------
+    RequestError
+        It has no column to find a recording or person by.
+    """
+    for name in TABLES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        key = "file" if name == "recordings.tsv" else "participant_id"
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines, delimiter="\t")
+            columns = tuple(reader.fieldnames or ())
+            if key not in columns:
+                raise RequestError(f"{path} has no column {key!r}; it has {', '.join(columns) or 'none'}")
+            rows = {
+                str(row[key]).strip().removeprefix("sub-" if key == "participant_id" else ""): {
+                    column: str(row[column] or "").strip() for column in columns
+                }
+                for row in reader
+            }
+        return Table(name, columns, rows)
+    return None
+
+
+def facts_of(
+    found: Sequence[Found], table: Table | None, label: str | None
+) -> tuple[list[dict[str, str | float]], list[str]]:
+    """Facts of each recording by the names that they get here, and remarks about columns that were left out.
+
+    A column becomes a fact under its name in small letters: a number where every value is one, else text. A column
+    with missing values is left out. `label` names the column that is to be decoded; its values stay text.
+
+    Raises
+    ------
+    RequestError
+        There is no table or column to take the label from, or it lacks a recording.
+    """
+    if table is None:
+        if label is not None:
+            raise RequestError(
+                f"--label {label} needs a table: recordings.tsv or participants.tsv in the folder"
+            )
+        return [{} for _ in found], []
+    keys = [item.file if table.name == "recordings.tsv" else item.subject for item in found]
+    lost = sorted(set(keys) - set(table.rows))
+    if lost:
+        raise RequestError(f"{table.name} has no row for {', '.join(lost[:5])}{', …' if lost[5:] else ''}")
+    if label is not None and label not in table.columns:
+        raise RequestError(f"{table.name} has no column {label!r}; it has {', '.join(table.columns)}")
+    rows = [table.rows[key] for key in keys]
+    facts: list[dict[str, str | float]] = [{} for _ in found]
+    remarks: list[str] = []
+    for column in table.columns:
+        name = re.sub(r"\W+", "_", column.strip()).strip("_").lower()
+        if not name or name in TAKEN or (name == "label" and label is not None):
+            continue
+        values = [row[column] for row in rows]
+        missing = sum(value.lower() in MISSING for value in values)
+        if missing:
+            remarks.append(f"column {column!r} left out: {missing} of {len(values)} recordings have no value")
+            continue
+        for fact, said in zip(facts, _numbers(values) or values, strict=True):
+            fact[name] = said
+    for fact, row, item in zip(facts, rows, found, strict=True):
+        if label is not None:
+            if row[label].lower() in MISSING:
+                raise RequestError(f"{item.file} has no {label!r} in {table.name}, which is to be decoded")
+            fact["label"] = row[label]
+    return facts, remarks
+
+
+def _numbers(values: Sequence[str]) -> list[str | float] | None:
+    """The values as finite numbers, or None; numbers with leading zeros are names."""
+    if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) for value in values):
+        return None
+    numbers = [float(value) for value in values]
+    return [int(n) if n.is_integer() else n for n in numbers] if all(map(math.isfinite, numbers)) else None
