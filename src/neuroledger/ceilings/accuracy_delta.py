@@ -15,7 +15,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["accuracy_delta"]
 
 
-@ceiling("accuracy_delta", version=1)
+@ceiling("accuracy_delta", version=1, input="behaviour")
 def accuracy_delta(
     assembly: xr.DataArray,
     *,

@@ -14,7 +14,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["accuracy_distance"]
 
 
-@ceiling("accuracy_distance", version=1)
+@ceiling("accuracy_distance", version=1, input="behaviour")
 def accuracy_distance(
     assembly: xr.DataArray, *, variables: tuple[str, ...] = (), chance: float = 0.0
 ) -> xr.DataArray:

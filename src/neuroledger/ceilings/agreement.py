@@ -15,7 +15,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["agreement"]
 
 
-@ceiling("agreement", version=1)
+@ceiling("agreement", version=1, input="behaviour")
 def agreement(
     assembly: xr.DataArray,
     *,

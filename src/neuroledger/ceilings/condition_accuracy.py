@@ -16,7 +16,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["condition_accuracy", "condition_accuracy_halves"]
 
 
-@ceiling("condition_accuracy", version=1)
+@ceiling("condition_accuracy", version=1, input="behaviour")
 def condition_accuracy(
     assembly: xr.DataArray,
     *,
@@ -57,7 +57,7 @@ def condition_accuracy(
     return xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
 
 
-@ceiling("condition_accuracy_halves", version=1)
+@ceiling("condition_accuracy_halves", version=1, input="behaviour")
 def condition_accuracy_halves(
     assembly: xr.DataArray,
     *,

@@ -17,7 +17,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["confusion_similarity"]
 
 
-@ceiling("confusion_similarity", version=1)
+@ceiling("confusion_similarity", version=1, input="behaviour")
 def confusion_similarity(
     assembly: xr.DataArray,
     *,

@@ -12,7 +12,7 @@ from neuroledger.core.registry import ceiling
 __all__ = ["constant"]
 
 
-@ceiling("constant", version=1)
+@ceiling("constant", version=1, input="behaviour")
 def constant(
     assembly: xr.DataArray,
     *,

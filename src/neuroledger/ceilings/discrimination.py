@@ -15,7 +15,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["discrimination"]
 
 
-@ceiling("discrimination", version=1)
+@ceiling("discrimination", version=1, input="behaviour")
 def discrimination(
     assembly: xr.DataArray,
     *,
@@ -62,6 +62,7 @@ def discrimination(
     if np.isnan(scores).any():
         raise CeilingError("the halves share too few images to be correlated; more trials are needed")
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
+    out.attrs["n"] = {"stimuli": len(trials.images)}
     if level == "image":
         out.attrs["replicates"] = lambda: resampled(patterns, rng)
     return out

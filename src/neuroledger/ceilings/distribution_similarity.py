@@ -15,7 +15,7 @@ from neuroledger.errors import CeilingError, MetricError
 __all__ = ["distribution_similarity"]
 
 
-@ceiling("distribution_similarity", version=1)
+@ceiling("distribution_similarity", version=1, input="behaviour")
 def distribution_similarity(
     assembly: xr.DataArray,
     *,

@@ -17,7 +17,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["rank_consistency"]
 
 
-@ceiling("rank_consistency", version=1)
+@ceiling("rank_consistency", version=1, input="behaviour")
 def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.DataArray:
     """The best Spearman correlation with the mean over all repetitions, for each division into halves: ``(split,)``.
 

@@ -18,7 +18,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["threshold", "threshold_elevation"]
 
 
-@ceiling("threshold", version=1)
+@ceiling("threshold", version=1, input="behaviour")
 def threshold(
     assembly: Any,
     *,
@@ -60,7 +60,7 @@ def threshold(
     return out
 
 
-@ceiling("threshold_elevation", version=1)
+@ceiling("threshold_elevation", version=1, input="behaviour")
 def threshold_elevation(
     assembly: Any,
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.core.received import as_text
 from neuroledger.errors import AssemblyError
 
 __all__ = [
@@ -158,8 +160,7 @@ def rows_of(
     AssemblyError
         An id is not in ``assembly``, or occurs there a different number of times.
     """
-    own = np.asarray(assembly["stimulus_id"].values).astype(str)
-    wanted = np.asarray(ids).astype(str)
+    own, wanted = as_text(assembly["stimulus_id"].values), as_text(ids)
     rows: dict[str, list[int]] = {}
     for row, id in enumerate(own):
         rows.setdefault(id, []).append(row)
@@ -172,18 +173,18 @@ def rows_of(
         )
     seen: dict[str, int] = {}
     found = np.empty(len(wanted), dtype=np.intp)
+    asked = Counter(wanted.tolist())
+    torn = next((id for id, count in asked.items() if 1 < len(rows[id]) != count), None)
+    if torn is not None:
+        raise AssemblyError(
+            f"{name}: stimulus {torn!r} has {len(rows[torn])} rows, but {asked[torn]} on the other side; "
+            "average repetitions first"
+        )
     for i, id in enumerate(wanted.tolist()):
         at = seen.get(id, 0)
         seen[id] = at + 1
         places = rows[id]
-        if len(places) == 1:
-            found[i] = places[0]
-        elif at < len(places):
-            found[i] = places[at]
-        else:
-            raise AssemblyError(
-                f"{name}: stimulus {id!r} has {len(places)} rows, but more are asked for; average repetitions first"
-            )
+        found[i] = places[0] if len(places) == 1 else places[at]
     return found
 
 

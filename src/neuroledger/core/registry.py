@@ -106,9 +106,12 @@ def metric(name: str, *, version: int, input: str = "assemblies") -> Callable[[F
     return _register("metric", name, version, input)
 
 
-def ceiling(name: str, *, version: int) -> Callable[[F], F]:
-    """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples."""
-    return _register("ceiling", name, version)
+def ceiling(name: str, *, version: int, input: str = "assemblies") -> Callable[[F], F]:
+    """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
+
+    ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
+    """
+    return _register("ceiling", name, version, input)
 
 
 def paradigm(name: str, *, version: int) -> Callable[[F], F]:

@@ -12,12 +12,13 @@ import xarray as xr
 from pydantic import ValidationError
 
 from neuroledger.core import registry
-from neuroledger.core.assembly import rows_of
 from neuroledger.core.coding import encode
+from neuroledger.core.received import received
 from neuroledger.core.score import Score
 from neuroledger.core.splits import Split, draw, first_values, predefined
 from neuroledger.core.stats import aggregate, bootstrap, error_of
 from neuroledger.core.workspace import Memo, Workspace
+from neuroledger.engine.sides import aligned, check_repeated, joined
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_catalog
@@ -27,6 +28,8 @@ from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 __all__ = ["BoundCeiling", "BoundMetric", "ceiling", "metric", "resolve"]
 
 Comparison = MetricSpec | CeilingSpec
+# Components that need time bins even where there is one.
+TIMED = ("object_solution_times",)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,9 @@ class _Bound:
             injected["rng"] = np.random.default_rng(self.seed)
         if "workspace" in self.component.injected:
             injected["workspace"] = self.workspace
-        samples = self.component.function(*arrays, **injected, **self.parameters)
+        # What is undefined is NaN in the samples, and said in the notes.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            samples = self.component.function(*arrays, **injected, **self.parameters)
         return _score(self.spec, samples, self.seed, rows)
 
 
@@ -105,10 +110,10 @@ class BoundMetric(_Bound):
                 raise RequestError(
                     f"{self.spec.id}: give source and target, or source_train, source_test, target_train, target_test"
                 )
-            train = self._aligned(source_train, target_train)  # type: ignore[arg-type]
-            test = self._aligned(source_test, target_test)  # type: ignore[arg-type]
+            train = self._matched(source_train, target_train)  # type: ignore[arg-type]
+            test = self._matched(source_test, target_test)  # type: ignore[arg-type]
             splits = predefined(train[1].sizes["presentation"], test[1].sizes["presentation"])
-            source, target = _joined(train[0], test[0]), _joined(train[1], test[1])
+            source, target = joined(train[0], test[0]), joined(train[1], test[1])
             return self._compute((source, target), splits, target)
         if source is None or target is None:
             raise RequestError(f"{self.spec.id} compares two assemblies: give source and target")
@@ -117,22 +122,20 @@ class BoundMetric(_Bound):
                 f"{self.spec.id} has a predefined split: give source_train, source_test, target_train and target_test"
             )
         if self.parameters.get("reverse") is True:  # the source is what is predicted: splits follow its rows
-            target, source = self._aligned(target, source)
+            target, source = self._matched(target, source, "target", "source")
             return self._compute((source, target), splits, source)
-        source, target = self._aligned(source, target)
+        source, target = self._matched(source, target)
         return self._compute((source, target), splits, target)
 
-    def _aligned(self, source: xr.DataArray, target: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    def _matched(
+        self, moved: xr.DataArray, kept: xr.DataArray, name: str = "source", other: str = "target"
+    ) -> tuple[xr.DataArray, xr.DataArray]:
+        """Both sides made plain, and the rows of the first in the order of the second."""
         if self.component.input != "assemblies":
-            return source, target
-        both = all("presentation" in side.dims and "stimulus_id" in side.coords for side in (source, target))
-        if not both:
-            return source, target
-        ids = np.asarray(target["stimulus_id"].values)
-        own = np.asarray(source["stimulus_id"].values)
-        if own.shape == ids.shape and (own.astype(str) == ids.astype(str)).all():
-            return source, target
-        return source.isel(presentation=rows_of(source, ids)), target
+            return moved, kept
+        timed = self.parameters.get("time", "none") != "none" or self.component.name in TIMED
+        moved, kept = received(moved, name=name, bins=timed), received(kept, name=other, bins=timed)
+        return aligned(moved, kept, name, other), kept
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,9 @@ class BoundCeiling(_Bound):
         CeilingError
             The data do not support it.
         """
+        if self.component.input == "assemblies":
+            assembly = received(assembly, name="the assembly")
+            check_repeated(assembly, self.spec)
         first = self.parameters.get("repetitions")
         if isinstance(first, int) and self.spec.splits is not None:  # splits are drawn over what is used
             assembly = first_values(assembly, self.spec.splits.by, first)
@@ -274,28 +280,6 @@ def _words(error: ValidationError) -> str:
     )
 
 
-def _joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
-    """Train rows followed by test rows; both must have the same columns."""
-    shared = [name for name in train.coords if name in test.coords]
-    if train.dims != test.dims:
-        test = test.transpose(*train.dims)
-    for dim in train.dims:
-        if dim != "presentation" and train.sizes[dim] != test.sizes[dim]:
-            raise MetricError(
-                f"train and test differ along {dim!r}: {train.sizes[dim]} and {test.sizes[dim]}"
-            )
-    axis = train.dims.index("presentation")
-    coords: dict[Any, Any] = {}
-    for name in shared:
-        values = train[name]
-        if values.dims == ("presentation",):
-            coords[name] = ("presentation", np.concatenate([values.values, test[name].values]))
-        elif "presentation" not in values.dims:
-            coords[name] = (values.dims, values.values)
-    joined = np.concatenate([train.values, test.values], axis=axis)
-    return xr.DataArray(joined, dims=train.dims, coords=coords, attrs=dict(train.attrs))
-
-
 def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArray) -> Score:
     steps = [(step.over, step.with_) for step in spec.aggregate]
     notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
@@ -310,7 +294,7 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
     given = samples.attrs.pop("replicates", None)  # an array, or a function that makes it when asked
     n: dict[str, float] = {}
     dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
-    if "presentation" in dims:
+    if "presentation" in dims and "stimuli" not in samples.attrs.get("n", {}):
         ids = (
             rows["stimulus_id"].values
             if "stimulus_id" in rows.coords
