@@ -140,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--suite", help="default: the suite in params.yaml")
     p.add_argument("--json", action="store_true", help="machine-readable")
 
+    p = verb("ranks", "results", "mean normalised ranks of a suite's models, and how another suite agrees")
+    p.add_argument("--suite", help="default: the suite in params.yaml")
+    p.add_argument("--against", metavar="SUITE", help="Kendall's tau between the two orders")
+    p.add_argument("--published", action="store_true", help="of the published figures, not of the records")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
     p = verb("pareto", "results", "score against cost of the same models: who is on the front")
     p.add_argument("benchmark")
     p.add_argument("--cost", default="effective_macs", metavar="METRIC", help="default: effective_macs")

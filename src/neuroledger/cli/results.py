@@ -39,6 +39,33 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
+def ranks(options: argparse.Namespace) -> int:
+    """Mean normalised ranks, and agreement."""
+    from dataclasses import asdict
+
+    from neuroledger.report.standings import agreement_of, standings
+
+    catalog = open_catalog(options.root)
+    names = [
+        options.suite or read_params(catalog.root).suite,
+        *([options.against] if options.against else []),
+    ]
+    found = [standings(name, published=options.published, catalog=catalog) for name in names]
+    taus = agreement_of(found[0], found[1]) if options.against else (None, None)
+    if options.json:
+        plain = {"standings": [asdict(one) for one in found]}
+        for name, tau in zip(("agreement", "agreement_without_dummies"), taus, strict=True):
+            plain |= {name: tau._asdict()} if tau is not None else {}  # type: ignore[dict-item]
+        say_json(plain)
+        return 0
+    for one in found:
+        say(f"{one}\n")
+    for words, tau in zip(("", ", without those that do not look"), taus, strict=True):
+        if tau is not None:
+            say(f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{words}")
+    return 0
+
+
 def pareto(options: argparse.Namespace) -> int:
     """Score against cost."""
     from neuroledger.report.pareto import pareto as front_of

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroledger.core.stats import holm
 from neuroledger.errors import RequestError
+
+if TYPE_CHECKING:
+    from neuroledger.spec.catalog import Catalog
 
 __all__ = [
     "Agreement",
@@ -89,18 +92,32 @@ def normalised_ranks(
 
 
 def mean_rank(
-    ranks: Mapping[str, Mapping[str, float]], *, group: Mapping[str, str] | None = None
+    ranks: Mapping[str, Mapping[str, float]],
+    *,
+    group: Mapping[str, str] | None = None,
+    weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Mean normalised rank of every model, best first; within groups first where `group` names each row's task.
 
-    Suites with several data sets per task average the data sets of a task before the tasks.
+    Suites with several data sets per task average the data sets of a task before the tasks. A task weighs as much as
+    its heaviest row in `weights`, 1 where they do not name it.
     """
-    grouped: dict[str, list[Mapping[str, float]]] = {}
-    for task, row in ranks.items():
-        grouped.setdefault((group or {}).get(task, task), []).append(row)
+    weight = {task: (weights or {}).get(task, 1.0) for task in ranks}
+    grouped: dict[str, list[str]] = {}
+    for task in ranks:
+        grouped.setdefault((group or {}).get(task, task), []).append(task)
     models = {model for row in ranks.values() for model in row}
+    shares = [max(weight[task] for task in tasks) for tasks in grouped.values()]
     means = {
-        model: float(np.mean([np.mean([row[model] for row in rows]) for rows in grouped.values()]))
+        model: float(
+            np.average(
+                [
+                    np.average([ranks[task][model] for task in tasks], weights=[weight[t] for t in tasks])
+                    for tasks in grouped.values()
+                ],
+                weights=shares,
+            )
+        )
         for model in models
     }
     return dict(sorted(means.items(), key=lambda item: (item[1], item[0])))
@@ -207,7 +224,7 @@ def paired_differences(table: Table, *, seed: int = 0, models: Sequence[str] = (
     ]
 
 
-def published_table(suite: str) -> dict[str, dict[str, float]]:
+def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dict[str, float]]:
     """Published figures of a suite's benchmarks, `{benchmark: {model: value}}`; never mixed with scores of this place.
 
     Raises
@@ -217,7 +234,7 @@ def published_table(suite: str) -> dict[str, dict[str, float]]:
     """
     from neuroledger.spec.catalog import open_catalog
 
-    catalog = open_catalog()
+    catalog = catalog or open_catalog()
     return {
         item.id: {figure.model: figure.value for figure in catalog.benchmark(item.id).published}
         for item in catalog.suite(suite).benchmarks

@@ -1,0 +1,123 @@
+"""Ranks of a suite from its records: failures last and never skipped, weights and tasks counted, agreement of two suites."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from scipy.stats import kendalltau
+
+from neuroledger.cli import main
+from neuroledger.engine.record import Record
+from neuroledger.errors import RequestError
+from neuroledger.report.standings import Standings, agreement_of, standings
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record
+
+RIDGE, PLS, OTHER = "lab.V4-ridge", "lab.V4-pls", "lab.V4-other"
+MODELS = ("ant", "bee", "cat", "dog")
+
+
+def row(benchmark: str, values: dict[str, float | None]) -> list[Record]:
+    return [record(model, benchmark, value) for model, value in values.items()]
+
+
+@pytest.fixture
+def suites(lab: Lab) -> Lab:
+    """A core of one benchmark and a full suite of three, the last of which has no data."""
+    lab.benchmark(OTHER)
+    lab.spec("datasets", "gone", license="CC0-1.0", unavailable="not here")
+    lab.benchmark("gone.V4-ridge", dataset="gone")
+    lab.spec("suites", "small", benchmarks=[RIDGE], models=[*MODELS, "noise"])
+    lab.spec("suites", "full", benchmarks=[RIDGE, PLS, OTHER, "gone.V4-ridge"], models=[*MODELS, "noise"])
+    return lab
+
+
+RECORDS = [
+    *row(RIDGE, {"ant": 0.9, "bee": 0.5, "cat": 0.4, "dog": 0.1, "noise": 0.0}),
+    *row(PLS, {"ant": None, "bee": 0.6, "cat": 0.7, "dog": 0.2, "noise": 0.0}),
+    *row(OTHER, {"ant": 0.8, "bee": 0.3, "cat": 0.2, "noise": 0.0}),
+    record("pixels4", RIDGE, 0.97),
+]
+
+
+def of(lab: Lab, suite: str) -> Standings:
+    return standings(suite, catalog=lab.open(), records=RECORDS)
+
+
+def test_a_failed_or_missing_score_is_last_and_never_skipped(suites: Lab) -> None:
+    found = of(suites, "full")
+    assert found.unscored == ("gone.V4-ridge",)
+    assert found.failed == {"ant": 1, "bee": 0, "cat": 0, "dog": 1, "noise": 0}
+    # ridge: ant 0, bee 1, cat 2, dog 3, noise 4; pls: cat, bee, dog, noise, ant; other: ant, bee, cat, noise, dog
+    expected = {"ant": 4 / 12, "bee": 3 / 12, "cat": 4 / 12, "dog": 9 / 12, "noise": 10 / 12}
+    assert found.ranks == pytest.approx(expected)
+    assert "pixels4" not in found.ranks
+    assert found.dummies == ("noise",)
+
+
+def test_failing_never_helps(suites: Lab) -> None:
+    worst = [item for item in RECORDS if (item.model, item.benchmark) != ("dog", PLS)] + row(
+        PLS, {"dog": None}
+    )
+    before = of(suites, "full").ranks["dog"]
+    assert standings("full", catalog=suites.open(), records=worst).ranks["dog"] >= before
+
+
+def test_agreement_of_core_and_full_is_that_of_scipy(suites: Lab) -> None:
+    core, full = of(suites, "small"), of(suites, "full")
+    whole, without = agreement_of(core, full)
+    names = sorted(core.ranks)
+    expected = kendalltau([core.ranks[m] for m in names], [full.ranks[m] for m in names])
+    assert whole == pytest.approx((expected.statistic, expected.pvalue, 5))
+    assert without is not None
+    assert without.models == 4
+    assert without.tau < whole.tau
+
+
+def test_several_sets_of_one_task_count_as_one(suites: Lab) -> None:
+    suites.benchmark(PLS, metric="pls", parent="IT")
+    # Two benchmarks of V4 in which ant is first, one of IT in which it failed.
+    assert of(suites, "full").ranks["ant"] == pytest.approx((0 + 1) / 2)
+
+
+def test_the_weights_of_a_suite_count(suites: Lab) -> None:
+    weighted = [{"id": RIDGE, "weight": 3.0}, PLS]
+    suites.spec("suites", "heavy", benchmarks=weighted, models=list(MODELS))
+    assert of(suites, "heavy").ranks["bee"] == pytest.approx((3 * 1 + 1) / 4 / 3)
+
+
+def test_nothing_scored_is_said_with_the_command(suites: Lab) -> None:
+    with pytest.raises(RequestError, match="ranks need two: `neuroledger run --suite full`"):
+        standings("full", catalog=suites.open(), records=[])
+    with pytest.raises(RequestError, match="published figures of 0 models"):
+        standings("full", catalog=suites.open(), published=True)
+
+
+def test_the_command_prints_ranks_and_agreement(
+    suites: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(suites.open(), *RECORDS)
+    monkeypatch.chdir(suites.root)
+    assert main(["ranks", "--suite", "small", "--against", "full"]) == 0
+    shown = capsys.readouterr().out
+    assert "suite full, version 1: 5 models on 3 benchmarks, records" in shown
+    assert "1 benchmarks have no score of anybody and do not count" in shown
+    assert "over 5 models\n" in shown
+    assert "over 4 models, without those that do not look" in shown
+    assert main(["ranks", "--suite", "small", "--against", "full", "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["agreement"]["models"] == 5
+    assert plain["standings"][1]["failed"]["ant"] == 1
+    assert main(["ranks", "--suite", "nowhere"]) == 2
+
+
+def test_the_published_ranks_by_command(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repository)
+    assert main(["ranks", "--suite", "neuralbench.core", "--against", "neuralbench.full", "--published"]) == 0
+    shown = capsys.readouterr().out
+    assert "REVE                   0.201       0" in shown
+    assert "61 benchmarks have no score of anybody and do not count" in shown
