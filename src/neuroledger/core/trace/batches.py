@@ -41,6 +41,7 @@ class Network:
     module: nn.Module
     parts: tuple[tuple[str, nn.Module], ...]
     spiking: Mapping[str, nn.Module]
+    turn: threading.RLock
 
     @classmethod
     def of(cls, module: nn.Module) -> Network:
@@ -55,7 +56,7 @@ class Network:
             raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
         module = getattr(module, "_orig_mod", module)
         parts = tuple(module.named_modules())
-        return cls(module, parts, {name: part for name, part in parts if is_spiking(part)})
+        return cls(module, parts, {name: part for name, part in parts if is_spiking(part)}, _turn(module))
 
 
 def inputs_of(batch: Any) -> Any:
@@ -127,25 +128,50 @@ def hooks_of(network: Network) -> Iterator[None]:
 
     Torch numbers hooks with a counter that is not made for several threads.
     """
-    with _turn(network.module), _HOOKS:
+    with network.turn, _HOOKS:
         yield
 
 
-@contextmanager
-def evaluation(network: Network) -> Iterator[None]:
+class evaluation:  # noqa: N801 - used as a function is
     """Evaluation mode, no gradients, spiking state without a past; all put back as it was.
 
     Passes over the same network take turns, batch by batch, for they share its spiking state.
     """
-    with _turn(network.module), torch.no_grad(), fresh_state(network.spiking.values()):
-        training = [part for _, part in network.parts if part.training]
-        for part in training:
-            part.training = False
+
+    __slots__ = ("_gradients", "_network", "_state", "_training", "_turn")
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._turn = network, network.turn
+        self._gradients = torch.no_grad()
+        self._state = fresh_state(network.spiking.values()) if network.spiking else None
+        self._training: list[nn.Module] = []
+
+    def __enter__(self) -> None:
+        self._turn.acquire()
+        self._gradients.__enter__()
         try:
-            yield
-        finally:
-            for part in training:
+            if self._state is not None:
+                self._state.__enter__()
+            for _, part in self._network.parts:
+                if part.training:
+                    self._training.append(part)
+                    part.training = False
+        except BaseException:
+            self._leave(None, None, None)
+            raise
+
+    def __exit__(self, *failure: Any) -> None:
+        self._leave(*failure)
+
+    def _leave(self, *failure: Any) -> None:
+        try:
+            for part in self._training:
                 part.training = True
+            if self._state is not None:
+                self._state.__exit__(*failure)
+        finally:
+            self._gradients.__exit__(*failure)
+            self._turn.release()
 
 
 def steps_through_time(network: Network, inputs: Any) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neuroledger.core.trace.inbox import EXACT
+from neuroledger.core.trace.scratch import EXACT, Fan, count_nonzero
 from neuroledger.core.trace.static import nonzero
 from neuroledger.core.trace.tally import Site, Tally
 
@@ -40,12 +40,13 @@ def argument(
 
 def plain_rows(tally: Tally, values: Tensor) -> Tensor:
     """Whether each item ``(item, …)`` holds nothing but -1, 0 and 1."""
-    return tally.scratch.rows(values.flatten(1), None)[1]
+    found = tally.scratch.plain(values.flatten(1))
+    return torch.full((len(values),), found, device=values.device) if isinstance(found, bool) else found
 
 
-def exact(fan: Tensor, bound: float) -> Tensor:
+def exact(driven: Tensor, bound: float) -> Fan:
     """The fan-out in the cheapest type in which sums up to ``bound`` are exact."""
-    return fan.to(torch.float32 if bound < EXACT else torch.float64)
+    return Fan(len(driven), driven.to(torch.float32 if bound < EXACT else torch.float64))
 
 
 def known(tally: Tally, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -66,15 +67,18 @@ def count(
     leading: Sequence[int],
     weight: Tensor,
     dense: float,
-    fan: Callable[[], Tensor],
+    fan: Callable[[float], Fan],
     key: tuple[Any, ...] | None = None,
 ) -> None:
-    """Count a call on inputs that each drive ``fan`` non-zero weights; remember it where the weight is the model's."""
+    """Count a call on inputs that each drive a ``fan`` of non-zero weights; remember it where the weight is the model's.
+
+    ``fan`` is called with the number of operations that no row exceeds.
+    """
     tally.reach(weight)
     shape = (math.prod(leading), x.numel() // max(1, math.prod(leading)))
     bound = dense / max(1, shape[0])
     if key is None or weight.is_inference() or tally.owner(weight) is None:
-        inbox = tally.inbox(name, ("fresh", shape[1]), exact(fan(), bound))
+        inbox = tally.inbox(name, ("fresh", shape[1]), fan(bound))
         inbox.take(x.reshape(shape), leading, tally.batch, tally.samples)
         tally.layer(name).dense += dense
         return
@@ -82,7 +86,7 @@ def count(
     if site is None or site.weight is not weight or site.version != weight._version:
         # The batch's size is no part of the role: the first dimensions of an input do not change its fan-out.
         role = (weight.data_ptr(), weight._version, x.shape[len(leading) :], *key[2:])
-        inbox = tally.known_inbox(name, role) or tally.inbox(name, role, exact(fan(), bound))
+        inbox = tally.known_inbox(name, role) or tally.inbox(name, role, fan(bound))
         site = Site(weight, weight._version, tally.layer(name), inbox, shape, leading, dense)
         tally.sites[key] = site
     tally.at(site, x)
@@ -101,14 +105,14 @@ def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     leading = tuple(x.shape[:-1])
     dense = float(math.prod(leading)) * weight.numel()
     key = (id(weight), x.shape, ())
-    count(tally, name, x, leading, weight, dense, lambda: column_sums(tally, weight), key)
+    count(tally, name, x, leading, weight, dense, lambda bound: column_sums(weight, bound), key)
 
 
-def column_sums(tally: Tally, weight: Tensor) -> Tensor:
+def column_sums(weight: Tensor, bound: float) -> Fan:
     """Non-zero weights of each input, for W ``(out, in)``."""
-    if tally.scratch.nonzero(weight) == weight.numel():
-        return weight.new_full((weight.shape[1],), len(weight), dtype=torch.float32)
-    return nonzero(weight).sum(0)
+    if count_nonzero(weight) == weight.numel():
+        return Fan(weight.shape[1], each=float(len(weight)))
+    return exact(nonzero(weight).sum(0), bound)
 
 
 def convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -139,14 +143,15 @@ def count_convolution(
     rank = weight.dim() - 2
     space, out = x.shape[-rank:], result.shape[-rank:]
 
-    def fan() -> Tensor:
-        if tally.scratch.nonzero(weight) == weight.numel():
-            met = _coverage(tuple(space), tuple(out), tuple(weight.shape[2:]), stride, padding, dilation)
-            return (met * (len(weight) // groups)).repeat(x.shape[-rank - 1]).to(weight.device)
+    def fan(bound: float) -> Fan:
+        if weight.device.type == "cpu" and count_nonzero(weight) == weight.numel():
+            kernel, filters, channels = tuple(weight.shape[2:]), len(weight) // groups, x.shape[-rank - 1]
+            met = (tuple(space), tuple(out), kernel, _fixed(stride), _fixed(padding), _fixed(dilation))
+            return _coverage(*met, filters, channels, bound < EXACT)
         driven = (
             nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
         )
-        return _adjoint(driven, space, out, stride, padding, dilation)
+        return exact(_adjoint(driven, space, out, stride, padding, dilation), bound)
 
     leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
     count(tally, name, x, leading, weight, float(result.numel()) * math.prod(weight.shape[1:]), fan, key)
@@ -163,9 +168,9 @@ def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict
     space, out = x.shape[-rank:], result.shape[-rank:]
     name = tally.owner(weight) or "conv_transpose"
 
-    def fan() -> Tensor:
+    def fan(bound: float) -> Fan:
         driven = nonzero(weight).sum(1, keepdim=True, dtype=torch.float32)
-        return _adjoint(driven, space, out, stride, padding, dilation, extra)
+        return exact(_adjoint(driven, space, out, stride, padding, dilation, extra), bound)
 
     leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
     key = (id(weight), x.shape, args[3:]) if not kwargs else None
@@ -180,8 +185,11 @@ def _coverage(
     stride: Any,
     padding: Any,
     dilation: Any,
-) -> Tensor:
-    """How many places of the kernel meet each place of a map, ``(place,)``: no weight is zero, so it is geometry."""
+    filters: int,
+    channels: int,
+    small: bool,
+) -> Fan:
+    """Weights that each value of a map ``(channel · place,)`` meets where none of them is zero: it is geometry."""
     rank = len(space)
     steps, gaps = _each(stride, rank), _each(dilation, rank)
     before, _ = _padding(padding, kernel, gaps)
@@ -194,7 +202,14 @@ def _coverage(
                 if 0 <= place < space[axis]:
                     line[place] += 1.0
         met = torch.outer(met, torch.tensor(line)).flatten()
-    return met
+    with torch.inference_mode(False):
+        driven = (met * filters).to(torch.float32 if small else torch.float64).repeat(channels)
+    return Fan(len(driven), driven, float(driven[0]) if bool(driven.eq(driven[0]).all()) else None)
+
+
+def _fixed(value: Any) -> Any:
+    """A stride, padding or dilation as something that can be remembered by."""
+    return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
 def _adjoint(
@@ -251,8 +266,8 @@ def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[s
     name = tally.owner(weight) or "bilinear"
     leading = left.shape[:-1]
     left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
-    fan = exact(nonzero(weight).sum(0), weight.numel())
-    per_row = ((left.ne(0).to(fan.dtype) @ fan) * right.ne(0)).sum(1)
+    driven = nonzero(weight).sum(0).to(torch.float32 if weight.numel() < EXACT else torch.float64)
+    per_row = ((left.ne(0).to(driven.dtype) @ driven) * right.ne(0)).sum(1)
     plain = plain_rows(tally, left) & plain_rows(tally, right)
     tally.amounts(name, weight.data_ptr(), leading, per_row, plain)
     tally.layer(name).dense += float(len(left)) * weight.numel()

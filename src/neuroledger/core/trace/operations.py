@@ -7,17 +7,22 @@ passes over the same network, even at the same time, neither see it nor are seen
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from neuroledger.core.trace import attention, connections, recurrent
 from neuroledger.core.trace.tally import Tally, storage_of
 
 __all__ = ["ACTIVATIONS", "BLIND", "RULES", "Watch"]
+
+_COUNT, _MISS, _ACTIVATE = 1, 2, 3
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -69,7 +74,24 @@ ACTIVATIONS = frozenset(
     }
 )  # fmt: skip
 
+# The code of torch's activation modules: an activation called from there goes by that module's name.
+FORWARDS = frozenset(
+    vars(kind)["forward"].__code__
+    for kind in vars(nn.modules.activation).values()
+    if isinstance(kind, type) and issubclass(kind, nn.Module) and "forward" in vars(kind)
+)
+FRAMES = 4
+
 RULE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
+
+
+@lru_cache(maxsize=4)
+def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
+    """What is to be done about a function, by its name."""
+    found: dict[str, int] = {}
+    if operations:
+        found = dict.fromkeys(RULES, _COUNT) | dict.fromkeys(BLIND, _MISS)
+    return MappingProxyType(found | dict.fromkeys(ACTIVATIONS, _ACTIVATE) if activations else found)
 
 
 class Watch(TorchFunctionMode):  # type: ignore[misc]
@@ -78,24 +100,23 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, tally: Tally, *, operations: bool, activations: bool) -> None:
         super().__init__()
         self.tally = tally
-        self.operations, self.activations = operations, activations
-        self.site: str | None = None
         self.inside = 0
+        self._actions = _actions(operations, activations)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call the function, then count it if it is one that counts."""
         result = func(*args, **kwargs) if kwargs else func(*args)
-        name = getattr(func, "__name__", "")
-        if name in RULES:
-            if self.operations:
+        action = self._actions.get(getattr(func, "__name__", ""))
+        if action is not None:
+            name = func.__name__
+            if action == _COUNT:
                 self._count(name, result, args, kwargs or {})
-        elif name in ACTIVATIONS:
-            if self.activations and not self.inside:
-                self._activation(name, result)
-        elif name in BLIND and self.operations:
-            self.tally.miss(name, f"no rule counts torch's {name}")
+            elif action == _MISS:
+                self.tally.miss(name, f"no rule counts torch's {name}")
+            elif not self.inside:
+                self.tally.activations(self._module() or f"functional.{name.strip('_')}", result)
         return result
 
     def _count(self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -108,6 +129,13 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 self.tally.reached.pop(storage_of(weight) or 0, None)
             self.tally.miss(where or name, f"{name}: {error}", sum(w.numel() for w in weights if w.dim() > 1))
 
-    def _activation(self, name: str, result: torch.Tensor) -> None:
-        self.tally.activations(self.site or f"functional.{name.strip('_')}", result)
-        self.site = None
+    def _module(self) -> str | None:
+        """Dotted name of the activation module whose code is calling, found among the nearest callers."""
+        frame = sys._getframe(2)
+        for _ in range(FRAMES):
+            if frame.f_code in FORWARDS:
+                return self.tally.module(frame.f_locals.get("self"))
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+        return None

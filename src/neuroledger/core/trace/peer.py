@@ -186,7 +186,8 @@ def count_as_peer(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ..
         dense = _convolved(layer, every, torch.ones_like(layer.weight, dtype=torch.float64))
         dense = dense * (len(x) if x.dim() == layer.weight.dim() else 1)
     counts = tally.layer(name)
-    tally.add(counts, "acs" if bool(tally.scratch.rows(x.reshape(1, -1), None)[1]) else "macs", effective)
+    plain = tally.scratch.plain(x.reshape(1, -1))
+    tally.add(counts, "acs" if bool(plain) else "macs", effective)
     tally.add(counts, "dense", dense)
 
 

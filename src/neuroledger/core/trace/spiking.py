@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,9 +19,14 @@ __all__ = ["fresh_state", "is_spiking", "membrane", "spikes", "state_names"]
 
 def is_snntorch(module: nn.Module) -> bool:
     """Whether the module is one of snntorch's neurons; snntorch itself is not imported."""
+    return _from_snntorch(type(module))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1024)
+def _from_snntorch(kind: type) -> bool:
     return any(
-        kind.__name__ == "SpikingNeuron" and kind.__module__.split(".")[0] == "snntorch"
-        for kind in type(module).__mro__
+        base.__name__ == "SpikingNeuron" and base.__module__.split(".")[0] == "snntorch"
+        for base in kind.__mro__
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from neuroledger.core.trace.counts import Weights
+from neuroledger.core.trace.scratch import count_nonzero
 from neuroledger.core.trace.spiking import is_spiking, state_names
 
 __all__ = ["connection_weights", "count_weights", "is_quantised", "nonzero", "packed"]
@@ -23,9 +24,28 @@ CONNECTIONS = (
 )  # fmt: skip
 
 
+class _Kind(NamedTuple):
+    """What is known of modules of one class."""
+
+    packs: bool
+    connects: bool
+    never: bool
+
+
+@lru_cache(maxsize=1024)
+def _kind(kind: type) -> _Kind:
+    return _Kind(
+        ".quantized" in kind.__module__, issubclass(kind, CONNECTIONS), issubclass(kind, NOT_CONNECTIONS)
+    )
+
+
+def _kind_of(module: nn.Module) -> _Kind:
+    return _kind(type(module))  # type: ignore[arg-type]
+
+
 def is_quantised(module: nn.Module) -> bool:
     """Whether the module keeps its weights packed in the way of torch's quantised layers."""
-    return ".quantized" in type(module).__module__ and callable(getattr(module, "weight", None))
+    return _kind_of(module).packs and callable(getattr(module, "weight", None))
 
 
 def packed(module: nn.Module) -> tuple[Tensor, Tensor | None]:
@@ -41,13 +61,6 @@ def nonzero(tensor: Tensor) -> Tensor:
     return (tensor if tensor.layout == torch.strided else tensor.to_dense()).ne(0)
 
 
-def count_nonzero(tensor: Tensor) -> int:
-    """Number of values that are not zero."""
-    if tensor.dtype == torch.float32 and tensor.device.type == "cpu" and tensor.layout == torch.strided:
-        return int(np.count_nonzero(tensor.detach().numpy()))
-    return int(nonzero(tensor).sum())
-
-
 def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Dotted name and tensor of everything that connects neurons with neurons; biases do not.
 
@@ -55,52 +68,61 @@ def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     norm. Every tensor comes once, however many modules share it. Of modules that torch does not know, parameters
     with two dimensions are taken to be connections.
     """
-    seen: set[int] = set()
+    seen: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
     for prefix, child in module.named_modules():
-        if isinstance(child, NOT_CONNECTIONS) or "parametrizations" in prefix.split("."):
-            continue
-        if is_quantised(child):
-            yield f"{prefix}.weight".lstrip("."), packed(child)[0]
-            continue
-        known = isinstance(child, CONNECTIONS)
-        for name, tensor in _effective(child):
-            if id(tensor) not in seen and (tensor.dim() >= 2 if known else tensor.dim() == 2):
-                seen.add(id(tensor))
+        for name, tensor in _connections_of(prefix, child):
+            if id(tensor) not in seen:
+                seen[id(tensor)] = tensor
                 yield f"{prefix}.{name}".lstrip("."), tensor
+
+
+def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Name and tensor of the weights that a module holds itself."""
+    kind = _kind_of(child)
+    if kind.packs and is_quantised(child):
+        yield "weight", packed(child)[0]
+    elif not kind.never and "parametrizations" not in prefix.split("."):
+        for name, tensor in _effective(child):
+            if tensor.dim() >= 2 if kind.connects else tensor.dim() == 2:
+                yield name, tensor
 
 
 def _effective(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """A module's own parameters by name, with masks and norms applied."""
-    parametrised = getattr(module, "parametrizations", None)
+    parametrised = vars(module).get("_modules", {}).get("parametrizations")
     for name in parametrised or ():
         yield name, getattr(module, name)
     for name, parameter in module._parameters.items():
         if parameter is None:
             continue
-        for suffix in ("_orig", "_g", "_v"):
-            stem = name.removesuffix(suffix)
-            value: Any = getattr(module, stem, None)
-            if stem != name and isinstance(value, torch.Tensor):
-                if suffix != "_g":
-                    yield stem, value
-                break
-        else:
+        suffix = name[-5:] if name.endswith("_orig") else name[-2:]
+        stem = name.removesuffix(suffix) if suffix in ("_orig", "_g", "_v") else name
+        value: Any = getattr(module, stem, None) if stem != name else None
+        if not isinstance(value, torch.Tensor):
             yield name, parameter
+        elif suffix != "_g":
+            yield stem, value
 
 
 def count_weights(module: nn.Module) -> Weights:
     """Parameters, bytes and zeros of the module as it stands; see :class:`Weights`."""
-    parameters = list(module.parameters())
-    quantised = [packed(child) for child in module.modules() if is_quantised(child)]
-    numbers = sum(p.numel() for p in parameters)
-    size = sum(_bytes(p) for p in parameters)
-    for weight, bias in quantised:
-        numbers += weight.numel() + (bias.numel() if bias is not None else 0)
-        size += _bytes(weight) + (_bytes(bias) if bias is not None else 0)
-    constant = state = mask = 0
+    numbers = size = constant = state = mask = zeros = connections = 0
     seen: set[int] = set()
-    for child in module.modules():
-        states = state_names(child) if is_spiking(child) else ()
+    met: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
+    for prefix, child in module.named_modules():
+        kind = _kind_of(child)
+        if not (child._parameters or child._buffers or child._modules or kind.packs):
+            continue
+        for parameter in child._parameters.values():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                numbers += parameter.numel()
+                size += _bytes(parameter)
+        if kind.packs and is_quantised(child):
+            for tensor in packed(child):
+                numbers += 0 if tensor is None else tensor.numel()
+                size += 0 if tensor is None else _bytes(tensor)
+        states = state_names(child) if child._buffers and is_spiking(child) else ()
         for name, buffer in child._buffers.items():
             if buffer is None or id(buffer) in seen:
                 continue
@@ -111,10 +133,11 @@ def count_weights(module: nn.Module) -> Weights:
                 mask += _bytes(buffer)
             else:
                 constant += _bytes(buffer)
-    zeros = connections = 0
-    for _, tensor in connection_weights(module):
-        zeros += tensor.numel() - count_nonzero(tensor)
-        connections += tensor.numel()
+        for _, tensor in _connections_of(prefix, child):
+            if id(tensor) not in met:
+                met[id(tensor)] = tensor
+                zeros += tensor.numel() - count_nonzero(tensor)
+                connections += tensor.numel()
     return Weights(
         parameters=numbers,
         parameter_bytes=size,

@@ -27,8 +27,8 @@ UNCOUNTED_QUANTISED = ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell", "Multihe
 class StrictPass:
     """What a strict pass hangs on a network: a watch over functions, and hooks on the few modules that need one.
 
-    Hooks are there for names of activation modules, spiking layers, and quantised layers. They do something only
-    while this pass itself runs the network, in its own thread, and are removed when the pass ends.
+    Hooks are there for spiking and for quantised layers. They do something only while this pass itself runs the
+    network, in its own thread, and are removed when the pass ends.
     """
 
     def __init__(self, network: Network, needs: frozenset[Need]) -> None:
@@ -40,8 +40,9 @@ class StrictPass:
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> StrictPass:
-        with hooks_of(self.network):
-            self._register()
+        if self.network.spiking or any(is_quantised(part) for _, part in self.network.parts):
+            with hooks_of(self.network):
+                self._register()
         return self
 
     def _register(self) -> None:
@@ -53,14 +54,13 @@ class StrictPass:
                 self._hooks.append(child.register_forward_hook(self._spiking_ends(label), always_call=True))
             elif is_quantised(child):
                 self._hooks.append(child.register_forward_hook(self._quantised(label), with_kwargs=True))
-            elif "activations" in self.needs and type(child).__module__ == "torch.nn.modules.activation":
-                self._hooks.append(child.register_forward_pre_hook(self._at(label)))
 
     def __exit__(self, *_: object) -> None:
-        with hooks_of(self.network):
-            for hook in self._hooks:
-                hook.remove()
-        self._hooks.clear()
+        if self._hooks:
+            with hooks_of(self.network):
+                for hook in self._hooks:
+                    hook.remove()
+            self._hooks.clear()
 
     @contextmanager
     def batch(self, size: int) -> Iterator[None]:
@@ -73,7 +73,7 @@ class StrictPass:
                 yield
         finally:
             self._thread = None
-            self.watch.site, self.watch.inside = None, 0
+            self.watch.inside = 0
         self.tally.settle()
 
     def finish(self) -> None:
@@ -81,8 +81,9 @@ class StrictPass:
         self.tally.settle(last=True)
         if "operations" not in self.needs:
             return
+        scripted = torch.jit.ScriptModule
         for name, child in self.network.parts:
-            if isinstance(child, torch.jit.ScriptModule):
+            if isinstance(child, scripted):
                 unseen = self.tally.unreached(child)
                 if unseen:
                     self.tally.miss(name, "compiled code cannot be watched", unseen)
@@ -91,13 +92,6 @@ class StrictPass:
 
     def _mine(self) -> bool:
         return self._thread == threading.get_ident()
-
-    def _at(self, label: str) -> Callable[..., None]:
-        def arrive(*_: Any) -> None:
-            if self._mine():
-                self.watch.site = label
-
-        return arrive
 
     def _spiking_starts(self) -> Callable[..., None]:
         def start(layer: nn.Module, *_: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,13 +12,18 @@ from torch.nn.parameter import is_lazy
 
 from neuroledger.core.trace.batches import Network
 from neuroledger.core.trace.counts import Layer, Uncounted
-from neuroledger.core.trace.inbox import Inbox, Scratch, Zeros
-from neuroledger.core.trace.static import connection_weights, is_quantised
+from neuroledger.core.trace.inbox import Inbox
+from neuroledger.core.trace.scratch import Fan, Scratch, count_nonzero
+from neuroledger.core.trace.static import connection_weights
 
 __all__ = ["Site", "Tally", "storage_of"]
 
 SITES = 512
 """Inputs of ever new shapes are forgotten beyond this number, so that memory stays bounded."""
+
+
+# Types of most attributes of modules: quicker to look up than a tensor is to tell.
+_NO_TENSORS = frozenset({bool, int, float, str, tuple, list, dict, set, OrderedDict, type(None)})
 
 
 @dataclass
@@ -43,25 +49,44 @@ class Tally:
         self.sites: dict[object, Site] = {}
         self.scratch = Scratch()
         self.samples = self.batch = 0
-        self._unit = torch.ones(1)
+        self._unit = Fan(1, each=1.0)
+        self._network = network
         self._inboxes: dict[object, tuple[Layer, Inbox]] = {}
-        self._zeros: dict[str, tuple[Layer, Zeros]] = {}
         self._waiting: list[tuple[Layer, str, Tensor]] = []
-        self._owners: dict[int, tuple[str, Tensor]] = {}
+        # What the network holds before it runs: tensors that it keeps on the way are no weights of it.
+        self._own: list[tuple[str, Tensor]] = []
+        self._named: dict[int, str] = {}
+        self._owners: dict[int, str] | None = None
+        self._parts: dict[int, str] = {}
         for prefix, child in network.parts:
-            if is_quantised(child):
-                continue
-            for group in (child._parameters, child._buffers, vars(child)):
-                for tensor in group.values():
-                    place = storage_of(tensor) if isinstance(tensor, torch.Tensor) else None
-                    if place is not None:
-                        self._owners.setdefault(place, (prefix or type(child).__name__, tensor))
+            name = prefix or type(child).__name__
+            self._parts[id(child)] = name
+            for held in (child._parameters, child._buffers, vars(child)):
+                for value in held.values():
+                    if value.__class__ not in _NO_TENSORS and isinstance(value, torch.Tensor):
+                        self._own.append((name, value))
+        for name, tensor in self._own:
+            self._named.setdefault(id(tensor), name)
 
     def owner(self, tensor: Tensor) -> str | None:
         """Dotted name of the module that holds the tensor's storage, or None for a tensor made on the way."""
+        name = self._named.get(id(tensor))
+        if name is not None:
+            return name
         place = storage_of(tensor)
-        held = self._owners.get(place) if place is not None else None
-        return None if held is None else held[0]
+        if place is None:
+            return None
+        if self._owners is None:
+            self._owners = {}
+            for holder, own in self._own:
+                lies = storage_of(own)
+                if lies is not None:
+                    self._owners.setdefault(lies, holder)
+        return self._owners.get(place)
+
+    def module(self, part: object) -> str | None:
+        """Dotted name of a part of the network; of the network itself, its type."""
+        return self._parts.get(id(part))
 
     def reach(self, weight: Tensor) -> None:
         """Note that operations were counted for these weights."""
@@ -85,7 +110,7 @@ class Tally:
         found = self._inboxes.get((name, role))
         return None if found is None else found[1]
 
-    def inbox(self, name: str, role: object, fan: Tensor) -> Inbox:
+    def inbox(self, name: str, role: object, fan: Fan) -> Inbox:
         """Where rows wait that met the same weights (``role``) of one layer, which drive ``fan`` weights each."""
         found = self._inboxes.get((name, role))
         if found is None or found[1].fan is not fan:
@@ -109,11 +134,13 @@ class Tally:
 
     def activations(self, name: str, values: Tensor) -> None:
         """Count the zeros among a layer's activations."""
-        found = self._zeros.get(name)
-        if found is None:
-            found = self._zeros[name] = (self.layer(name), Zeros(self.scratch))
-        found[0].elements += values.numel()
-        found[1].take(values)
+        layer = self.layer(name)
+        count = values.numel()
+        layer.elements += count
+        if values.is_cpu:
+            layer.zeros += count - count_nonzero(values)
+        else:
+            self.add(layer, "zeros", values.eq(0).sum())
 
     def miss(self, name: str, why: str, weights: int = 0) -> None:
         """Note a part that cannot be counted."""
@@ -127,22 +154,19 @@ class Tally:
     def settle(self, *, last: bool = False) -> None:
         """Fetch what is due from its device; at the end of the pass, everything is."""
         last = last or len(self.sites) > SITES or len(self._inboxes) > SITES
-        for layer, inbox in self._inboxes.values():
-            if last:
-                inbox.flush(None)
-            self._book(layer, inbox)
-        for layer, zeros in self._zeros.values():
-            if last:
-                zeros.flush()
-            layer.zeros += zeros.zeros
-            zeros.zeros = 0
+        if last or any(inbox.due for _, inbox in self._inboxes.values()):
+            for layer, inbox in self._inboxes.values():
+                if last:
+                    inbox.flush(None)
+                self._book(layer, inbox)
+        if not self._waiting and not last:
+            return
         for (layer, what, _), amount in zip(self._waiting, self._fetch(), strict=True):
             setattr(layer, what, getattr(layer, what) + amount)
         self._waiting.clear()
         if last:
             self.sites.clear()
             self._inboxes.clear()
-            self._zeros.clear()
             self.scratch.give_back()
 
     @staticmethod
