@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-__all__ = ["Coded", "coordinate", "encode", "locate", "repeated"]
+__all__ = ["Coded", "coordinate", "encode", "first_rows", "locate", "repeated", "words"]
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.intp]
@@ -47,22 +47,37 @@ def encode(values: Any) -> Coded:
 def _hash_encode(column: Array) -> Coded | None:
     """``encode`` for fixed-width text; ``None`` in the (never yet seen) case that two labels share a hash."""
     width = column.dtype.itemsize // 4
-    if width == 0:
+    width += width % 2  # two letters make one 64-bit word
+    letters = words(column.astype(f"U{width}", copy=False))
+    if letters is None:
         return None
-    if width % 2:  # two letters make one 64-bit word
-        width += 1
-        column = column.astype(f"U{width}")
-    letters = np.ascontiguousarray(column).view(np.uint64).reshape(column.size, width // 2)
-    weights = np.random.default_rng(width).integers(1, 2**63, width // 2, dtype=np.uint64) | np.uint64(1)
+    width = letters.shape[1]
+    weights = np.random.default_rng(2 * width).integers(1, 2**63, width, dtype=np.uint64) | np.uint64(1)
     key = letters @ weights  # integers wrap around, so the product is the same for the same row
     codes, _ = pd.factorize(key)
-    first = np.empty(int(codes.max()) + 1, dtype=np.intp)
-    first[codes[::-1]] = np.arange(column.size - 1, -1, -1)
-    if not (letters == np.take(letters[first], codes, axis=0)).all():
+    first = first_rows(codes, int(codes.max()) + 1)
+    if not (letters == letters[first].take(codes, axis=0)).all():
         return None
     labels = column[first]
     order = np.argsort(labels, kind="stable")
     return Coded(np.argsort(order)[codes].astype(np.intp), labels[order])
+
+
+def words(column: Array) -> npt.NDArray[np.unsignedinteger[Any]] | None:
+    """Fixed-width text as rows of integers, one or two letters in each; ``None`` for anything else."""
+    width = column.dtype.itemsize // 4
+    if column.dtype.kind != "U" or width == 0:
+        return None
+    word = np.uint32 if width % 2 else np.uint64
+    rows: npt.NDArray[np.unsignedinteger[Any]] = np.ascontiguousarray(column).view(word)
+    return rows.reshape(column.size, -1)
+
+
+def first_rows(codes: Codes, count: int) -> Codes:
+    """Row where each of ``count`` codes occurs first."""
+    first = np.empty(count, dtype=np.intp)
+    first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
+    return first
 
 
 def locate(values: Any, labels: Any) -> Codes:

@@ -89,6 +89,7 @@ def discrimination(
     if np.isnan(scores).any():
         raise MetricError("a pattern of d-primes is constant or has fewer than two values: no correlation")
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
+    out.attrs["n"] = {"stimuli": len(trials.images)}
     out.attrs["notes"] = notes
     if level == "image":
         out.attrs["replicates"] = lambda: resampled(patterns, rng)

@@ -6,12 +6,14 @@ The measures of Rajalingham et al. (2018): ``i1``/``i2`` on images, ``o1``/``o2`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 __all__ = [
+    "cells",
     "collapse",
     "group_mean",
     "halves",
@@ -19,6 +21,7 @@ __all__ = [
     "object_dprimes",
     "pattern",
     "pearson",
+    "rates_from_cells",
     "rates_from_probabilities",
     "rates_from_trials",
     "resampled",
@@ -28,6 +31,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
 LIMIT = 5.0  # d-prime of a perfect observer
+KEPT = 1_000_000  # trials whose shuffles are kept
 
 
 def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Codes, Codes]]:
@@ -36,11 +40,25 @@ def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Codes, Code
     The stream is that of NumPy's legacy generator shuffling a fresh ``0 … n-1`` for every repetition, so a metric
     and its ceiling with one seed see the same halves.
     """
+    for order in _orders(n, repetitions, seed) if n <= KEPT else _shuffled(n, repetitions, seed):
+        yield order[: n // 2], order[n // 2 :]
+
+
+@lru_cache(maxsize=4)
+def _orders(n: int, repetitions: int, seed: int) -> tuple[Codes, ...]:
+    """The shuffles, kept: a metric, its ceiling and every further model divide the same trials."""
+    found = tuple(_shuffled(n, repetitions, seed))
+    for order in found:
+        order.flags.writeable = False
+    return found
+
+
+def _shuffled(n: int, repetitions: int, seed: int) -> Iterator[Codes]:
     random = np.random.RandomState(seed)
     for _ in range(repetitions):
         order = np.arange(n, dtype=np.intp)
         random.shuffle(order)
-        yield order[: n // 2], order[n // 2 :]
+        yield order
 
 
 def rates_from_trials(
@@ -50,14 +68,25 @@ def rates_from_trials(
 
     ``truth`` holds the object of each image. NaN where the choice is the object itself, or was never offered.
     """
-    n = truth.size
-    chosen = np.bincount(image * n_choices + choice, minlength=n * n_choices)
-    offered = np.bincount(image * n_choices + sample, minlength=n * n_choices)
-    offered += np.bincount(image * n_choices + distractor, minlength=n * n_choices)
-    flat = np.full(n * n_choices, np.nan)
-    np.divide(chosen, offered, out=flat, where=offered > 0)
-    rates = flat.reshape(n, n_choices)
-    rates[np.arange(n), truth] = np.nan
+    return rates_from_cells(cells(image, choice, sample, distractor, n_choices), truth, n_choices)
+
+
+def cells(image: Codes, choice: Codes, sample: Codes, distractor: Codes, n_choices: int) -> Codes:
+    """The cells of image × choice in which each trial counts, ``(3, trial)``: chosen, and the two on offer."""
+    return image * n_choices + np.stack([choice, sample, distractor])
+
+
+def rates_from_cells(trials: Codes, truth: Codes, n_choices: int, rows: Codes | None = None) -> Floats:
+    """As :func:`rates_from_trials`, of (some ``rows`` of) trials given by their :func:`cells`."""
+    size = truth.size * n_choices
+    chosen, *offered = (
+        np.bincount(column if rows is None else column.take(rows), minlength=size) for column in trials
+    )
+    count = offered[0] + offered[1]
+    flat = np.full(size, np.nan)
+    np.divide(chosen, count, out=flat, where=count > 0)
+    rates = flat.reshape(truth.size, n_choices)
+    rates[np.arange(truth.size), truth] = np.nan
     return rates
 
 
@@ -95,7 +124,7 @@ def image_dprimes(rates: Floats, truth: Codes, *, normalise: bool) -> Floats:
     n_choices = rates.shape[1]
     false_alarms = group_mean(rates, truth, n_choices)
     with np.errstate(invalid="ignore"):
-        values: Floats = np.clip(ndtri(1.0 - rates) - ndtri(false_alarms.T[truth]), -LIMIT, LIMIT)
+        values: Floats = np.clip(ndtri(1.0 - rates) - ndtri(false_alarms).T[truth], -LIMIT, LIMIT)
     if normalise:
         values = values - group_mean(values, truth, n_choices)[truth]
     return values
