@@ -13,7 +13,10 @@ from neuroledger.errors import MetricError
 
 __all__ = ["Features", "Gram", "features", "gram", "mirror_upper"]
 
-BLOCK = 2048
+# Columns that are centred and multiplied at a time: few enough that a block of them stays in the cache meanwhile.
+BLOCK = 1024
+# Columns whose products are summed in float32, where that was asked for, before they are added up in float64.
+SINGLE = 2048
 # Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
 TALL = 0.5
 
@@ -104,7 +107,7 @@ def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
 
     ``key`` is ``workspace.key(X)`` where that is known already.
 
-    Features are centred and multiplied in blocks of 2,048 columns, so that beside ``X`` itself only one block
+    Features are centred and multiplied in blocks of 1,024 columns, so that beside ``X`` itself only one block
     and the row × row result are in memory. float32 features are widened block by block under ``float64``.
 
     Raises
@@ -131,6 +134,7 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     offset = float(X[0].mean(dtype=np.float64))
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
     each = np.full(rows, 1 / rows)
+    part_sum = np.zeros((rows, rows) if single else (0, 0), np.float32, order="F")
     for start in range(0, count, BLOCK):
         part = X[:, start : start + BLOCK]
         block = space[:, : part.shape[1]]
@@ -150,7 +154,10 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
         row_sum += total + mean.sum()
         mean_square += float(mean @ mean)
         if single:
-            K += blas.ssyrk(1.0, block.T, trans=1)
+            fresh = start % SINGLE == 0
+            part_sum = blas.ssyrk(1.0, block.T, beta=float(not fresh), c=part_sum, trans=1, overwrite_c=1)
+            if start + BLOCK >= count or (start + BLOCK) % SINGLE == 0:
+                K += part_sum
         else:
             K = blas.dsyrk(1.0, block.T, beta=1.0, c=K, trans=1, overwrite_c=1)
     mirror_upper(K)

@@ -15,9 +15,9 @@ from neuroledger.errors import MetricError
 
 __all__ = ["BestUnit"]
 
-# Columns of features are compared together while a block stays below these many numbers.
-NARROWEST, WIDEST = 512, 4096
-TOGETHER = 400_000
+# Columns of features are compared together while their correlations with the targets stay in the cache.
+NARROWEST, WIDEST = 256, 2048
+TOGETHER = 100_000
 # Variance on the train rows, as a share of that over all rows, below which a unit counts as constant.
 IDLE = 1e-12
 
@@ -40,7 +40,8 @@ class _Part(NamedTuple):
     """What one split needs of the targets.
 
     ``rows`` are multiplied anew: the left-out ones, to take them away from the product over all rows (``down``), or
-    the train rows where those are fewer. ``Yt`` (target × row + 1) ends in the train means.
+    the train rows where those are fewer. ``Yt`` (target × row) is less the train means: units sum to zero over all
+    rows, so that over the left-out ones they sum to the opposite of what they do over the train rows.
     """
 
     rows: Array
@@ -63,11 +64,12 @@ def _best(problem: Problem) -> NDArray[np.intp]:
     for start in range(0, problem.X.shape[1], step):
         X = workspace.put(problem.X[:, start : start + step])
         X = X - X.mean(0)
-        C, total, power = Yt @ X, X.sum(0), (X * X).sum(0)
+        X -= X.mean(0)
+        C, power = Yt @ X, (X * X).sum(0)
         if not bool(xp.isfinite(power).all()):
             raise MetricError("the source has missing or infinite values; drop those neuroids or stimuli")
         for at, part in enumerate(parts):
-            top, unit = _strongest(part, X, C, total, power, xp)
+            top, unit = _strongest(part, X, C, power, xp)
             top, unit = workspace.take(top), workspace.take(unit)
             better = top > r[at]
             r[at, better], best[at, better] = top[better], unit[better] + start
@@ -83,23 +85,26 @@ def _part(problem: Problem, split: Any, Y: Array) -> _Part:
     train = Y[workspace.indices(split.train)]
     mean = train.mean(0)
     rows = workspace.indices(out if down else split.train)
-    sign = 1.0 if down else -1.0
-    Yt = workspace.xp.concatenate([Y[rows].T, sign * mean[:, None]], axis=1)
     centred = train - mean
-    return _Part(rows, down, len(split.train), Yt, (centred * centred).sum(0) ** 0.5)
+    return _Part(rows, down, len(split.train), (Y[rows] - mean).T + 0.0, (centred * centred).sum(0) ** 0.5)
 
 
-def _strongest(part: _Part, X: Array, C: Array, total: Array, power: Array, xp: Any) -> tuple[Array, Array]:
-    """Greatest correlation and its unit, for each target, over the units of one block."""
+def _strongest(part: _Part, X: Array, C: Array, power: Array, xp: Any) -> tuple[Array, Array]:
+    """Greatest correlation and its unit, for each target, over the units of one block.
+
+    ``C`` are the units' products with the targets over all rows, ``power`` their squares.
+    """
     rows = X[part.rows]
-    sums, squares = rows.sum(0), (rows * rows).sum(0)
+    sums, squares = rows.sum(0), xp.einsum("ij,ij->j", rows, rows)
     if part.down:
-        sums, squares = total - sums, power - squares
+        squares = power - squares
     varied = squares - sums * sums / part.trained
     idle = varied <= IDLE * power
     scale = xp.where(idle, 0.0, 1 / xp.sqrt(xp.where(idle, 1.0, varied)))
-    product = part.Yt @ (xp.concatenate([rows, sums[None]]) * scale)
-    r = C * scale - product if part.down else product
+    r = part.Yt @ rows
+    if part.down:
+        r = C - r
+    r *= scale
     if bool(idle.any()):
         r = xp.where(idle, -xp.inf, r)
     unit = r.argmax(1)
