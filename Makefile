@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: repro test public verify check fix test-slow perf schemas reference-data clean
+.PHONY: repro test public verify check fix test-slow test-hub perf schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -45,7 +45,18 @@ fix: $(READY)
 	ruff format .
 
 test-slow: $(READY)
-	pytest -m "slow or not slow"
+	pytest -m "not hub"
+
+# Architectures of torchvision, timm and transformers, in an environment of their own beside the pinned torch.
+test-hub: .cache/hub/.ready
+	.cache/hub/bin/python -m pytest -m hub tests/hub
+
+.cache/hub/.ready: pyproject.toml requirements.txt
+	@test -x .cache/hub/bin/python || $(PYTHON) -m venv .cache/hub
+	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[hub]"
+	@touch .cache/hub/.ready
 
 perf: $(READY)
 	python -m perf

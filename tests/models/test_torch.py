@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
 import neuroledger as nl  # noqa: E402
+from neuroledger.core.registry import get  # noqa: E402
 from neuroledger.core.stimuli import StimulusSet  # noqa: E402
 from neuroledger.core.vision.screen import shown  # noqa: E402
 from neuroledger.engine.present import DiskStore, attach  # noqa: E402
 from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
-from neuroledger.models.hub import torchvision_model, transformers_model  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.torch_layers import _deterministic  # noqa: E402
@@ -345,19 +346,40 @@ def test_arguments_that_do_not_fit_are_said() -> None:
         torch_module(id="x", module="torch.nn:Linear", arguments={"inputs": 3})
 
 
-def test_optional_packages_name_their_extra() -> None:
-    for build, package, extra in (
-        (torchvision_model, "torchvision", "vision"),
-        (transformers_model, "transformers", "language"),
+@pytest.mark.parametrize(
+    ("package", "extra"), [("torchvision", "vision"), ("timm", "vision"), ("transformers", "language")]
+)
+def test_optional_packages_name_their_extra(
+    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they are installed here or not: `make test-hub` is where they are."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"):
+        get("builder", package).function(id="x", architecture="ViTModel")
+
+
+def test_weights_by_name_are_refused() -> None:
+    for package, argument in (
+        ("torchvision", "weights"),
+        ("timm", "pretrained"),
+        ("timm", "checkpoint_path"),
     ):
-        try:
-            __import__(package)
-        except ImportError:
-            with pytest.raises(UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"):
-                build(id="x", architecture="ViTModel")
-        else:
-            with pytest.raises(ModelError, match="did you mean"):
-                build(id="x", architecture="resnet1888" if package == "torchvision" else "ViTModell")
+        with pytest.raises(ModelError, match="pin the file by its SHA-256"):
+            get("builder", package).function(
+                id="x", architecture="resnet18", arguments={argument: "IMAGENET1K_V1"}
+            )
+
+
+def test_a_count_of_batches_may_be_missing_from_the_weights(tmp_path: Path) -> None:
+    from neuroledger.models.torch_weights import load_weights
+
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    state = module.state_dict()
+    save_file({name: value for name, value in state.items() if "num_batches" not in name}, tmp_path / "a")
+    load_weights(module, {"a": tmp_path / "a"}, "x")
+    save_file({name: value for name, value in state.items() if "running_var" not in name}, tmp_path / "b")
+    with pytest.raises(ModelError, match=r"no value for '1\.running_var'"):
+        load_weights(module, {"b": tmp_path / "b"}, "x")
 
 
 def test_the_small_network_is_the_same_everywhere() -> None:

@@ -13,8 +13,7 @@ from neuroledger.core.dataset import Dataset
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.engine import bind
 from neuroledger.errors import DataError, ModelError, RequestError
-from neuroledger.models.stored_answers import StoredAnswers
-from neuroledger.models.stored_probabilities import stored_probabilities
+from neuroledger.models.stored_answers import StoredAnswers, stored_probabilities
 from neuroledger.paradigms.task import task
 from tests.golden.behaviour_cases import object_trials, presentations
 
@@ -160,19 +159,22 @@ def test_triplets_are_shown_once_per_stimulus():
         task(model, replace(data, assembly=presentations(["a"], stimulus_id=["a|b"])), decide="odd_one_out")
 
 
+def answered(**labels):
+    return StoredAnswers("m", presentations(list(labels.values()), stimulus_id=list(labels)))
+
+
 def test_labels_default_to_those_of_the_people():
-    answers = {"s1": "cat", "s2": "dog"}
     people = presentations(["cat", "cat"], stimulus_id=["s1", "s2"], truth=["cat", "dog"], subject=["a", "a"])
-    measured = task(StoredAnswers("m", answers), Dataset(None, people, id="d"), decide="label")
+    measured = task(answered(s1="cat", s2="dog"), Dataset(None, people, id="d"), decide="label")
     assert bind.metric("accuracy")(measured.source, measured.target).value == 1.0
 
 
 def test_a_stimulus_without_an_answer_is_a_fault_of_the_model():
     people = presentations(["cat"], stimulus_id=["s9"], truth=["cat"], subject=["a"])
     with pytest.raises(ModelError, match="no stored answer"):
-        task(StoredAnswers("m", {"s1": "cat"}), Dataset(None, people, id="d"), decide="label")
+        task(answered(s1="cat"), Dataset(None, people, id="d"), decide="label")
     with pytest.raises(RequestError, match="no responses"):
-        StoredAnswers("m", {}).record(StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"]})), "IT")
+        answered(s1="cat").record(StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"]})), "IT")
 
 
 def test_stored_probabilities_of_real_networks(mirror, reference):
@@ -184,8 +186,7 @@ def test_stored_probabilities_of_real_networks(mirror, reference):
     folder = mirror / "brainscore_i1i2"
     names = ("alexnet", "resnet18", "resnet34")
     models = [
-        stored_probabilities(id=n, weights={"p.nc": folder / f"{n}-probabilities.nc"}).probabilities
-        for n in names
+        stored_probabilities(id=n, weights={"p.nc": folder / f"{n}-probabilities.nc"}).answers for n in names
     ]
     cases = json.loads((reference / "brainscore_oracle" / "behavior.json").read_text())["i1i2 nc files"]
     for model in models[1:]:

@@ -51,7 +51,8 @@ def test_traps_of_the_tables(tmp_path):
     model = write(
         tmp_path, "edge_net_session-1.csv", ["net,1,1,NaN,bird,bird,NaN,bird3-dog2.png"], HEADER.lower()
     )
-    assert stored_answers(id="net", weights=model).answers == {"edge:bird3-dog2.png": "bird"}
+    held = stored_answers(id="net", weights=model).answers
+    assert dict(zip(held["stimulus_id"].values, held.values, strict=True)) == {"edge:bird3-dog2.png": "bird"}
 
 
 def test_what_is_no_table_is_refused(tmp_path):

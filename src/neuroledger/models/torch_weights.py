@@ -41,7 +41,9 @@ def load_weights(module: torch.nn.Module, weights: Mapping[str, Path], model: st
     problems = [
         f"nothing takes {unknown('tensor', name, list(own))}" for name in sorted(state.keys() - own.keys())
     ]
-    problems += [f"no value for {name!r}" for name in sorted(own.keys() - state.keys())]
+    # How many batches a normalisation was trained on changes no answer, and many published files leave it out.
+    missing = {name for name in own.keys() - state.keys() if not name.endswith("num_batches_tracked")}
+    problems += [f"no value for {name!r}" for name in sorted(missing)]
     problems += [
         f"{name!r} is {tuple(state[name].shape)}, the module has {tuple(own[name].shape)}"
         for name in sorted(own.keys() & state.keys())
@@ -50,7 +52,7 @@ def load_weights(module: torch.nn.Module, weights: Mapping[str, Path], model: st
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise ModelError(f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}")
-    module.load_state_dict(state)
+    module.load_state_dict({**own, **state})
 
 
 def weights_identity(weights: Mapping[str, Path]) -> dict[str, str]:
