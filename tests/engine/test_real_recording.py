@@ -7,6 +7,7 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.engine.load import read_dataset
+from neuroledger.models.classical_decoders import Logistic, covariance_decoder
 from neuroledger.spec.catalog import open_catalog
 
 BLOCKED = {"name": "blocked", "folds": 5, "trial": "trial", "purge": 1.0}
@@ -62,6 +63,16 @@ def test_a_harder_question_reproduces_its_figures(recording, reference):
         mean, spread = known[NAMES[decoder]]
         assert score.value == pytest.approx(mean, abs=1e-6)
         assert score.samples.values[0].std() == pytest.approx(spread, abs=1e-6)
+    # That script weighted no classes after Xdawn; with weights, one window each of the last two blocks falls otherwise.
+    mean, spread = known["xdawn_ts_lr"]
+    head = Logistic(balanced=False)
+    unweighted = covariance_decoder(id="unweighted", xdawn=4, estimator="lwf", head=head)
+    score = nl.decode(unweighted, squares, "position", splits=BLOCKED, cluster="trial")
+    assert score.value == pytest.approx(mean, abs=1e-9)
+    assert score.samples.values[0].std() == pytest.approx(spread, abs=1e-9)
+    weighted = nl.decode("xdawn_logistic", squares, "position", splits=BLOCKED, cluster="trial")
+    np.testing.assert_allclose(weighted.samples.values[0][:3], score.samples.values[0][:3])
+    assert weighted.value == pytest.approx(0.642, abs=5e-4)
     shuffled = nl.decode(
         "shrinkage_lda", squares, "position", splits=BLOCKED, cluster="trial", shuffle_labels=True
     )

@@ -24,10 +24,11 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class Logistic(Frozen):
-    """Logistic regression, classes weighted by their rarity."""
+    """Logistic regression, classes weighted by their rarity unless `balanced` is false."""
 
     name: Literal["logistic"] = "logistic"
     c: Positive = 0.01
+    balanced: bool = True
     iterations: int = 1000
 
 
@@ -288,7 +289,8 @@ def _head(head: Logistic | LogisticSearch | RidgeSearch, signature: Signature) -
     from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeCV
 
     if isinstance(head, Logistic):
-        return LogisticRegression(C=head.c, class_weight="balanced", max_iter=head.iterations)
+        weight = "balanced" if head.balanced else None
+        return LogisticRegression(C=head.c, class_weight=weight, max_iter=head.iterations)
     if isinstance(head, LogisticSearch):
         return LogisticRegressionCV(
             Cs=list(head.strengths), cv=head.folds, class_weight="balanced", max_iter=head.iterations

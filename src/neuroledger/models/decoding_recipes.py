@@ -11,30 +11,33 @@ from neuroledger.spec.base import Frozen
 __all__ = ["Laptop", "NeuralBench", "Recipe", "TrainingRecipe"]
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Part = Annotated[float, Field(gt=0, lt=1)]
+Rate = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
 
 
 class TrainingRecipe(Frozen):
-    """Fields of every recipe; each named recipe freezes their values, and a spec may change single ones openly.
+    """What every recipe says, with the values of NeuralBench 0.2.3; a spec may change single fields, and then says so.
 
     AdamW; one-cycle cosine schedule per step over the whole budget of epochs, `warm_up` of it rising; the epoch with
     the best `monitor` on the validation part is kept, and `patience` epochs without a better one end the training.
     Each channel is scaled by `scale` statistics of the training part and clamped at `clamp`.
     """
 
-    learning_rate: Annotated[float, Field(gt=0)]
-    weight_decay: Annotated[float, Field(ge=0)]
-    warm_up: Share
-    epochs: Annotated[int, Field(ge=1)]
-    patience: Annotated[int, Field(ge=1)]
-    batch: Annotated[int, Field(ge=1)]
-    gradient_norm: Annotated[float, Field(gt=0)]
-    label_smoothing: Share
-    class_weights: bool
-    scale: Literal["robust", "standard", "none"]
-    clamp: Annotated[float, Field(gt=0)]
-    monitor: Literal["headline", "loss"]
-    validation: Annotated[float, Field(gt=0, lt=1)]
-    threads: Annotated[int, Field(ge=1)]
+    learning_rate: Rate = 1e-4
+    weight_decay: Annotated[float, Field(ge=0)] = 0.05
+    warm_up: Share = 0.1
+    epochs: Count = 40
+    patience: Count = 5
+    batch: Count = 64
+    gradient_norm: Rate = 1.0
+    label_smoothing: Share = 0.1
+    class_weights: bool = True
+    scale: Literal["robust", "standard", "none"] = "robust"
+    clamp: Rate = 20.0
+    monitor: Literal["headline", "loss"] = "headline"
+    validation: Part = 0.2
+    threads: Count = 1
 
 
 class NeuralBench(TrainingRecipe):
@@ -42,20 +45,6 @@ class NeuralBench(TrainingRecipe):
 
     name: Literal["neuralbench"] = "neuralbench"
     version: Literal[1] = 1
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-4
-    weight_decay: Annotated[float, Field(ge=0)] = 0.05
-    warm_up: Share = 0.1
-    epochs: Annotated[int, Field(ge=1)] = 40
-    patience: Annotated[int, Field(ge=1)] = 5
-    batch: Annotated[int, Field(ge=1)] = 64
-    gradient_norm: Annotated[float, Field(gt=0)] = 1.0
-    label_smoothing: Share = 0.1
-    class_weights: bool = True
-    scale: Literal["robust", "standard", "none"] = "robust"
-    clamp: Annotated[float, Field(gt=0)] = 20.0
-    monitor: Literal["headline", "loss"] = "headline"
-    validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    threads: Annotated[int, Field(ge=1)] = 1
 
 
 class Laptop(TrainingRecipe):
@@ -63,20 +52,11 @@ class Laptop(TrainingRecipe):
 
     name: Literal["laptop"] = "laptop"
     version: Literal[1] = 1
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    weight_decay: Annotated[float, Field(ge=0)] = 0.05
-    warm_up: Share = 0.1
-    epochs: Annotated[int, Field(ge=1)] = 60
-    patience: Annotated[int, Field(ge=1)] = 20
-    batch: Annotated[int, Field(ge=1)] = 32
-    gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    learning_rate: Rate = 1e-3
+    epochs: Count = 60
+    patience: Count = 20
+    batch: Count = 32
     label_smoothing: Share = 0.0
-    class_weights: bool = True
-    scale: Literal["robust", "standard", "none"] = "robust"
-    clamp: Annotated[float, Field(gt=0)] = 20.0
-    monitor: Literal["headline", "loss"] = "headline"
-    validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    threads: Annotated[int, Field(ge=1)] = 1
 
 
 Recipe = Annotated[NeuralBench | Laptop, Field(discriminator="name")]
