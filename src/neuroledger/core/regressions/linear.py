@@ -41,7 +41,8 @@ class Linear(BaseModel):
         if count >= rows:
             inverse = _wide_inverse(problem)
             if inverse is not None:
-                yield from leave_out(problem, put(inverse), intercept=False)
+                P = put(inverse)
+                yield from leave_out(problem, P, P.sum(1), intercept=False)
                 return
         elif count + 1 < fewest:
             hat = _tall_basis(problem)

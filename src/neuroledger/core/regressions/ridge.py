@@ -35,13 +35,13 @@ class Ridge(BaseModel):
                 yield from _direct(problem, self.alpha)
             else:
                 K = features.K
-                P = problem.workspace.once(
+                P, total = problem.workspace.once(
                     f"ridge {self.alpha!r}",
                     problem.key,
-                    lambda: _inverse(penalised(K, self.alpha, xp), xp),
-                    lambda found: 8 * len(found) ** 2,
+                    lambda: _with_sums(_inverse(penalised(K, self.alpha, xp), xp)),
+                    lambda found: 8 * len(found[0]) ** 2,
                 )
-                yield from leave_out(problem, P)
+                yield from leave_out(problem, P, total)
 
 
 def penalised(K: Array, alpha: float, xp: Any) -> Array:
@@ -77,8 +77,12 @@ def _inverse(K: Array, xp: Any) -> Array:
     return cast(Array, inverse)
 
 
-def leave_out(problem: Problem, P: Array, *, intercept: bool = True) -> Iterator[Prediction]:
-    """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows.
+def _with_sums(P: Array) -> tuple[Array, Array]:
+    return P, P.sum(1)
+
+
+def leave_out(problem: Problem, P: Array, total: Array, *, intercept: bool = True) -> Iterator[Prediction]:
+    """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows, and its row sums.
 
     With the intercept projected out of ``P`` (``intercept``: here), the residual of left-out rows ``o`` is the solution of
     ``P[o, o] r = (P Y)[o]``: no split is fitted again.
@@ -93,16 +97,27 @@ def leave_out(problem: Problem, P: Array, *, intercept: bool = True) -> Iterator
     else:
         C = P[workspace.indices(ever)] @ Y
     # Taking the constant vector out of P changes it by a product of its row sums.
-    total = P.sum(1)
     share = total / total.sum() if intercept else 0 * total
     level = total @ Y
     for split, out in zip(problem.splits, outs, strict=True):
         rows = workspace.indices(out)
         within = P[rows[:, None], rows] - share[rows][:, None] * total[rows]
         held = C[workspace.indices(np.searchsorted(ever, out))] - share[rows][:, None] * level
-        residual = xp.linalg.solve(within, held)
+        residual = _solved(within, held, xp)
         at = workspace.indices(np.searchsorted(out, split.test))
         yield Prediction(Y[workspace.indices(split.test)] - residual[at] + mean)
+
+
+def _solved(A: Array, B: Array, xp: Any) -> Array:
+    """``A⁻¹ B`` of symmetric ``A``, by its Cholesky factor unless rounding has left it none."""
+    if xp is np:
+        from scipy.linalg import lapack
+
+        # Symmetric in C order is the same in Fortran order: no copy is made.
+        _, solution, info = lapack.dposv(A.T, B)
+        if info == 0:
+            return cast(Array, solution)
+    return cast(Array, xp.linalg.solve(A, B))
 
 
 def _direct(problem: Problem, alpha: float) -> Iterator[Prediction]:
