@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,8 +19,12 @@ __all__ = ["internal_consistency"]
 
 Floats = NDArray[np.float64]
 
-# Columns are halved together while their repetitions stay below this many numbers.
+# Columns are halved together while the means of all halves stay below this many numbers.
 TOGETHER = 16_000_000
+# Repetitions are summed in pieces of this many numbers.
+CACHED = 1 << 17
+# Splits whose halves fit into one integer, two bits each.
+DIGITS = 28
 
 
 class _Layout(NamedTuple):
@@ -98,59 +102,78 @@ def internal_consistency(
 
 def _layout(assembly: xr.DataArray, splits: Sequence[Split]) -> _Layout:
     count = assembly.sizes["presentation"]
+    if "stimulus_id" not in assembly.coords:
+        raise CeilingError(
+            "internal consistency needs 'stimulus_id' on the presentations, to know what was repeated"
+        )
     stimulus, distinct = encode(assembly["stimulus_id"].values)
     if len(distinct) == count:
         raise CeilingError(
             f"no repetitions: each of the {count} stimuli was presented once, so nothing says how reliable "
             "the responses are; use an assembly with repetitions, or a ceiling that is a constant with a source"
         )
-    # Presentations that lie in the same halves of every split are alike: number these patterns of membership.
-    pattern = np.zeros(count, np.intp)
-    for split in splits:
-        side = np.zeros(count, np.intp)
-        side[split.train] += 1
-        side[split.test] += 2
-        pattern = np.unique(4 * pattern + side, return_inverse=True)[1].ravel()
-    key = stimulus * (int(pattern.max()) + 1) + pattern
+    slot, slots = _slots(stimulus, _patterns(splits, count))
+    rows = np.full((slots, len(distinct)), -1, np.intp)
+    rows[slot, stimulus] = np.arange(count)
+    halves = np.zeros((2 * len(splits), slots))
+    for at, split in enumerate(splits):
+        halves[2 * at, slot[split.train]] = 1.0
+        halves[2 * at + 1, slot[split.test]] = 1.0
+    return _Layout(rows, halves)
+
+
+def _patterns(splits: Sequence[Split], count: int) -> NDArray[np.intp]:
+    """A number for each presentation: those with the same number lie in the same halves of every split."""
+    pattern = np.zeros(count, np.int64)
+    for at, split in enumerate(splits, start=1):
+        pattern *= 4
+        pattern[split.train] += 1
+        pattern[split.test] += 2
+        if at % DIGITS == 0 or at == len(splits):
+            pattern = encode(pattern).codes.astype(np.int64)
+    return pattern.astype(np.intp)
+
+
+def _slots(stimulus: NDArray[np.intp], pattern: NDArray[np.intp]) -> tuple[NDArray[np.intp], int]:
+    """The slot of each presentation, and how many there are: one for each pattern and time it occurs for a stimulus."""
+    count, patterns = len(stimulus), int(pattern.max()) + 1
+    key = stimulus * patterns + pattern
+    few = (int(stimulus.max()) + 1) * patterns <= 16 * count
+    if few and np.bincount(key).max() == 1:
+        return pattern, patterns
     order = np.argsort(key, kind="stable")
     start = np.flatnonzero(np.diff(key[order], prepend=-1))
     nth = np.empty(count, np.intp)
     nth[order] = np.arange(count) - np.repeat(start, np.diff(np.append(start, count)))
-    slots, slot = np.unique(pattern * count + nth, return_inverse=True)
-    rows = np.full((len(slots), len(distinct)), -1, np.intp)
-    rows[slot.ravel(), stimulus] = np.arange(count)
-    halves = np.zeros((2 * len(splits), len(slots)))
-    for at, split in enumerate(splits):
-        halves[2 * at, slot.ravel()[split.train]] = 1.0
-        halves[2 * at + 1, slot.ravel()[split.test]] = 1.0
-    return _Layout(rows, halves)
+    coded = encode(pattern * count + nth)
+    return coded.codes, len(coded.labels)
 
 
 def _parts(values: NDArray[Any], layout: _Layout) -> Iterator[NDArray[Any]]:
-    width = max(1, TOGETHER // layout.rows.size)
+    width = max(1, TOGETHER // (len(layout.halves) * layout.rows.shape[1]))
     for start in range(0, values.shape[1], width):
         yield values[:, start : start + width]
 
 
 def _agreement(values: NDArray[Any], layout: _Layout, notes: list[str]) -> Floats:
     """Correlation over stimuli of the means of both halves (split × column)."""
-    (slots, stimuli), columns = layout.rows.shape, values.shape[1]
+    stimuli = layout.rows.shape[1]
     there = layout.rows >= 0
-    table = np.asarray(values[layout.rows.ravel()], dtype=np.float64)
-    if not there.all():
-        table[~there.ravel()] = 0.0
-    total = layout.halves @ table.reshape(slots, -1)
-    if np.isfinite(total).all():
-        count = np.repeat((layout.halves @ there)[..., None], columns, axis=2) if not there.all() else None
-    else:
-        present = np.isfinite(table)
-        present[~there.ravel()] = False
-        total = layout.halves @ np.where(present, table, 0.0).reshape(slots, -1)
-        count = (layout.halves @ present.reshape(slots, -1)).reshape(len(total), stimuli, columns)
-    mean = total.reshape(len(total), stimuli, columns)
-    if count is None:
+    mean = np.empty((len(layout.halves), stimuli, values.shape[1]))
+    for part, table in _tables(values, layout):
+        np.matmul(layout.halves, table, out=mean[:, part].reshape(len(mean), -1))
+    if there.all() and np.isfinite(mean).all():
         mean /= layout.halves.sum(axis=1)[:, None, None]
         return _correlation(mean[0::2], mean[1::2])
+    count = np.empty_like(mean)
+    for part, table in _tables(values, layout):
+        present = np.isfinite(table).reshape(len(table), -1, values.shape[1])
+        present &= there[:, part, None]
+        np.copyto(table, 0.0, where=~present.reshape(table.shape))
+        mean[:, part] = (layout.halves @ table).reshape(len(mean), -1, values.shape[1])
+        count[:, part] = (layout.halves @ present.reshape(table.shape)).reshape(
+            len(mean), -1, values.shape[1]
+        )
     both = (count[0::2] > 0) & (count[1::2] > 0)
     mean /= np.maximum(count, 1)
     if both.all():
@@ -161,15 +184,31 @@ def _agreement(values: NDArray[Any], layout: _Layout, notes: list[str]) -> Float
     return _correlation_of(mean[0::2], mean[1::2], both)
 
 
+def _tables(values: NDArray[Any], layout: _Layout) -> Iterator[tuple[slice, Floats]]:
+    """Some stimuli at a time: responses as slot × (stimulus, column), few enough to stay in the processor's cache."""
+    slots, stimuli = layout.rows.shape
+    width = max(1, CACHED // (slots * values.shape[1]))
+    for start in range(0, stimuli, width):
+        part = slice(start, min(stimuli, start + width))
+        rows = layout.rows[:, part].ravel()
+        table = np.asarray(values.take(rows, axis=0, mode="wrap"), dtype=np.float64).reshape(slots, -1)
+        table.reshape(len(rows), -1)[rows < 0] = 0.0
+        yield part, table
+
+
 def _correlation(A: Floats, B: Floats) -> Floats:
     """Pearson correlation over axis 1; NaN below 3 stimuli or without variation."""
-    constant = (A[:, :1] == A).all(axis=1) | (B[:, :1] == B).all(axis=1)
-    A -= A.mean(axis=1, keepdims=True)
-    B -= B.mean(axis=1, keepdims=True)
-    size = np.einsum("fsn,fsn->fn", A, A) * np.einsum("fsn,fsn->fn", B, B)
-    undefined = constant | (size == 0) | (A.shape[1] < 3)
-    r = np.einsum("fsn,fsn->fn", A, B) / np.sqrt(np.where(undefined, 1.0, size))
-    return cast(Floats, np.where(undefined, np.nan, r))
+    result = np.full((A.shape[0], A.shape[2]), np.nan)
+    if A.shape[1] < 3:
+        return result
+    for a, b, r in zip(A, B, result, strict=True):
+        constant = (a[:1] == a).all(axis=0) | (b[:1] == b).all(axis=0)
+        a -= a.mean(axis=0)
+        b -= b.mean(axis=0)
+        size = np.einsum("sn,sn->n", a, a) * np.einsum("sn,sn->n", b, b)
+        defined = ~constant & (size > 0)
+        np.divide(np.einsum("sn,sn->n", a, b), np.sqrt(size), out=r, where=defined)
+    return result
 
 
 def _correlation_of(A: Floats, B: Floats, both: NDArray[np.bool_]) -> Floats:

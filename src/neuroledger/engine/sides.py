@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.core.assembly import rows_of
+from neuroledger.core.coding import encode
 from neuroledger.core.received import as_text
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
@@ -57,7 +58,7 @@ def check_repeated(assembly: xr.DataArray, spec: MetricSpec | CeilingSpec) -> No
             f"{spec.id} compares halves of the {by!r} values, and the assembly has no such coordinate: "
             "give responses that are not averaged, or name another with splits={'by': …}"
         )
-    distinct = np.unique(as_text(assembly[by].values))
+    distinct = encode(assembly[by].values).labels
     if len(distinct) < 2:
         raise CeilingError(
             f"no repetitions: {by!r} has the one value {str(distinct[0])!r}, so nothing says how reliable the responses "
