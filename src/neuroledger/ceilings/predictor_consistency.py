@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.core.coding import encode
 from neuroledger.core.registry import ceiling
 from neuroledger.errors import CeilingError
 
@@ -18,7 +19,7 @@ Floats = NDArray[np.float64]
 FEWEST_STIMULI = 10
 
 
-@ceiling("predictor_consistency", version=1)
+@ceiling("predictor_consistency", version=2)
 def predictor_consistency(
     assembly: xr.DataArray,
     *,
@@ -49,12 +50,17 @@ def predictor_consistency(
     """
     for name in (by, "repetition"):
         if name not in assembly.coords:
-            raise CeilingError(f"predictor consistency needs the coordinate {name!r}; the assembly has none")
+            hint = (
+                "; it has 'image_id': by='image_id'" if name == by and "image_id" in assembly.coords else ""
+            )
+            raise CeilingError(
+                f"predictor consistency needs the coordinate {name!r}, the assembly has none{hint}"
+            )
     if set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}")
     values = assembly.transpose("presentation", "neuroid").values.astype(np.float64)
-    stimulus = np.unique(assembly[by].values.astype(str), return_inverse=True)[1].ravel()
-    repetition = np.unique(assembly["repetition"].values, return_inverse=True)[1].ravel()
+    stimulus = encode(assembly[by].values).codes
+    repetition = encode(assembly["repetition"].values).codes
     order = np.argsort(stimulus, kind="stable")
     bounds = np.flatnonzero(np.diff(stimulus[order])) + 1
     groups = [(rows, np.unique(repetition[rows])) for rows in np.split(order, bounds)]

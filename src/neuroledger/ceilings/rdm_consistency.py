@@ -48,9 +48,9 @@ def rdm_consistency(
     CeilingError
         No repetitions, or halves that do not agree at all.
     """
-    if "repetition" not in assembly.coords or "neuroid" not in assembly.dims:
+    if "stimulus_id" not in assembly.coords or set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(
-            "an RDM's consistency needs (presentation, neuroid) with repetitions that are not averaged"
+            "an RDM's consistency needs (presentation, neuroid) with stimulus_id and repetitions that are not averaged"
         )
     values = [_agreement(assembly, split, workspace, distance, comparison) for split in splits]
     if not np.any(np.asarray(values) > 0):
@@ -82,6 +82,10 @@ def _agreement(
         rows = np.argsort(own)[np.searchsorted(np.sort(own), shared)]
         responses = half.values[rows]
         whole = np.isfinite(responses).all(axis=0)
+        if not whole.any():
+            raise CeilingError(
+                "no neuroid has responses to all stimuli in both halves; drop what is incomplete"
+            )
         condensed_halves.append(
             dissimilarities(gram(responses[:, whole], workspace).on_host(workspace), distance)
         )

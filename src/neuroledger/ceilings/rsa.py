@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neuroledger.core.assembly import average_repetitions
 from neuroledger.core.gram import gram
-from neuroledger.core.rdm import Comparison, Distance, compare, condensed, dissimilarities, mean_ranks
+from neuroledger.core.rdm import ALIKE, Comparison, Distance, compare, condensed, dissimilarities, mean_ranks
 from neuroledger.core.registry import ceiling
 from neuroledger.core.workspace import Workspace
 from neuroledger.errors import CeilingError
@@ -102,7 +102,7 @@ def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> t
         part = X[:, (own == subject) & np.isfinite(X[0])]
         if part.shape[1] < 2:
             raise CeilingError(
-                f"subject {subject!r} has {part.shape[1]} complete neuroids; a pattern needs two"
+                f"subject {str(subject)!r} has {part.shape[1]} complete neuroids; a pattern needs two"
             )
         found.append(dissimilarities(gram(part, workspace).on_host(workspace), distance))
     return list(subjects), np.stack(found)
@@ -110,7 +110,7 @@ def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> t
 
 def _matched(values: Floats, comparison: Comparison) -> Floats:
     if comparison in ("spearman", "rho_a", "kendall_tau_a"):
-        return mean_ranks(values)
+        return mean_ranks(values, ALIKE)
     if comparison == "pearson":
         return np.asarray((values - values.mean()) / values.std())
     return np.asarray(values / np.sqrt(values @ values))

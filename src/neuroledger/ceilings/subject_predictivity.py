@@ -66,7 +66,7 @@ def subject_predictivity(
     for subject in subjects:
         others = (own != subject) & complete
         if not others.any():
-            raise CeilingError(f"no other subject than {subject!r} has a neuroid without missing responses")
+            raise CeilingError(f"no other subject than {str(subject)!r} has a neuroid without missing responses")
         try:
             found = correlations(
                 values[:, others],
@@ -79,7 +79,7 @@ def subject_predictivity(
                 facts,
             )
         except MetricError as error:
-            raise CeilingError(f"subject {subject!r}: {error}") from error
+            raise CeilingError(f"subject {str(subject)!r}: {error}") from error
         result[:, own == subject] = found[:, 0]
     coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")

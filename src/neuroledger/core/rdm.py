@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from neuroledger.core.gram import Gram
 
 __all__ = [
+    "ALIKE",
     "Comparison",
     "Distance",
     "agreement",
@@ -28,6 +29,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Dissimilarities below this (relative to the rows' size) are rounding: identical rows are exactly alike, and tied.
 ROUNDING = 1.5e-14
+PAIR = 2
+# Dissimilarities that differ by less than this share of the largest are tied.
+ALIKE = 64 * np.finfo(np.float64).eps
 
 
 def dissimilarities(found: Gram, distance: Distance) -> Floats:
@@ -51,6 +55,8 @@ def dissimilarities(found: Gram, distance: Distance) -> Floats:
             part *= scale[others] * -scale[row]
             part += 1.0
             part[np.abs(part) < ROUNDING] = 0.0
+        if distance == "correlation" and found.count == PAIR:
+            np.rint(result, out=result)  # two neuroids go up or down together, or they do not
         return result
     power = found.K.diagonal()
     for row, part in _triangle(result, rows):
@@ -103,14 +109,19 @@ def condensed(matrix: Floats) -> Floats:
     return result
 
 
-def mean_ranks(values: Floats) -> Floats:
-    """Ranks from 1, ties sharing their mean rank (values are finite)."""
+def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
+    """Ranks from 1, ties sharing their mean rank (values are finite).
+
+    Neighbours that differ by no more than ``alike`` times the largest value are ties. With :data:`ALIKE`, rounding has
+    no say in the order of dissimilarities that are equal, as for identical stimuli or for counts.
+    """
     count = len(values)
     order = _sorting(values)
     ordered = values[order]
     new = np.empty(count, bool)
     new[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    if count:
+        np.greater(ordered[1:] - ordered[:-1], alike * max(abs(ordered[0]), abs(ordered[-1])), out=new[1:])
     ranks = np.empty(count)
     if new.all():
         ranks[order] = np.arange(1.0, count + 1)
@@ -149,11 +160,13 @@ def _sorting(values: Floats) -> NDArray[np.int64]:
 
 
 def prepared(values: Floats, comparison: Comparison) -> Floats:
-    """What of a condensed RDM enters the comparison, made once: centred ranks, centred values, or the values."""
+    """What of a condensed RDM enters the comparison, made once: (centred) ranks, centred values, or the values."""
     if comparison in ("spearman", "rho_a"):
-        ranks = mean_ranks(values)
+        ranks = mean_ranks(values, ALIKE)
         ranks -= (len(values) + 1) / 2
         return ranks
+    if comparison == "kendall_tau_a":
+        return mean_ranks(values, ALIKE)
     return values - values.mean() if comparison == "pearson" else values
 
 

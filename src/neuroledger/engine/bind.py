@@ -285,8 +285,8 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
     notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
     value = aggregate(samples, steps)
     if not np.isfinite(value):
-        because = f" ({'; '.join(notes)})" if notes else ""
-        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left{because}")
+        because = "; ".join(notes) or "predictions or responses do not vary"
+        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({because})")
     error = float("nan")
     if spec.error is not None:
         error = error_of(samples, steps, spec.error.over, spec.error.with_)

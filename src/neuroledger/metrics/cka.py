@@ -88,6 +88,8 @@ def _grams(
         if missing.any():
             notes.append(f"{int(missing.sum())} of {X.shape[1]} neuroids left out: responses are missing")
             X = X[:, ~missing]
+        if not X.shape[1]:
+            raise MetricError(f"{name}: CKA needs neuroids; {notes[-1] if notes else 'there are none'}")
         found.append(gram(X, workspace).on_host(workspace).K)
     if len(found[0]) != len(found[1]):
         raise MetricError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from neuroledger.core.gram import Gram, gram
 from neuroledger.core.rdm import (
+    ALIKE,
     Comparison,
     Distance,
     agreement,
@@ -28,6 +29,7 @@ from neuroledger.errors import MetricError
 __all__ = ["rdm", "rdm_subsets"]
 
 Floats = NDArray[np.float64]
+Ties = Literal["exact", "rounding"]
 
 
 class _Side(NamedTuple):
@@ -92,7 +94,7 @@ class _Pair(NamedTuple):
         return np.array([agreement(a, b, comparison) for b in others])
 
 
-@metric("rdm", version=1)
+@metric("rdm", version=2)
 def rdm(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -101,6 +103,7 @@ def rdm(
     rng: np.random.Generator,
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
+    ties: Ties = "exact",
 ) -> xr.DataArray:
     """Agreement of the dissimilarities of all pairs of stimuli [kriegeskorte2008].
 
@@ -109,6 +112,9 @@ def rdm(
     source, target
         ``(presentation, neuroid)``, or RDMs ``(stimulus, stimulus_b)``; the target may hold one RDM per
         ``subject``.
+    ties
+        ``exact``: dissimilarities that differ by rounding alone are tied. ``rounding``: ranked as NumPy's correlation
+        coefficients come out, as the peer does (only ``correlation`` compared by ``spearman``).
 
     Returns
     -------
@@ -121,7 +127,7 @@ def rdm(
     MetricError
         Fewer than 3 stimuli have a pattern on both sides.
     """
-    pair = _pair(source, target, distance, workspace)
+    pair = _pair(source, target, distance, workspace, _checked(ties, distance, comparison))
     values = pair.compared(np.flatnonzero(pair.usable), comparison)
     attrs = {"notes": pair.notes, "replicates": _replicates(pair, comparison, rng)}
     if not pair.subjects:
@@ -129,7 +135,7 @@ def rdm(
     return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=attrs)
 
 
-@metric("rdm_subsets", version=1)
+@metric("rdm_subsets", version=2)
 def rdm_subsets(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -138,9 +144,10 @@ def rdm_subsets(
     workspace: Workspace,
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
+    ties: Ties = "exact",
 ) -> xr.DataArray:
     """Agreement of dissimilarities over the test presentations of each split, as :func:`rdm` (split)."""
-    pair = _pair(source, target, distance, workspace)
+    pair = _pair(source, target, distance, workspace, _checked(ties, distance, comparison))
     if pair.subjects:
         raise MetricError(
             "subsets of stimuli are compared for assemblies; for RDMs of several subjects use `rdm`"
@@ -151,12 +158,20 @@ def rdm_subsets(
     )
 
 
-def _pair(source: xr.DataArray, target: xr.DataArray, distance: Distance, workspace: Workspace) -> _Pair:
+def _checked(ties: Ties, distance: Distance, comparison: Comparison) -> Ties:
+    if ties == "rounding" and (distance, comparison) != ("correlation", "spearman"):
+        raise MetricError("`ties: rounding` is for `distance: correlation` and `comparison: spearman`")
+    return ties
+
+
+def _pair(
+    source: xr.DataArray, target: xr.DataArray, distance: Distance, workspace: Workspace, ties: Ties
+) -> _Pair:
     notes: list[str] = []
     if "stimulus_b" in target.dims:
         source = _aligned(source, target)
-    a = _side(source, distance, workspace, "source", notes)
-    b = _side(target, distance, workspace, "target", notes)
+    a = _side(source, distance, workspace, "source", notes, ties)
+    b = _side(target, distance, workspace, "target", notes, ties)
     if a.given is not None and len(a.given) != 1:
         raise MetricError("the source holds several RDMs; choose one subject")
     own, other = a.usable(distance), b.usable(distance)
@@ -173,7 +188,12 @@ def _pair(source: xr.DataArray, target: xr.DataArray, distance: Distance, worksp
 
 
 def _side(
-    assembly: xr.DataArray, distance: Distance, workspace: Workspace, name: str, notes: list[str]
+    assembly: xr.DataArray,
+    distance: Distance,
+    workspace: Workspace,
+    name: str,
+    notes: list[str],
+    ties: Ties,
 ) -> _Side:
     if "stimulus_b" in assembly.dims:
         order = ("stimulus", "stimulus_b")
@@ -193,8 +213,30 @@ def _side(
             X = X[:, ~missing]
     if X.shape[1] < (2 if distance == "correlation" else 1):
         raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
+    if ties == "rounding":
+        return _Side(None, _ranked_as_computed(X, assembly)[None], "", workspace)
     key = workspace.key(X)
     return _Side(gram(X, workspace, key).on_host(workspace), None, key, workspace)
+
+
+def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floats:
+    """Ranks of ``1 − numpy.corrcoef`` of all pairs as a matrix: the order in which rounding left them.
+
+    Rows are those sorted by ``stimulus_id``, for NumPy's two halves of the matrix are not rounded alike.
+    """
+    from scipy.spatial.distance import squareform
+    from scipy.stats import rankdata
+
+    ids = assembly.coords.get("stimulus_id")
+    order = np.arange(len(X)) if ids is None else np.argsort(ids.values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = condensed(np.asarray(1 - np.corrcoef(X[order]), dtype=np.float64))
+    ranks = np.full(len(values), np.nan)
+    known = np.isfinite(values)
+    ranks[known] = rankdata(values[known])
+    matrix = np.empty((len(X), len(X)))
+    matrix[np.ix_(order, order)] = squareform(ranks, checks=False)
+    return matrix
 
 
 def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
@@ -241,7 +283,7 @@ def _square(values: Floats, ranked: bool) -> Floats:
     """Entries, or their ranks, as a matrix with a zero diagonal."""
     from scipy.spatial.distance import squareform
 
-    return cast(Floats, squareform(mean_ranks(values) if ranked else values, checks=False))
+    return cast(Floats, squareform(mean_ranks(values, ALIKE) if ranked else values, checks=False))
 
 
 def _weighted(a: Floats, b: Floats, W: Floats, comparison: Comparison) -> Floats:
