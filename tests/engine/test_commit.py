@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import zipfile
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from neuroledger.core.model import LayeredModel
 from neuroledger.engine.check import check
@@ -29,10 +32,18 @@ def network(lab: Lab, **fields: Any) -> None:
     lab.spec("models", "net", **(known | fields))
 
 
-def other(lab: Lab, *, images: int) -> None:
+def other(lab: Lab, *, images: int, stored_as: str | None = None) -> None:
     """A second data set, of the images of another seed (the same for seed 0), with a benchmark on it."""
     folder = lab.root / "data" / "other"
     make_files(folder, seed=images)
+    if stored_as is not None:
+        with zipfile.ZipFile(folder / "stimuli.zip") as archive:
+            held = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(folder / "stimuli.zip", "w") as archive:
+            for name, data in held.items():
+                file = io.BytesIO()
+                Image.open(io.BytesIO(data)).save(file, format=stored_as)
+                archive.writestr(name, file.getvalue())
     pins = {
         path.name: {
             "url": f"https://example.org/other/{path.name}",
@@ -90,8 +101,11 @@ def test_a_choice_on_the_stimuli_that_are_scored_is_refused(lab: Lab) -> None:
         choose(session_of(lab), "lab.V4-ridge")
 
 
-def test_the_same_images_under_another_name_are_found_by_their_content(lab: Lab) -> None:
-    other(lab, images=0)
+@pytest.mark.parametrize("stored_as", [None, "BMP"])
+def test_the_same_images_under_another_name_are_found_by_their_content(
+    lab: Lab, stored_as: str | None
+) -> None:
+    other(lab, images=0, stored_as=stored_as)
     network(lab, commit={"on": {"V4": "other.V4-ridge"}})
     with pytest.raises(RequestError, match="shows 60 of the stimuli"):
         choose(session_of(lab), "lab.V4-ridge")

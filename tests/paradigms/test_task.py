@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from PIL import Image
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.stimuli import StimulusSet
@@ -16,6 +17,7 @@ from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.stored_answers import StoredAnswers, stored_probabilities
 from neuroledger.paradigms.task import task
 from tests.golden.behaviour_cases import object_trials, presentations
+from tests.models.drawn_stimuli import of_images
 
 
 @dataclass
@@ -203,3 +205,45 @@ def test_stored_probabilities_of_real_networks(mirror, reference):
         plain = image_dprimes(rates, truth, normalise=False)
         assert np.nanmean(plain) == pytest.approx(cases[name]["i2_nanmean"], abs=1e-6)
         assert int((~np.isnan(plain)).sum()) == cases[name]["n_valid"]
+
+
+def files(names, colours):
+    """A stimulus set of one-coloured images, labelled x and y in turn."""
+    drawn = {
+        name: Image.fromarray(np.full((4, 4), colour, np.uint8))
+        for name, colour in zip(names, colours, strict=True)
+    }
+    labels = [("x", "y")[row % 2] for row in range(len(names))]
+    return of_images(drawn, id=names[0], columns={"image_label": labels})
+
+
+def test_the_same_image_in_another_set_is_fitted_on_too():
+    tested, other = files(["a", "b"], [10, 20]), files(["c", "d"], [30, 20])
+    model = Asked(presentations(["x", "y"], stimulus_id=["a", "b"]))
+    asked = {"decide": "probabilities", "fitting": "fit"}
+    with pytest.raises(RequestError, match="1 stimuli are both fitted on and tested, first 'b'"):
+        task(model, Dataset(tested, None, id="lab", extra_stimuli={"fit": other}), **asked)
+    apart = files(["c", "d"], [30, 40])
+    measured = task(model, Dataset(tested, None, id="lab", extra_stimuli={"fit": apart}), **asked)
+    assert measured.source["stimulus_id"].values.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("column", "label", "kind", "words"),
+    [
+        (
+            "kind",
+            "x",
+            RequestError,
+            "have no column 'kind' with labels; they have stimulus_id, filename, image_label",
+        ),
+        ("image_label", None, DataError, "1 fitting stimuli have no 'image_label', first 'd'"),
+    ],
+)
+def test_fitting_stimuli_are_labelled(column, label, kind, words):
+    fitting = files(["c", "d"], [30, 40])
+    fitting = replace(fitting, table=fitting.table.assign(image_label=["x", label]))
+    data = Dataset(files(["a", "b"], [10, 20]), None, id="lab", extra_stimuli={"fit": fitting})
+    model = Asked(presentations(["x", "y"], stimulus_id=["a", "b"]))
+    with pytest.raises(kind, match=words):
+        task(model, data, decide="probabilities", fitting="fit", label_column=column)

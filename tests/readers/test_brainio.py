@@ -11,9 +11,10 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.core.assembly import average_repetitions, check
+from neuroledger.core.registry import get
 from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.load import load_dataset
-from neuroledger.errors import AssemblyError
+from neuroledger.errors import AssemblyError, DataError
 from neuroledger.readers.brainio import brainio
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab, build
@@ -55,6 +56,17 @@ def test_choices_are_text(fixture: Path) -> None:
     data = brainio({"a.nc": fixture / "assy_DemoBehavior.nc"}, assembly="a.nc")
     assert data.assembly is not None and data.assembly.dtype.kind == "U"
     assert set(data.assembly.coords) == {"stimulus_id", "subject", "truth"}
+
+
+def test_stimuli_to_fit_a_readout_to_are_a_set_of_their_own(fixture: Path) -> None:
+    files = {path.name: path for path in fixture.iterdir()}
+    fit = {"stimuli": NAMES["stimuli"], "archive": NAMES["archive"]}
+    reader = get("reader", "brainio")
+    bound = reader.bind({"assembly": "assy_DemoBehavior.nc", "fitting_stimuli": {"fit": fit}})
+    held = reader.function(files, **bound).extra_stimuli["fit"]
+    assert held.bytes("stim1").startswith(b"\x89PNG")
+    with pytest.raises(DataError, match=r"the stimulus set 'fit' needs the file 'lost\.zip'"):
+        reader.function(files, **reader.bind({"fitting_stimuli": {"fit": fit | {"archive": "lost.zip"}}}))
 
 
 def test_import_and_export_round_trip(

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.errors import MetricError
+from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
 
 __all__ = ["Split", "draw", "first_values", "predefined"]
@@ -125,7 +125,10 @@ def _group(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels 
     rule = {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed}
     if classes is not None:
         return StratifiedGroupKFold(**rule).split(np.zeros(count), classes, groups)
-    return GroupKFold(**rule).split(np.zeros(count), groups=groups)
+    try:
+        return GroupKFold(**rule).split(np.zeros(count), groups=groups)
+    except TypeError as error:
+        raise UnavailableError("folds of groups in a drawn order need scikit-learn 1.6 or later") from error
 
 
 def _leave_one_out(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.model import LayeredModel, Model, unknown
 from neuroledger.core.score import Score
+from neuroledger.core.vision.images import decode
 from neuroledger.engine.session import Session
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 
@@ -165,7 +166,16 @@ def _contents(data: Dataset, benchmark: BenchmarkSpec) -> frozenset[str]:
     stimuli = data.stimuli
     if stimuli is None or (stimuli.archive is None and stimuli.contents is None):
         return frozenset(f"{benchmark.dataset}:{id}" for id in ids)
-    return frozenset(hashlib.sha256(content).hexdigest() for content in stimuli.read(ids))
+    return frozenset(_content(content) for content in stimuli.read(ids))
+
+
+def _content(file: bytes) -> str:
+    """What a file shows: the pixels of an image, in whatever format it is stored; the bytes of anything else."""
+    try:
+        image = decode(file, "stimulus")
+    except DataError:
+        return hashlib.sha256(file).hexdigest()
+    return hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()
 
 
 def _best(session: Session, model: LayeredModel, region: str, rule: Rule, score: Scoring) -> str:

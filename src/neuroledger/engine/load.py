@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from neuroledger.core import registry
 from neuroledger.core.assembly import check
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.stimuli import StimulusSet
 from neuroledger.engine.fetch import folder_of
 from neuroledger.engine.integrity import verify_file
 from neuroledger.errors import DataError, SpecError, UnavailableError
@@ -90,9 +91,15 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     degrees = spec.degrees if spec.degrees is not None else data.degrees
     stimuli = data.stimuli
     if stimuli is not None:
-        own = stimuli.degrees if "degrees" in stimuli.table.columns else (stimuli.degrees or degrees)
-        stimuli = replace(stimuli, id=id, degrees=own)
-    return replace(data, id=id, stimuli=stimuli, degrees=degrees)
+        stimuli = replace(_spanning(stimuli, degrees), id=id)
+    further = {name: _spanning(one, degrees) for name, one in data.extra_stimuli.items()}
+    return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=further)
+
+
+def _spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
+    """The set with the degrees of the data set, where it does not say its own."""
+    own = stimuli.degrees if "degrees" in stimuli.table.columns else (stimuli.degrees or degrees)
+    return replace(stimuli, degrees=own)
 
 
 def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dataset:

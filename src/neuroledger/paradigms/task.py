@@ -88,7 +88,9 @@ def task(
     everything = data.stimuli if data.stimuli is not None else _described(data)
     if decide == "odd_one_out":
         return _odd_one_out(model, data, everything, similarity, visual_degrees, trials)
-    fitted = _fitting(data, everything, fitting) if decide == "probabilities" else None
+    fitted = (
+        _labelled(_fitting(data, everything, fitting), label_column) if decide == "probabilities" else None
+    )
     tested = _tested(everything, target, test, fitted)
     labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
     question = Task(decide, choices=labels, label_column=label_column)
@@ -148,10 +150,25 @@ def _fitting(data: Dataset, stimuli: StimulusSet, fitting: str | Rows | None) ->
     return _matching(stimuli, fitting, "fitting")
 
 
+def _labelled(fitted: StimulusSet, column: str) -> StimulusSet:
+    """The fitting stimuli, each of which has a label."""
+    if column not in fitted.table:
+        known = ", ".join(map(str, fitted.table.columns))
+        raise RequestError(
+            f"fitting stimuli {fitted.id!r} have no column {column!r} with labels; they have {known}"
+        )
+    missing = fitted.table[column].isna().to_numpy()
+    if missing.any():
+        first = fitted.ids[int(missing.argmax())]
+        raise DataError(f"{int(missing.sum())} fitting stimuli have no {column!r}, first {first!r}")
+    return fitted
+
+
 def _tested(
     stimuli: StimulusSet, target: xr.DataArray | None, test: Rows | None, fitted: StimulusSet | None
 ) -> StimulusSet:
-    used = set(fitted.ids) if fitted is not None and fitted.id == stimuli.id else set()
+    same = fitted is not None and fitted.id == stimuli.id
+    used = set(fitted.ids) if fitted is not None and same else set()
     if test is not None:
         chosen = _matching(stimuli, test, "test")
     elif target is not None:
@@ -159,9 +176,23 @@ def _tested(
     else:
         chosen = stimuli.select([id for id in stimuli.ids if id not in used])
     both = [id for id in chosen.ids if id in used]
+    if fitted is not None and not same:
+        both = _same_files(fitted, chosen)
     if both:
         raise RequestError(f"{len(both)} stimuli are both fitted on and tested, first {both[0]!r}")
     return chosen
+
+
+def _same_files(fitted: StimulusSet, chosen: StimulusSet) -> list[str]:
+    """Ids in ``chosen`` of files that ``fitted`` holds too, by content."""
+    digests = []
+    for one in (fitted, chosen):
+        if one.archive is None and one.contents is None:
+            return []
+        _ = one.content_sha256  # hashes every file once, for this and for the activations kept by content
+        digests.append([one.digests[name] for name in one.table["filename"].astype(str)])
+    known = set(digests[0])
+    return [id for id, digest in zip(chosen.ids, digests[1], strict=True) if digest in known]
 
 
 def _labels(

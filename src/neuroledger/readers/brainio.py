@@ -14,6 +14,7 @@ import xarray as xr
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
 from neuroledger.core.stimuli import StimulusSet, read_table, safe_members
+from neuroledger.core.stimulus_files import StimulusFiles, further_sets
 from neuroledger.errors import AssemblyError, DataError
 
 __all__ = ["brainio"]
@@ -29,6 +30,7 @@ def brainio(
     stimuli: str | None = None,
     archive: str | None = None,
     merge: bool = True,
+    fitting_stimuli: Mapping[str, StimulusFiles] | None = None,
 ) -> Dataset:
     """A data set in the layout that Brain-Score packages.
 
@@ -42,6 +44,8 @@ def brainio(
         Give every presentation the columns of its stimulus, as Brain-Score's loader does: appended in the order of
         the table, those that the assembly has already left as they are. Row order after averaging, and with it
         the splits, follows from that order.
+    fitting_stimuli
+        Further stimulus sets, those that a readout is fitted to: name → its ``stimuli`` and ``archive``.
 
     Returns
     -------
@@ -62,12 +66,13 @@ def brainio(
         if zipped is not None:
             safe_members(zipped)
         stimulus_set = StimulusSet(Path(str(stimuli)).stem, table, zipped)
+    further = further_sets(files, fitting_stimuli)
     if assembly is None:
-        return Dataset(stimulus_set, None)
+        return Dataset(stimulus_set, None, extra_stimuli=further)
     main, extras = _read(_declared(files, assembly))
     if merge and table is not None and "presentation" in main.dims:
         main = _merged(main, table)
-    return Dataset(stimulus_set, main, extras=extras)
+    return Dataset(stimulus_set, main, extras=extras, extra_stimuli=further)
 
 
 def _declared(files: Mapping[str, Path], name: str) -> Path:

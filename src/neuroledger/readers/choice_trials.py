@@ -11,6 +11,7 @@ import xarray as xr
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
 from neuroledger.core.stimuli import StimulusSet, read_table
+from neuroledger.core.stimulus_files import StimulusFiles, further_sets
 from neuroledger.errors import DataError
 
 __all__ = ["choice_trials"]
@@ -24,6 +25,7 @@ def choice_trials(
     values: str = "choice",
     stimuli: str | None = "stimuli.csv",
     archive: str | None = "stimuli.zip",
+    fitting_stimuli: Mapping[str, StimulusFiles] | None = None,
 ) -> Dataset:
     """Choices ``(presentation,)`` with every other column of the table as a coordinate, and the stimuli.
 
@@ -35,6 +37,8 @@ def choice_trials(
         The CSV of trials, which has a column ``stimulus_id``, and its column of choices.
     stimuli, archive
         The CSV of stimuli and the zip of their files; null for what is not part of the data.
+    fitting_stimuli
+        Further stimulus sets, those that a readout is fitted to: name → its ``stimuli`` and ``archive``.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def choice_trials(
     if stimuli is not None:
         zipped = files[archive] if archive is not None else None
         shown = StimulusSet(files[stimuli].stem, read_table(files[stimuli]), zipped)
-    return Dataset(stimuli=shown, assembly=assembly)
+    return Dataset(stimuli=shown, assembly=assembly, extra_stimuli=further_sets(files, fitting_stimuli))
 
 
 def _column(
