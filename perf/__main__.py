@@ -8,7 +8,7 @@ import platform
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from perf.layers import layers
+from perf.layers import ASSEMBLIES, METRICS, NETWORKS, STIMULI, TARGETS, layers
 from perf.measure import Runs, gemm_speed
 from perf.neural import SIZES, WARM, cases
 
@@ -33,7 +33,11 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a shared machine")
     parser.add_argument(
-        "--layers", action="store_true", help="20 layers × 4 assemblies × 3 metrics, and nothing else"
+        "--layers",
+        nargs="*",
+        choices=list(NETWORKS),
+        metavar="NETWORK",
+        help=f"20 layers × 4 assemblies × 3 metrics, and nothing else; of {', '.join(NETWORKS)} (all)",
     )
     given = parser.parse_args()
     with threadpool_limits(given.threads):
@@ -41,16 +45,12 @@ def main() -> None:
         print(
             f"{platform.machine()}, {given.threads} threads, GEMM {speed / 1e9:.0f} GF/s in float64, blocks in {given.dtype}"
         )
+        if given.layers is not None:
+            _layers(given.layers or list(NETWORKS), given.clock)
+            return
         print(
             f"median of {given.rounds}, sides in turn, {given.clock} clock; peers scaled from {given.peer_splits} splits\n"
         )
-        if given.layers:
-            grams, scores = layers(given.clock)
-            print(
-                f"20 layers × 4 assemblies × 3 metrics: {scores.median:.1f} s; one pass of Gram matrices: "
-                f"{grams.median:.1f} s; ratio {scores.median / grams.median:.1f}, {scores.megabytes:.0f} MB more"
-            )
-            return
         for case in cases(WARM, set(given.metrics), 2, given.dtype):
             case.ours()
             case.theirs()
@@ -71,6 +71,26 @@ def main() -> None:
                     f"| {theirs.megabytes:.0f} | {ours.megabytes:.0f} | {difference:.0e} | {limit} |",
                     flush=True,
                 )
+
+
+def _layers(labels: list[str], clock: str) -> None:
+    """Print what many scores cost beyond the Gram matrices that they all need."""
+    print(
+        f"20 layers × {ASSEMBLIES} assemblies ({STIMULI} stimuli, {TARGETS // ASSEMBLIES} neuroids, 10 splits) "
+        f"× {', '.join(METRICS)}; {clock} seconds, of which gram: keys and matrices of the layers\n"
+    )
+    parts = ("gram", *METRICS)
+    print(f"| network | features | one pass of Gram | all scores | ratio | {' | '.join(parts)} | MB more |")
+    print(f"|---|---|--:|--:|--:|{'--:|' * len(parts)}--:|")
+    for label in labels:
+        timed = layers(clock, label)
+        counts = timed.network.counts
+        each = " | ".join(f"{timed.parts[part]:.1f}" for part in parts)
+        print(
+            f"| {label} | {min(counts):,} to {max(counts):,}, {sum(counts):,} in all | {timed.one_pass:.1f} "
+            f"| {timed.scoring:.1f} | {timed.scoring / timed.one_pass:.2f} | {each} | {timed.megabytes:.0f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,46 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 
 import neuroledger as nl
 from neuroledger.core.gram import gram
 from neuroledger.core.workspace import Memo, Workspace
-from perf.measure import Runs
-from perf.neural import SIZES, arrays, assembly
+from perf.measure import CLOCKS, peak_memory
+from perf.neural import assembly
 
-LAYERS = [25088] * 2 + [9216] * 6 + [4096] * 6 + [1024] * 4 + [512] * 2
 METRICS = ("pls", "ridge", "rdm")
-ASSEMBLIES = 4
+STIMULI, TARGETS, ASSEMBLIES = 2560, 168, 4
+# Kept between calls: the brain's matrices and ranks, and those of the layer at hand and of one before.
+KEPT = 600_000_000
 
 
-def layers(clock: str, counts: Sequence[int] = LAYERS) -> tuple[Runs, Runs]:
-    """Time of one pass of Gram matrices over all layers, and of all metrics on all assemblies."""
-    X, Y = arrays(SIZES["MJ 25k"])
-    X.flags.writeable = False
-    recorded = [
-        X[:, 100 * at : 100 * at + count] if count < X.shape[1] else X for at, count in enumerate(counts)
-    ]
+@dataclass(frozen=True)
+class Network:
+    """The layers of a network: how many features each has."""
+
+    label: str
+    counts: tuple[int, ...]
+
+
+NETWORKS = {
+    network.label: network
+    for network in (
+        # Every module of AlexNet at 224 pixels, from the first convolution to the logits, whole.
+        Network(
+            "alexnet",
+            (193600, 193600, 46656, 139968, 139968, 32448, 64896, 64896, 43264, 43264, 43264, 43264,
+             9216, 9216, 9216, 4096, 4096, 4096, 4096, 1000),
+        ),
+        # Layers after spatial pooling, as many store them: eight times fewer features, and as many scores.
+        Network("pooled", (25088,) * 2 + (9216,) * 6 + (4096,) * 6 + (1024,) * 4 + (512,) * 2),
+    )
+}  # fmt: skip
+
+
+@dataclass
+class Timed:
+    """Seconds of one pass of Gram matrices, and of each part of the scoring; memory beyond the features."""
+
+    network: Network
+    one_pass: float = 0.0
+    parts: Counter[str] = field(default_factory=Counter)
+    megabytes: float = 0.0
+
+    @property
+    def scoring(self) -> float:
+        """Seconds of all scores."""
+        return sum(self.parts.values())
+
+
+def layers(clock: str, label: str) -> Timed:
+    """One pass of Gram matrices over all layers, and all metrics on all assemblies, in turn layer by layer.
+
+    Both sides go through the same code with the same threads. The scoring computes each Gram matrix anew, the brain's
+    side included; the second layer finds the brain's matrices where the first left them.
+    """
+    network = NETWORKS[label]
+    X, Y = _recorded(network)
     targets = [assembly(part) for part in np.array_split(Y, ASSEMBLIES, axis=1)]
+    memo, timed = Memo(KEPT), Timed(network)
+    with peak_memory() as peak:
+        for at, count in enumerate(network.counts):
+            features = X[:, 64 * at : 64 * at + count]
+            with _clock(clock) as seconds:
+                gram(features, Workspace(memo=Memo(0)))
+            timed.one_pass += seconds()
+            workspace, source = Workspace(memo=memo), assembly(features)
+            with _clock(clock) as seconds:
+                gram(features, workspace)
+            timed.parts["gram"] += seconds()
+            for name in METRICS:
+                for target in targets:
+                    with _clock(clock) as seconds:
+                        nl.metric(name, workspace=workspace)(source, target)
+                    timed.parts[name] += seconds()
+    timed.megabytes = peak.megabytes
+    return timed
 
-    def one_pass() -> None:
-        for features in recorded:
-            gram(features, Workspace(memo=Memo(0)))
 
-    def score_all() -> list[float]:
-        found = []
-        for features in recorded:
-            # One layer's matrices and the brain's ranks are kept, then forgotten for the next layer's.
-            workspace = Workspace(memo=memo)
-            source = assembly(features)
-            for target in targets:
-                found += [nl.metric(name, workspace=workspace)(source, target).value for name in METRICS]
-        return found
+@contextmanager
+def _clock(name: str) -> Iterator[Callable[[], float]]:
+    now = CLOCKS[name]
+    start = now()
+    took: list[float] = []
+    yield lambda: took[0]
+    took.append(now() - start)
 
-    memo = Memo(1 << 30)
-    grams, scores = Runs(clock), Runs(clock)
-    grams.add(one_pass)
-    scores.add(score_all)
-    return grams, scores
+
+def _recorded(network: Network) -> tuple[np.ndarray, np.ndarray]:
+    """Rectified float32 features that nobody can write to, wide enough for every layer to be a part of its own."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((STIMULI, 300), dtype=np.float32) / np.sqrt(np.arange(1, 301, dtype=np.float32))
+    X = np.empty((STIMULI, max(network.counts) + 64 * len(network.counts)), np.float32)
+    for start in range(0, X.shape[1], 4096):
+        part = X[:, start : start + 4096]
+        part[:] = Z @ rng.standard_normal((300, part.shape[1]), dtype=np.float32)
+        part += 0.3 * rng.standard_normal(part.shape, dtype=np.float32)
+        np.maximum(part, 0, out=part)
+    X.flags.writeable = False
+    Y = Z @ rng.standard_normal((300, TARGETS)) + rng.standard_normal((STIMULI, TARGETS))
+    return X, Y
