@@ -149,6 +149,41 @@ def test_the_network_is_left_as_it_was(mode, fails):
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
+def test_an_interrupted_pass_leaves_nothing_behind(mode):
+    model, before = Nested(), torch.get_rng_state()
+    model.train()
+
+    def batches():
+        yield inputs("stepped")
+        torch.rand(3)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _counted(model, batches(), mode)
+    assert model.training and model.block[0][1].training and model.out.membrane is None
+    assert torch.is_grad_enabled() and torch.equal(torch.get_rng_state(), before)
+    for module in model.modules():
+        assert not module._forward_hooks and not module._forward_pre_hooks
+
+
+def test_random_networks_count_the_same_again_whatever_else_is_measured():
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(36, 4)
+
+        def forward(self, x):
+            return self.layer(x * (torch.rand_like(x) > 0.5))
+
+    torch.manual_seed(3)
+    model, x, state = Noisy(), inputs("rectified"), torch.get_rng_state()
+    first = counted(model, x)
+    timed = counted(model, x, needs=("operations", "activations", "membranes", "weights", "timing", "memory"))
+    assert first.layers == timed.layers == counted(model, x).layers
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_memory_does_not_grow_with_the_number_of_batches():
     model, x = rectified(), inputs("rectified", 8)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,10 @@ __all__ = [
     "first_sample",
     "hooks_of",
     "inputs_of",
+    "same_chances",
     "size_of",
     "steps_through_time",
+    "uncompiled",
 ]
 
 CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
@@ -172,6 +174,28 @@ class evaluation:  # noqa: N801 - used as a function is
         finally:
             self._gradients.__exit__(*failure)
             self._turn.release()
+
+
+def uncompiled(network: Network) -> AbstractContextManager[Any]:
+    """Compiled parts of a network run as what they were compiled from, whose functions can be watched."""
+    if not any("_orig_mod" in part._modules for _, part in network.parts):
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+@contextmanager
+def same_chances(module: nn.Module) -> Iterator[None]:
+    """Torch's random numbers go on afterwards as if nothing had been drawn inside."""
+    devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
+    states = [torch.cuda.get_rng_state(device) for device in devices]
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        for device, found in zip(devices, states, strict=True):
+            torch.cuda.set_rng_state(found, device)
 
 
 def steps_through_time(network: Network, inputs: Any) -> int | None:

@@ -28,6 +28,7 @@ __all__ = [
     "linear",
     "product",
     "products",
+    "tensordot",
 ]
 
 
@@ -105,6 +106,9 @@ def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     leading = tuple(x.shape[:-1])
     dense = float(math.prod(leading)) * weight.numel()
     key = (id(weight), x.shape, ())
+    if weight.layout != torch.strided:
+        tally.reach(weight)
+        weight, x = weight.to_dense(), x if x.layout == torch.strided else x.to_dense()
     count(tally, name, x, leading, weight, dense, lambda bound: column_sums(weight, bound), key)
 
 
@@ -287,19 +291,46 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
     """Count ``left @ right``: a factor that belongs to the model is a weight, and the other's rows its inputs."""
     left = left.unsqueeze(0) if left.dim() == 1 else left
     right = right.unsqueeze(1) if right.dim() == 1 else right
-    if right.dim() == 2 and tally.owner(right) is not None:
-        count_linear(tally, left, right.t(), tally.owner(right) or name)
+    first_owner, second_owner = tally.owner(left), tally.owner(right)
+    if first_owner is not None and second_owner is not None:
+        return  # weights made of weights: nothing that a sample takes
+    if right.dim() == 2 and second_owner is not None:
+        count_linear(tally, left, right.t(), second_owner)
         return
-    if left.dim() == 2 and tally.owner(left) is not None:
-        count_linear(tally, right.transpose(-1, -2), left, tally.owner(left) or name)
+    if left.dim() == 2 and first_owner is not None:
+        count_linear(tally, right.transpose(-1, -2), left, first_owner)
         return
     batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
     second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
     per_item = (first.ne(0).sum(1, dtype=torch.float64) * second.ne(0).sum(2, dtype=torch.float64)).sum(1)
-    plain = plain_rows(tally, first) | plain_rows(tally, second)
-    tally.amounts(name, name, batch, per_item, plain)
+    # A factor that is a weight does not decide whether its inputs need multiplying.
+    plain = torch.zeros(len(first), dtype=torch.bool, device=first.device)
+    for factor, own, given in ((first, first_owner, left), (second, second_owner, right)):
+        if own is None:
+            plain = plain | plain_rows(tally, factor)
+        else:
+            tally.reach(given)
+    name = first_owner or second_owner or name
+    tally.amounts(name, (name, "products"), batch, per_item, plain)
     tally.layer(name).dense += float(first.numel()) * second.shape[-1]
+
+
+def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``tensordot`` as the matrix product that it is, axes brought together."""
+    left, right, axes = args[0], args[1], argument(args, kwargs, 2, "dims", 2)
+    if isinstance(axes, int):
+        axes = (list(range(left.dim() - axes, left.dim())), list(range(axes)))
+    one, two = ([axis] if isinstance(axis, int) else list(axis) for axis in axes)
+    count = len(one)
+    rows = left.movedim(one, list(range(-count, 0))).flatten(-count) if count else left.unsqueeze(-1)
+    columns = right.movedim(two, list(range(count))).flatten(0, count - 1) if count else right.unsqueeze(0)
+    owner, other = tally.owner(right), tally.owner(left)
+    if owner is not None and other is None:
+        tally.reach(right)
+        count_linear(tally, rows, columns.flatten(1).t(), owner)
+    else:
+        products(tally, rows.flatten(0, -2), columns.flatten(1), other or "tensordot")
 
 
 def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

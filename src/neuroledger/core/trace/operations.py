@@ -22,7 +22,7 @@ from neuroledger.core.trace.tally import Tally, storage_of
 
 __all__ = ["ACTIVATIONS", "BLIND", "RULES", "Watch"]
 
-_COUNT, _MISS, _ACTIVATE = 1, 2, 3
+_COUNT, _MISS, _ACTIVATE, _MULTIPLY = 1, 2, 3, 4
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -45,7 +45,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             name: connections.product(1)
             for name in ("addmm", "addmm_", "addmv", "addmv_", "baddbmm", "baddbmm_", "addbmm", "addbmm_")
         },
+        "_sparse_mm": connections.product(0),
         "einsum": connections.einsum,
+        "tensordot": connections.tensordot,
         **{kind: recurrent.stack(kind) for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
         "lstm_cell": recurrent.cell("lstm"),
         "gru_cell": recurrent.cell("gru"),
@@ -59,9 +61,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 # Functions that multiply and accumulate, and that no rule counts.
 BLIND = frozenset(
     {
-        "cdist", "chain_matmul", "multi_dot", "tensordot", "conv_tbc", "kron", "outer", "ger", "addr", "cov", "corrcoef",
+        "cdist", "chain_matmul", "multi_dot", "conv_tbc", "kron", "outer", "ger", "addr", "cov", "corrcoef",
         "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "matrix_power", "pairwise_distance", "solve",
-        "lstsq", "flex_attention", "inner", "_sparse_mm",
+        "lstsq", "flex_attention", "inner",
     }
 )  # fmt: skip
 
@@ -82,6 +84,10 @@ FORWARDS = frozenset(
 )
 FRAMES = 4
 
+# Where torch makes weights of other weights, of norms for example: nothing that a sample takes.
+MAKES_WEIGHTS = "torch.nn.utils."
+PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
+
 RULE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
 
 
@@ -90,7 +96,9 @@ def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
     """What is to be done about a function, by its name."""
     found: dict[str, int] = {}
     if operations:
-        found = dict.fromkeys(RULES, _COUNT) | dict.fromkeys(BLIND, _MISS)
+        found = (
+            dict.fromkeys(RULES, _COUNT) | dict.fromkeys(BLIND, _MISS) | dict.fromkeys(PRODUCTS, _MULTIPLY)
+        )
     return MappingProxyType(found | dict.fromkeys(ACTIVATIONS, _ACTIVATE) if activations else found)
 
 
@@ -115,11 +123,16 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 self._count(name, result, args, kwargs or {})
             elif action == _MISS:
                 self.tally.miss(name, f"no rule counts torch's {name}")
+            elif action == _MULTIPLY:
+                if len(args) == 2:
+                    self.tally.multiplied(args[0], args[1], result)
             elif not self.inside:
                 self.tally.activations(self._module() or f"functional.{name.strip('_')}", result)
         return result
 
     def _count(self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if sys._getframe(2).f_globals.get("__name__", "").startswith(MAKES_WEIGHTS):
+            return
         try:
             RULES[name](self.tally, result, args, kwargs)
         except RULE_ERRORS as error:
@@ -127,7 +140,8 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             where = self.tally.owner(weights[0]) if weights else None
             for weight in weights:
                 self.tally.reached.pop(storage_of(weight) or 0, None)
-            self.tally.miss(where or name, f"{name}: {error}", sum(w.numel() for w in weights if w.dim() > 1))
+            why = "its values cannot be read here" if "data pointer" in str(error) else str(error)
+            self.tally.miss(where or name, f"{name}: {why}", sum(w.numel() for w in weights if w.dim() > 1))
 
     def _module(self) -> str | None:
         """Dotted name of the activation module whose code is calling, found among the nearest callers."""

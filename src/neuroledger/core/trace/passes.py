@@ -13,8 +13,10 @@ from neuroledger.core.trace.batches import (
     answered,
     evaluation,
     inputs_of,
+    same_chances,
     size_of,
     steps_through_time,
+    uncompiled,
 )
 from neuroledger.core.trace.counts import Memory, Mode, Need, Timing, Trace
 from neuroledger.core.trace.operations import Watch
@@ -43,7 +45,8 @@ def trace(
     """Run the network over the batches once, in evaluation mode, and count what ``needs`` name.
 
     Batches are read one at a time and nothing of them is kept: memory does not grow with their number. State of
-    spiking layers starts afresh with every batch. A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or
+    spiking layers starts afresh with every batch, and torch's random numbers go on afterwards as if there had been no
+    pass. A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or
     a mapping of keyword arguments.
 
     Parameters
@@ -72,7 +75,7 @@ def trace(
     state = _Progress()
     if running or receive is not None:
         try:
-            with run:
+            with same_chances(network.module), uncompiled(network), run:
                 for batch in batches:
                     _one(network, run, batch, time_axis, running, receive, state)
         except ModelError as error:
@@ -82,6 +85,9 @@ def trace(
         if not state.samples:
             failures.update({need: failures.get(need, "there were no batches to run") for need in running})
         run.finish()
+    if "weights" in failures and state.batches:  # layers that took their shape from the first batch
+        del failures["weights"]
+        weights = _weights(network.module, mode, failures)
     failures.update(state.failures)
     if isinstance(run, PeerPass):
         failures.update({str(need): why for need, why in run.failures.items()})
@@ -133,14 +139,16 @@ def _one(
     if size == 0:
         return
     if state.batches == 0:
-        state.time_axis = steps_through_time(network, inputs) if time_axis == "auto" else time_axis
+        state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
             state.steps = inputs.shape[state.time_axis]
             if time_axis == "auto":
                 state.notes.append(
                     f"the network takes single steps: it was stepped {state.steps} times along axis 1"
                 )
-        _measure(network, inputs, needs, state)
+        if needs & {"timing", "memory"}:
+            with same_chances(network.module):
+                _measure(network, inputs, needs, state)
     with evaluation(network):
         with run.batch(size):
             answer = answered(network, inputs, state.time_axis)
@@ -150,6 +158,13 @@ def _one(
         state.sparsity += run.batch_sparsity * size
     state.samples += size
     state.batches += 1
+
+
+def _time_axis(network: Network, inputs: Any) -> int | None:
+    if not network.spiking:
+        return None
+    with same_chances(network.module):
+        return steps_through_time(network, inputs)
 
 
 def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:

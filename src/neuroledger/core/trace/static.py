@@ -13,7 +13,7 @@ from neuroledger.core.trace.counts import Weights
 from neuroledger.core.trace.scratch import count_nonzero
 from neuroledger.core.trace.spiking import is_spiking, state_names
 
-__all__ = ["connection_weights", "count_weights", "is_quantised", "nonzero", "packed"]
+__all__ = ["connection_weights", "count_weights", "is_quantised", "nonzero", "packed", "packed_weights"]
 
 # Tables and gains are parameters with two or more dimensions that connect no neuron to another.
 NOT_CONNECTIONS = (
@@ -54,6 +54,20 @@ def packed(module: nn.Module) -> tuple[Tensor, Tensor | None]:
     return module.weight(), bias
 
 
+def packed_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Quantised weights of a layer by name; those of a recurrent layer too. Empty for what keeps none."""
+    if is_quantised(module):
+        return {"weight": packed(module)[0]}
+    return dict(module.get_weight()) if callable(getattr(module, "get_weight", None)) else {}
+
+
+def packed_biases(module: nn.Module) -> list[Tensor]:
+    """Biases of a quantised layer, which stay in floating point."""
+    if is_quantised(module):
+        return [bias for bias in packed(module)[1:] if bias is not None]
+    return list(module.get_bias().values()) if callable(getattr(module, "get_bias", None)) else []
+
+
 def nonzero(tensor: Tensor) -> Tensor:
     """Boolean mask of the values that are not zero, of a dense, sparse or quantised tensor."""
     if tensor.is_quantized:
@@ -79,8 +93,8 @@ def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of the weights that a module holds itself."""
     kind = _kind_of(child)
-    if kind.packs and is_quantised(child):
-        yield "weight", packed(child)[0]
+    if kind.packs:
+        yield from packed_weights(child).items()
     elif not kind.never and "parametrizations" not in prefix.split("."):
         for name, tensor in _effective(child):
             if tensor.dim() >= 2 if kind.connects else tensor.dim() == 2:
@@ -89,8 +103,7 @@ def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor
 
 def _effective(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """A module's own parameters by name, with masks and norms applied."""
-    parametrised = vars(module).get("_modules", {}).get("parametrizations")
-    for name in parametrised or ():
+    for name in module.parametrizations if "parametrizations" in module._modules else ():
         yield name, getattr(module, name)
     for name, parameter in module._parameters.items():
         if parameter is None:
@@ -118,10 +131,10 @@ def count_weights(module: nn.Module) -> Weights:
                 seen.add(id(parameter))
                 numbers += parameter.numel()
                 size += _bytes(parameter)
-        if kind.packs and is_quantised(child):
-            for tensor in packed(child):
-                numbers += 0 if tensor is None else tensor.numel()
-                size += 0 if tensor is None else _bytes(tensor)
+        if kind.packs:
+            for tensor in (*packed_weights(child).values(), *packed_biases(child)):
+                numbers += tensor.numel()
+                size += _bytes(tensor)
         states = state_names(child) if child._buffers and is_spiking(child) else ()
         for name, buffer in child._buffers.items():
             if buffer is None or id(buffer) in seen:

@@ -16,7 +16,7 @@ from neuroledger.core.trace.connections import count_convolution, count_linear
 from neuroledger.core.trace.counts import Need
 from neuroledger.core.trace.operations import RULE_ERRORS, Watch
 from neuroledger.core.trace.spiking import membrane, spikes
-from neuroledger.core.trace.static import is_quantised, packed
+from neuroledger.core.trace.static import is_quantised, packed, packed_weights
 from neuroledger.core.trace.tally import Tally
 
 __all__ = ["StrictPass"]
@@ -88,7 +88,8 @@ class StrictPass:
                 if unseen:
                     self.tally.miss(name, "compiled code cannot be watched", unseen)
             elif type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
-                self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}")
+                weights = sum(weight.numel() for weight in packed_weights(child).values())
+                self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}", weights)
 
     def _mine(self) -> bool:
         return self._thread == threading.get_ident()

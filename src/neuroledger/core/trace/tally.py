@@ -90,9 +90,7 @@ class Tally:
 
     def reach(self, weight: Tensor) -> None:
         """Note that operations were counted for these weights."""
-        place = storage_of(weight)
-        if place is not None:
-            self.reached[place] = weight.numel()
+        self.reached[storage_of(weight) or id(weight)] = weight.numel()
 
     def layer(self, name: str) -> Layer:
         """The counts of one layer, to be added to."""
@@ -142,6 +140,14 @@ class Tally:
         else:
             self.add(layer, "zeros", values.eq(0).sum())
 
+    def multiplied(self, one: object, other: object, result: Tensor) -> None:
+        """Note a matrix of weights that inputs are spread over by a product of single values: no rule counts that."""
+        for weight, values in ((one, other), (other, one)):
+            if isinstance(weight, Tensor) and isinstance(values, Tensor) and weight.dim() >= 2:
+                name = self._named.get(id(weight))
+                if name is not None and self.owner(values) is None and result.numel() > values.numel() > 1:
+                    self.miss(name, "weights multiplied value by value", weight.numel())
+
     def miss(self, name: str, why: str, weights: int = 0) -> None:
         """Note a part that cannot be counted."""
         self.uncounted.setdefault(name, Uncounted(name, why, weights))
@@ -190,7 +196,7 @@ class Tally:
         return sum(
             weight.numel()
             for name, weight in connection_weights(module)
-            if "." not in name and storage_of(weight) not in self.reached
+            if "." not in name and (storage_of(weight) or id(weight)) not in self.reached
         )
 
 
