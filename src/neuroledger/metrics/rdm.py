@@ -60,7 +60,7 @@ class _Side(NamedTuple):
         return values
 
     def prepared(self, distance: Distance, comparison: Comparison) -> list[Floats]:
-        """All dissimilarities, ready to be compared, and kept: a brain's serve every layer of every model."""
+        """All dissimilarities, ready to be compared, and kept: a brain's serve every layer, a layer's every brain."""
 
         def compute() -> list[Floats]:
             rows = np.arange(len(cast(Gram, self.found).K) if self.given is None else self.given.shape[1])
@@ -85,11 +85,12 @@ class _Pair(NamedTuple):
 
     def compared(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
         """Agreement over the pairs of ``rows``, for each subject."""
-        (own,) = self.source.condensed(rows, self.distance)
-        a = prepared(own, comparison)
         if len(rows) == len(self.usable):
+            (a,) = self.source.prepared(self.distance, comparison)
             others = self.target.prepared(self.distance, comparison)
         else:
+            (own,) = self.source.condensed(rows, self.distance)
+            a = prepared(own, comparison)
             others = [prepared(b, comparison) for b in self.target.condensed(rows, self.distance)]
         return np.array([agreement(a, b, comparison) for b in others])
 
