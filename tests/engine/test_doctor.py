@@ -87,6 +87,19 @@ def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.Monke
     assert found["mne"].do == '`pip install -e ".[eeg]"`'
 
 
+def test_how_much_of_the_activations_is_kept(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NEUROLEDGER_ACTIVATIONS", raising=False)
+    folder = seen.root / ".cache" / "activations" / "ab"
+    folder.mkdir(parents=True)
+    (folder / f"{'ab' * 32}.npy").write_bytes(b"x" * 3 * 1024**2)
+    assert by_topic(seen)["activations"].what.startswith("3.0 MiB kept of at most 50.0 GiB")
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "1 MiB")
+    found = by_topic(seen)["activations"]
+    assert found.state == "note" and "rm -r" in found.do
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "lots")
+    assert by_topic(seen)["activations"].state == "wrong"
+
+
 def test_an_unknown_suite_in_params(seen: Lab) -> None:
     (seen.root / "params.yaml").write_text("suite: nosuch\n")
     found = by_topic(seen)["suite"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -179,14 +178,29 @@ def test_models_in_memory_are_forgotten_with_the_process(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("*.npy"))
 
 
-def test_leavings_of_dead_processes_are_removed(tmp_path: Path) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    for number in (dead.pid, os.getppid()):
-        (tmp_path / f"process-{number}").mkdir()
-    DiskStore(tmp_path)
-    assert not (tmp_path / f"process-{dead.pid}").exists()
-    assert (tmp_path / f"process-{os.getppid()}").exists()
+def test_what_a_killed_process_leaves_is_removed_and_its_pass_done_again(tmp_path: Path) -> None:
+    code = """
+        import os, signal, sys
+        from pathlib import Path
+        from neuroledger.engine.present import DiskStore
+        from tests.engine.test_present import Counting, model_of
+        from tests.models.drawn_stimuli import drawn
+        class Killed(Counting):
+            def __call__(self, *given):
+                if self.shown >= 20:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return super().__call__(*given)
+        model_of(Killed(), DiskStore(Path(sys.argv[1]))).record(drawn(35, size=(2, 2)), "IT")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    assert len(list(tmp_path.rglob("*.tmp"))) == len(LAYERS), "it was killed amid the pass"
+    counting = Counting()
+    response = model_of(counting, DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
+    assert counting.shown == 35
+    assert response.values[34, 0] == 34 + 45
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_a_store_is_attached_where_there_is_none(tmp_path: Path) -> None:

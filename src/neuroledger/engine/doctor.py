@@ -16,7 +16,9 @@ from typing import Any, Final, Literal
 
 from neuroledger.engine.fetch import folder_of, mirror_folder
 from neuroledger.engine.gate.validation import refusal
+from neuroledger.engine.kept import entries, limit_bytes, size_in_words
 from neuroledger.engine.params import read_params
+from neuroledger.engine.present import activations_folder
 from neuroledger.errors import DataError, RequestError
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
@@ -69,6 +71,7 @@ def examine(catalog: Catalog) -> list[Observation]:
         *_packages(catalog.root),
         *_devices(),
         *_disk(catalog.root),
+        *_activations(catalog.root),
         *_remotes(catalog.root),
         *_mirror(),
         *_data(catalog),
@@ -152,6 +155,21 @@ def _disk(root: Path) -> Iterator[Observation]:
         there = folder if folder.exists() else root
         if not os.access(there, os.W_OK):
             yield Observation("disk", "wrong", f"{there} cannot be written to", f"`chmod -R u+w {there}`")
+
+
+def _activations(root: Path) -> Iterator[Observation]:
+    folder = activations_folder(root)
+    try:
+        limit = limit_bytes()
+    except RequestError as error:
+        yield Observation("activations", "wrong", str(error), "`unset NEUROLEDGER_ACTIVATIONS_LIMIT`")
+        return
+    held = sum(entry.size for entry in entries(folder))
+    said = f"{size_in_words(held)} kept of at most {size_in_words(limit)}, in {folder}"
+    if held > limit:
+        yield Observation("activations", "note", said, f"the next pass makes room; or `rm -r {folder}`")
+    else:
+        yield Observation("activations", "well", said)
 
 
 def _remotes(root: Path) -> Iterator[Observation]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -22,16 +20,19 @@ from neuroledger.core.model import LayeredModel, Model
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.files import write_json
+from neuroledger.engine.kept import entries, in_use, limit_bytes, make_room, process_folder, size_in_words
 from neuroledger.errors import DataError, RequestError
 from neuroledger.spec.identity import sha256_of
 
-__all__ = ["DiskStore", "attach", "open_store", "size_in_words", "time_in_words"]
+__all__ = ["DiskStore", "activations_folder", "attach", "open_store", "size_in_words", "time_in_words"]
 
 Array = NDArray[Any]
 
 FORMAT: Final = 1
 SPARE_BYTES: Final = 512 * 1024**2
 """Disk that stays free, so that records can always be written."""
+HEAD_BYTES: Final = 128
+"""The head of a ``.npy`` file."""
 JOIN_IN_MEMORY: Final = 128 * 1024**2
 JOINS: Final = 8
 """How many joined regions are remembered."""
@@ -40,9 +41,14 @@ BIG_SECONDS: Final = 30.0
 
 
 def open_store(root: Path, display: Display | None = None) -> DiskStore:
-    """The store of a repository: ``.cache/activations``, or the folder that ``NEUROLEDGER_ACTIVATIONS`` names."""
+    """The store of a repository, in its :func:`activations_folder`."""
+    return DiskStore(activations_folder(root), display)
+
+
+def activations_folder(root: Path) -> Path:
+    """``.cache/activations`` of a repository, or the folder that ``NEUROLEDGER_ACTIVATIONS`` names."""
     named = os.environ.get("NEUROLEDGER_ACTIVATIONS")
-    return DiskStore(Path(named) if named else root / ".cache" / "activations", display)
+    return Path(named) if named else root / ".cache" / "activations"
 
 
 def attach(model: Model, store: Store | None) -> Model:
@@ -56,13 +62,15 @@ class DiskStore:
     """Activations in files, one ``.npy`` per layer, named by the hash of what determines them.
 
     That is: the model's identity (builder and its version, weights, preprocessing, device), the contents of the
-    stimuli, and the layer. What a model in memory answered is kept until the program ends.
+    stimuli, and the layer. What a model in memory answered is kept until the program ends. Before a pass that would
+    exceed ``limit`` bytes the least recently used files are removed, but none that a running process has open.
     """
 
-    def __init__(self, folder: Path, display: Display | None = None) -> None:
+    def __init__(self, folder: Path, display: Display | None = None, limit: int | None = None) -> None:
         self.folder = folder
         self.display = display or NoDisplay()
-        self._passing = _passing_folder(folder)
+        self.limit = limit_bytes() if limit is None else limit
+        self._in_use = in_use(folder)
         self._joined: OrderedDict[tuple[tuple[str, int, int] | None, ...], Array] = OrderedDict()
 
     def get(
@@ -71,9 +79,13 @@ class DiskStore:
         """The layers that are kept already, as memory maps (presentation, …)."""
         found = {}
         for layer in layers:
-            array = _open(self._path(identity, stimuli, layer))
+            path = self._path(identity, stimuli, layer)
+            array = _open(path)
             if array is not None:
                 found[layer] = array
+                self._in_use.add(path, array)
+        if found:
+            self._in_use.write()
         return found
 
     def put(
@@ -129,8 +141,7 @@ class DiskStore:
         return self._joined[key]
 
     def _join_on_disk(self, arrays: Sequence[Array], shape: tuple[int, int], kind: np.dtype[Any]) -> Array:
-        self._passing.mkdir(parents=True, exist_ok=True)
-        path = self._passing / f"{uuid.uuid4().hex}.npy"
+        path = self._unfinished()
         step = max(1, JOIN_IN_MEMORY // (shape[1] * kind.itemsize))
         with path.open("wb") as file:
             _header(file, shape, kind)
@@ -149,12 +160,11 @@ class DiskStore:
         rows: int,
         batches: Iterator[Mapping[str, Array]],
     ) -> None:
-        unfinished = {layer: _unfinished(path) for layer, path in paths.items()}
+        unfinished = {layer: self._unfinished() for layer in paths}
         files: dict[str, BinaryIO] = {}
         done = 0
         try:
             for layer, path in unfinished.items():
-                path.parent.mkdir(parents=True, exist_ok=True)
                 files[layer] = path.open("wb")
                 _header(files[layer], (rows, *probe.shapes[layer]), probe.dtypes[layer])
             for batch in batches:
@@ -164,6 +174,7 @@ class DiskStore:
                 self.display.progress(f"{model}: presenting", done, rows)
             for layer, file in files.items():
                 file.close()
+                paths[layer].parent.mkdir(parents=True, exist_ok=True)
                 unfinished[layer].replace(paths[layer])
         finally:
             for file in files.values():
@@ -172,7 +183,8 @@ class DiskStore:
                 path.unlink(missing_ok=True)
 
     def _announce(self, model: str, stimuli: StimulusSet, probe: Probe, rows: int) -> None:
-        needed, seconds = probe.bytes_per_stimulus * rows, probe.seconds * rows
+        needed = probe.bytes_per_stimulus * rows + HEAD_BYTES * len(probe.shapes)
+        seconds = probe.seconds * rows
         self.folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.folder).free
         size = (
@@ -180,16 +192,37 @@ class DiskStore:
             f"{time_in_words(seconds)}, {size_in_words(needed)} on disk, "
             f"{size_in_words(batch_bytes(probe))} of memory"
         )
-        if needed > free - SPARE_BYTES:
-            largest = max(probe.shapes, key=lambda layer: int(np.prod(probe.shapes[layer])))
-            raise RequestError(
-                f"{size}. {self.folder} has {size_in_words(free)} free, of which {size_in_words(SPARE_BYTES)} stay "
-                f"free: name fewer layers (the largest is {largest!r}), show fewer stimuli with --limit, or name a "
-                "folder on a larger disk in NEUROLEDGER_ACTIVATIONS"
-            )
+        self._make_room(
+            needed, free, size, largest=max(probe.shapes, key=lambda at: int(np.prod(probe.shapes[at])))
+        )
         require_memory(batch_bytes(probe), size, "name fewer layers, or make the images smaller")
         if needed > BIG_BYTES or seconds > BIG_SECONDS:
             self.display.line(size)
+
+    def _make_room(self, needed: int, free: int, size: str, largest: str) -> None:
+        """Remove what was used least recently where the limit, or the disk, would not hold ``needed`` bytes more."""
+        change = f"name fewer layers (the largest is {largest!r}), show fewer stimuli with --limit, or "
+        if needed > self.limit:
+            raise RequestError(
+                f"{size}. At most {size_in_words(self.limit)} of activations are kept: {change}raise "
+                f"NEUROLEDGER_ACTIVATIONS_LIMIT, such as to `{size_in_words(2 * needed)}`"
+            )
+        kept = entries(self.folder, process_folder(self.folder))
+        surplus = sum(entry.size for entry in kept) + needed - self.limit
+        short = needed - (free - SPARE_BYTES)
+        if max(surplus, short) > 0:
+            free += make_room(kept, max(surplus, short), self._in_use.everywhere())
+        if needed > free - SPARE_BYTES:
+            raise RequestError(
+                f"{size}. {self.folder} has {size_in_words(free)} free, of which {size_in_words(SPARE_BYTES)} stay "
+                f"free: {change}name a folder on a larger disk in NEUROLEDGER_ACTIVATIONS"
+            )
+
+    def _unfinished(self) -> Path:
+        """A new file where what a killed process leaves is removed by the next one."""
+        own = process_folder(self.folder)
+        own.mkdir(parents=True, exist_ok=True)
+        return own / f"{uuid.uuid4().hex}.tmp"
 
     def _path(self, identity: Mapping[str, Any], stimuli: StimulusSet, layer: str) -> Path:
         key = sha256_of(
@@ -200,17 +233,8 @@ class DiskStore:
                 "layer": layer,
             }
         )
-        home = self._passing if "process" in identity else self.folder
+        home = process_folder(self.folder) if "process" in identity else self.folder
         return home / key[:2] / f"{key}.npy"
-
-
-def size_in_words(count: float) -> str:
-    """``1536`` → ``1.5 KiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def time_in_words(seconds: float) -> str:
@@ -218,32 +242,6 @@ def time_in_words(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-@lru_cache
-def _passing_folder(folder: Path) -> Path:
-    """Where this process keeps what ends with it; what dead processes left is removed."""
-    for left in folder.glob("process-*"):
-        number = left.name.removeprefix("process-")
-        if number.isdigit() and not _alive(int(number)):
-            shutil.rmtree(left, ignore_errors=True)
-    own = folder / f"process-{os.getpid()}"
-    atexit.register(shutil.rmtree, own, ignore_errors=True)
-    return own
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _unfinished(path: Path) -> Path:
-    return path.with_name(f".{path.stem}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
 
 
 def _file_of(array: Array) -> tuple[str, int, int] | None:
