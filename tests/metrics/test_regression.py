@@ -193,3 +193,22 @@ def test_gram_matrices_are_shared_between_metrics(monkeypatch):
     for name in ("pls", "ridge", "ridgecv", "linear_predictivity", "ridge"):
         nl.metric(name, workspace=workspace)(assembly(X), assembly(Y))
     assert passes == [(60, 90)]
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("alpha", [1e-9, 1.0, 1e9])
+def test_ridge_of_few_features_is_exact_under_any_penalty_and_train_share(alpha, device):
+    from sklearn.linear_model import Ridge
+
+    X, Y = latent(90, 20, 6)
+    for train in (0.9, 0.3):
+        splits = draw(SplitsSpec(folds=3, train=train), assembly(Y))
+        expected = correlations(lambda: Ridge(alpha, solver="svd"), X, Y, splits)
+        metric = nl.metric(
+            "ridge",
+            estimator={"alpha": alpha},
+            splits={"folds": 3, "train": train},
+            workspace=Workspace(device=device),
+        )
+        score = metric(assembly(X, prefix="m"), assembly(Y))
+        np.testing.assert_allclose(score.samples.values, expected, atol=1e-9)

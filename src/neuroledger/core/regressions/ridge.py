@@ -15,6 +15,9 @@ from neuroledger.errors import MetricError
 
 __all__ = ["Ridge", "leave_out", "penalised"]
 
+# A penalty below this share of the features' variance does not make their cross-products safely positive definite.
+LIGHT = 1e-12
+
 
 class Ridge(BaseModel):
     """Ridge regression with an unpenalised intercept: minimises ``|Y − XB − b|² + alpha·|B|²``."""
@@ -27,11 +30,27 @@ class Ridge(BaseModel):
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """One prediction for each split, in order."""
         features = problem.features
+        xp = problem.workspace.xp
+        heavy = self.alpha * len(problem.Y) > features.trace
         if features.K is None:
-            yield from _primal(problem, cast(Array, features.X), self.alpha)
+            X = cast(Array, features.X)
+            light = self.alpha <= LIGHT * features.trace
+            if (
+                heavy
+                or light
+                or max(len(problem.left_out(split)) for split in problem.splits) > features.count
+            ):
+                yield from _primal(problem, X, self.alpha)
+            else:
+                W = problem.workspace.once(
+                    f"ridge {self.alpha!r}",
+                    problem.key,
+                    lambda: _whitened(X, self.alpha, xp),
+                    lambda found: 8 * len(found) * features.count,
+                )
+                yield from _left_out_of_hat(problem, W)
         else:
-            xp = problem.workspace.xp
-            if self.alpha * len(features.K) > features.trace:
+            if heavy:
                 yield from _direct(problem, self.alpha)
             else:
                 K = features.K
@@ -106,6 +125,35 @@ def leave_out(problem: Problem, P: Array, total: Array, *, intercept: bool = Tru
         residual = _solved(within, held, xp)
         at = workspace.indices(np.searchsorted(out, split.test))
         yield Prediction(Y[workspace.indices(split.test)] - residual[at] + mean)
+
+
+def _whitened(X: Array, alpha: float, xp: Any) -> Array:
+    """``W`` (row × feature) whose product ``W Wᵀ`` takes centred targets to their fitted values."""
+    A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
+    L = xp.linalg.cholesky(A)
+    if xp is not np:
+        return cast(Array, xp.linalg.solve_triangular(L, X.T, upper=False).T)
+    from scipy.linalg import solve_triangular
+
+    return cast(Array, solve_triangular(L, X.T, lower=True, check_finite=False).T)
+
+
+def _left_out_of_hat(problem: Problem, W: Array) -> Iterator[Prediction]:
+    """Predictions of every split from the fit to all rows: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
+
+    ``H`` is ``W Wᵀ`` and, for the intercept, the mean over all rows, about which features and targets are centred.
+    """
+    workspace, xp = problem.workspace, problem.workspace.xp
+    Y, mean = problem.centred, workspace.put(problem.mean)
+    residual = Y - W @ (W.T @ Y)
+    for split in problem.splits:
+        out = problem.left_out(split)
+        rows = workspace.indices(out)
+        part = W[rows]
+        within = xp.eye(len(out), dtype=Y.dtype, **device_of(Y)) - part @ part.T - 1 / len(Y)
+        held = _solved(within, residual[rows], xp)
+        at = workspace.indices(np.searchsorted(out, split.test))
+        yield Prediction(Y[workspace.indices(split.test)] - held[at] + mean)
 
 
 def _solved(A: Array, B: Array, xp: Any) -> Array:
