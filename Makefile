@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: repro test public verify check fix test-slow test-hub perf schemas reference-data clean
+.PHONY: repro test public verify check fix test-slow test-hub test-braindecode perf schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -45,7 +45,7 @@ fix: $(READY)
 	ruff format .
 
 test-slow: $(READY)
-	pytest -m "not hub"
+	pytest -m "not hub and not braindecode"
 
 # Architectures of torchvision, timm and transformers, in an environment of their own beside the pinned torch.
 test-hub: .cache/hub/.ready
@@ -57,6 +57,19 @@ test-hub: .cache/hub/.ready
 	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
 	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[hub]"
 	@touch .cache/hub/.ready
+
+# Networks of braindecode, likewise; without torchaudio, which exists for other versions of torch only.
+test-braindecode: .cache/braindecode/.ready
+	.cache/braindecode/bin/python -m pytest -m braindecode tests/braindecode
+
+.cache/braindecode/.ready: pyproject.toml requirements.txt
+	@test -x .cache/braindecode/bin/python || $(PYTHON) -m venv .cache/braindecode
+	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --editable . \
+		skorch wfdb torchinfo linear_attention_transformer docstring_inheritance h5py
+	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --no-deps braindecode==1.8.1
+	@touch .cache/braindecode/.ready
 
 perf: $(READY)
 	python -m perf

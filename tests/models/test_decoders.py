@@ -7,6 +7,7 @@ import pytest
 
 from neuroledger.core.decoding.decoder import Signature, answer
 from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.braindecode_networks import braindecode_decoder
 from neuroledger.models.classical_decoders import (
     cospectra_decoder,
     covariance_decoder,
@@ -16,7 +17,7 @@ from neuroledger.models.classical_decoders import (
 )
 from neuroledger.models.convolutional_decoders import eegnet, limit_norms, shallow_fbcsp_net
 from neuroledger.models.decoding_recipes import Laptop, NeuralBench
-from neuroledger.models.network_decoders import braindecode_decoder, network_decoder, torch_decoder
+from neuroledger.models.network_decoders import network_decoder, torch_decoder
 
 
 def count(module):
@@ -173,7 +174,7 @@ def test_braindecode_classes_are_built_by_name_from_the_signature(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "braindecode.models", types.SimpleNamespace(Deep=Deep))
     fitted = braindecode_decoder(id="b", architecture="Deep", recipe=SMALL).make(signature()).fit(*data())
-    assert fitted.network_.sfreq == 64.0
+    assert fitted.network_.network.sfreq == 64.0
     with pytest.raises(ModelError, match="no network 'Shallow'"):
         braindecode_decoder(id="b", architecture="Shallow", recipe=SMALL).make(signature()).fit(*data())
 
@@ -294,9 +295,9 @@ def test_training_leaves_the_number_of_threads_as_it_was():
 
 
 def test_an_alias_is_used_once():
-    from neuroledger.models.network_decoders import _built
+    from neuroledger.models.network_decoders import built
 
     def constructor(n_chans=None, in_chans=None, n_outputs=None, n_classes=None, n_times=None):
         return (n_chans, in_chans, n_outputs, n_classes, n_times)
 
-    assert _built(constructor, signature(), {}, "m") == (3, None, 2, None, 64)
+    assert built(constructor, signature(), {}, "m") == (3, None, 2, None, 64)

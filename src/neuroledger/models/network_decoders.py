@@ -1,4 +1,4 @@
-"""Networks as decoders: the two of this package, any braindecode class by name, any torch module by import path."""
+"""Networks as decoders: the two of this package, and any torch module by import path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pydantic import Field, JsonValue
 
 from neuroledger.core.decoding.decoder import Decoder, Objective, Signature
 from neuroledger.core.registry import builder
-from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.errors import ModelError
 from neuroledger.models.convolutional_decoders import eegnet, shallow_fbcsp_net
 from neuroledger.models.decoding_recipes import NeuralBench, Recipe, TrainingRecipe
 from neuroledger.models.signal_training import TrainedNetwork
 
-__all__ = ["braindecode_decoder", "network_decoder", "torch_decoder"]
+__all__ = ["built", "network_decoder", "network_to_decoder", "torch_decoder"]
 
 OBJECTIVES: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval")
 PUBLISHED = NeuralBench()
@@ -65,41 +65,7 @@ def network_decoder(
                 f"model {id!r}: {architecture} does not take these parameters: {error}"
             ) from error
 
-    return _decoder(id, make, recipe, trained, device, shuffles_labels)
-
-
-@builder("braindecode_decoder", version=1)
-def braindecode_decoder(
-    *,
-    id: str,
-    architecture: str,
-    parameters: dict[str, JsonValue] | None = None,
-    recipe: Recipe = PUBLISHED,
-    device: str = "cpu",
-) -> Decoder:
-    """A network of braindecode by the name of its class, trained by `recipe`.
-
-    Raises
-    ------
-    UnavailableError
-        braindecode is not installed or does not import here (it needs a torchaudio that fits the installed torch).
-    ModelError
-        It has no such class.
-    """
-
-    def make(signature: Signature) -> Any:
-        try:
-            models = importlib.import_module("braindecode.models")
-        except (ImportError, OSError) as error:
-            raise UnavailableError(
-                f"model {id!r} needs braindecode ({error}); pip install neuroledger[braindecode], "
-                "with a torchaudio built for the same torch"
-            ) from error
-        if not hasattr(models, architecture):
-            raise ModelError(f"model {id!r}: braindecode has no network {architecture!r}")
-        return _built(getattr(models, architecture), signature, parameters or {}, id)
-
-    return _decoder(id, make, recipe, True, device, False)
+    return network_to_decoder(id, make, recipe, trained, device, shuffles_labels)
 
 
 @builder("torch_decoder", version=1)
@@ -128,26 +94,40 @@ def torch_decoder(
             constructor = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise ModelError(f"model {id!r}: nothing can be imported from {path!r} ({error})") from error
-        return _built(constructor, signature, parameters or {}, id)
+        return built(constructor, signature, parameters or {}, id)
 
-    return _decoder(id, make, recipe, True, device, False)
+    return network_to_decoder(id, make, recipe, True, device, False)
 
 
-def _built(constructor: Any, signature: Signature, parameters: Mapping[str, Any], id: str) -> Any:
-    """The module, given the signature under the constructor's own names, then the declared parameters."""
+def built(
+    constructor: Any,
+    signature: Signature,
+    parameters: Mapping[str, Any],
+    id: str,
+    known: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:
+    """The module, given the signature and what else is `known` under the constructor's own names, then `parameters`.
+
+    Raises
+    ------
+    ModelError
+        The constructor does not take them, or refuses the shape of the windows.
+    """
     taken = inspect.signature(constructor).parameters
     named = {part: next((name for name in names if name in taken), None) for part, names in NAMES.items()}
-    known = {name: getattr(signature, part) for part, name in named.items() if name is not None}
+    given = {name: getattr(signature, part) for part, name in named.items() if name is not None}
+    given |= {name: value for name, value in known.items() if name in taken}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return constructor(**{**known, **parameters})
-    except (TypeError, ValueError) as error:
+            return constructor(**{**given, **parameters})
+    except (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AssertionError) as error:
         name = getattr(constructor, "__name__", constructor)
-        raise ModelError(f"model {id!r}: {name} cannot be built: {error}") from error
+        shape = f"{signature.channels} channels × {signature.samples} samples"
+        raise ModelError(f"model {id!r}: {name} cannot be built for {shape}: {error}") from error
 
 
-def _decoder(
+def network_to_decoder(
     id: str,
     make: Callable[[Signature], Any],
     recipe: TrainingRecipe,
@@ -155,6 +135,7 @@ def _decoder(
     device: str,
     shuffles_labels: bool,
 ) -> Decoder:
+    """A decoder around what makes networks; untrained, its weights stay as good as random."""
     if not trained:
         recipe = recipe.model_copy(update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1})
     return Decoder(

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     import torch
 
 
-def load_weights(module: torch.nn.Module, weights: Mapping[str, Path], model: str) -> None:
+def load_weights(
+    module: torch.nn.Module, weights: Mapping[str, Path], model: str, *, fresh: tuple[str, ...] = ()
+) -> None:
     """Fill a module with the tensors of one or several safetensors files, each of which it must have.
+
+    Tensors whose names begin with one of `fresh` are left out on both sides and keep their random values.
 
     Raises
     ------
@@ -38,16 +42,24 @@ def load_weights(module: torch.nn.Module, weights: Mapping[str, Path], model: st
                 "or convert them with safetensors.torch.save_file"
             ) from error
     own = module.state_dict()
+    unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
+    if unused:
+        raise ModelError(f"model {model!r}: no tensor of the module begins with {unused[0]!r} (fresh)")
+    state, wanted = (
+        {name: value for name, value in held.items() if not name.startswith(fresh)} if fresh else held
+        for held in (state, own)
+    )
     problems = [
-        f"nothing takes {unknown('tensor', name, list(own))}" for name in sorted(state.keys() - own.keys())
+        f"nothing takes {unknown('tensor', name, list(wanted))}"
+        for name in sorted(state.keys() - wanted.keys())
     ]
     # How many batches a normalisation was trained on changes no answer, and many published files leave it out.
-    missing = {name for name in own.keys() - state.keys() if not name.endswith("num_batches_tracked")}
+    missing = {name for name in wanted.keys() - state.keys() if not name.endswith("num_batches_tracked")}
     problems += [f"no value for {name!r}" for name in sorted(missing)]
     problems += [
-        f"{name!r} is {tuple(state[name].shape)}, the module has {tuple(own[name].shape)}"
-        for name in sorted(own.keys() & state.keys())
-        if state[name].shape != own[name].shape
+        f"{name!r} is {tuple(state[name].shape)}, the module has {tuple(wanted[name].shape)}"
+        for name in sorted(wanted.keys() & state.keys())
+        if state[name].shape != wanted[name].shape
     ]
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""

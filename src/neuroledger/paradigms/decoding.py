@@ -234,7 +234,16 @@ def _signature(
         sampling_rate=float(assembly.attrs["sampling_rate"]),
         channel_ids=tuple(assembly["channel_id"].values.astype(str).tolist()),
         seed=seed,
+        positions=_positions(assembly),
     )
+
+
+def _positions(assembly: xr.DataArray) -> tuple[tuple[float, float, float], ...] | None:
+    """(channel, 3) as plain numbers, None where no channel has a place."""
+    if not all(axis in assembly.coords for axis in "xyz"):
+        return None
+    places = np.stack([assembly[axis].values.astype(float) for axis in "xyz"], axis=1)
+    return tuple((x, y, z) for x, y, z in places.tolist()) if np.isfinite(places).any() else None
 
 
 def _planted(values: Array, truth: Array, amplitude: float) -> Array:

@@ -20,7 +20,8 @@ Objective = Literal["classification", "multilabel", "regression", "retrieval", "
 class Signature(NamedTuple):
     """What a decoder must fit: the shape of a window, what is asked about it, and the seed of the training.
 
-    `outputs` counts classes, labels, numbers or dimensions of an embedding; `sampling_rate` is in Hz.
+    `outputs` counts classes, labels, numbers or dimensions of an embedding; `sampling_rate` is in Hz; `positions` are
+    those of the channels in metres, NaN where one is unknown, None where all are.
     """
 
     objective: Objective
@@ -30,6 +31,7 @@ class Signature(NamedTuple):
     sampling_rate: float
     channel_ids: tuple[str, ...]
     seed: int
+    positions: tuple[tuple[float, float, float], ...] | None = None
 
 
 @runtime_checkable

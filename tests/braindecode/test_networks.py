@@ -1,0 +1,131 @@
+"""braindecode itself: networks found by name, built from the windows, trained, and filled with pretrained weights."""
+
+import numpy as np
+import pytest
+
+import neuroledger as nl
+from neuroledger.core.decoding.decoder import Signature
+from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.braindecode_networks import braindecode_decoder
+from neuroledger.models.convolutional_decoders import eegnet, shallow_fbcsp_net
+from neuroledger.models.decoding_recipes import Laptop
+
+# Its networks warn about paddings, its imports about names of their own.
+pytestmark = [pytest.mark.braindecode, pytest.mark.filterwarnings("ignore")]
+
+ONCE = Laptop(epochs=1)
+NAMES = "Fp1 Fp2 F7 F3 Fz F4 F8 T7 C3 Cz C4 T8 P7 P3 Pz P4 P8 O1 Oz O2 FC1 FC2".split()  # noqa: SIM905
+# Parameters without the last layer, for 22 channels, 256 samples and 4 classes, as published.
+BACKBONES = {
+    "EEGNet": 1_456,
+    "ShallowFBCSPNet": 36_320,
+    "Deep4Net": 146_025,
+    "BDTCN": 26_974,
+    "EEGConformer": 277_440,
+    "ATCNet": 28_960,
+    "CTNet": 150_280,
+}
+# Networks that are built for 22 channels and 5 s at 200 Hz without further parameters and do not need torchaudio.
+FITTING = (
+    "ATCNet", "AttentionBaseNet", "BDTCN", "BIOT", "CBraMod", "CTNet", "ContraWR", "DGCNN", "Deep4Net",
+    "EEGConformer", "EEGITNet", "EEGInceptionERP", "EEGInceptionMI", "EEGNeX", "EEGNet", "EEGNetv4",
+    "EEGTCNet", "HybridNet", "LUNA", "InterpolatedBENDR", "InterpolatedBIOT", "InterpolatedLaBraM", "Labram",
+    "MSVTNet", "SCCNet", "SPARCNet", "ShallowFBCSPNet", "SignalJEPA_PreLocal", "SincShallowNet",
+    "SleepStagerBlanco2020", "SleepStagerChambon2018", "SyncNet", "TCN", "TIDNet", "TSception",
+)  # fmt: skip
+
+
+def signature(samples=1000, rate=200.0, outputs=4):
+    places = np.random.default_rng(0).normal(size=(22, 3))
+    places *= 0.09 / np.linalg.norm(places, axis=1, keepdims=True)
+    return Signature(
+        "classification", 22, samples, outputs, rate, tuple(NAMES), 33, tuple(map(tuple, places.tolist()))
+    )
+
+
+def make(name, wanted=None, **options):
+    decoder = braindecode_decoder(id=name, architecture=name, recipe=ONCE, **options)
+    wanted = wanted or signature()
+    return decoder.make(wanted).make(wanted)
+
+
+@pytest.mark.parametrize(("name", "backbone"), sorted(BACKBONES.items()))
+def test_networks_have_the_published_sizes(name, backbone):
+    network = make(name, signature(256, 256.0)).network
+    sizes = {key: value.numel() for key, value in network.named_parameters()}
+    assert sum(size for key, size in sizes.items() if not key.startswith("final_layer")) == backbone
+
+
+@pytest.mark.parametrize(("name", "own"), [("EEGNet", eegnet), ("ShallowFBCSPNet", shallow_fbcsp_net)])
+def test_our_own_two_have_as_many_parameters(name, own):
+    theirs = sum(p.numel() for p in make(name, signature(256, 256.0)).parameters())
+    assert sum(p.numel() for p in own(22, 256, 4).parameters()) == theirs
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_a_network_by_name_answers_once_for_each_window(name):
+    import torch
+
+    network = make(name).eval()
+    with torch.inference_mode():
+        assert tuple(network(torch.randn(2, 22, 1000)).shape) == (2, 4)
+
+
+def test_a_network_by_name_is_trained_and_scored():
+    rng = np.random.default_rng(0)
+    y = np.tile(["left", "right"], 40)
+    x = rng.standard_normal((80, 22, 128)) + 2.0 * (y == "left")[:, None, None] * np.sin(np.arange(128) / 5)
+    decoder = braindecode_decoder(id="d", architecture="EEGNet", recipe=Laptop(epochs=40))
+    score = nl.decode(decoder, x, y, splits=4, seeds=(33,), sampling_rate=128)
+    assert score.value > 0.8
+    again = nl.decode(decoder, x, y, splits=4, seeds=(33,), sampling_rate=128)
+    np.testing.assert_array_equal(again.samples.values, score.samples.values)
+
+
+@pytest.mark.parametrize(
+    "name", ["InterpolatedBENDR", "InterpolatedBIOT", "InterpolatedLaBraM", "Labram", "BIOT", "CBraMod"]
+)
+def test_a_foundation_model_starts_from_the_weights_of_a_file(tmp_path, name):
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(5)
+    trained = make(name, signature(outputs=7)).network.state_dict()
+    path = tmp_path / "model.safetensors"
+    save_file({key: value.clone().contiguous() for key, value in trained.items()}, path)
+    weights = {"model.safetensors": path}
+    heads = ("final_layer",) if any(key.startswith("final_layer") for key in trained) else ("head",)
+    with pytest.raises(ModelError, match="weights do not fit"):
+        make(name, weights=weights)
+    torch.manual_seed(6)
+    filled = make(name, weights=weights, fresh=heads).network.state_dict()
+    taken = [key for key in trained if not key.startswith(heads)]
+    assert len(taken) > 10
+    assert all(torch.equal(filled[key], trained[key]) for key in taken)
+    assert any(filled[key].shape != trained[key].shape for key in trained if key.startswith(heads))
+    with pytest.raises(ModelError, match="no tensor of the module begins with 'nowhere'"):
+        make(name, weights=weights, fresh=("nowhere",))
+
+
+def test_what_does_not_fit_is_said():
+    with pytest.raises(ModelError, match="braindecode has no network 'EEGNett'; near: EEGNet"):
+        make("EEGNett")
+    with pytest.raises(ModelError, match=r"EEGNet cannot be built for 22 channels × 1000 samples: .*wings"):
+        make("EEGNet", parameters={"wings": 2})
+    with pytest.raises(ModelError, match="BENDR requires chs_info to match BENDR_CHANNEL_ORDER exactly"):
+        make("BENDR")
+    assert make("BENDR", parameters={"chs_info": None}) is not None
+    with pytest.raises(ModelError, match="SensingDynamics cannot be built for 22 channels × 1000 samples"):
+        make("SensingDynamics")
+    with pytest.raises(ModelError, match="there are none"):
+        make("EEGNet", fresh=("final_layer",))
+
+
+def test_networks_that_need_torchaudio_say_so_where_it_does_not_import():
+    try:
+        import torchaudio  # noqa: F401
+    except (ImportError, OSError):
+        with pytest.raises(UnavailableError, match="install the torchaudio that was built for this torch"):
+            make("EEGSimpleConv")
+    else:
+        assert make("EEGSimpleConv") is not None
