@@ -37,20 +37,23 @@ class _Layout(NamedTuple):
     halves: Floats
 
 
-@ceiling("internal_consistency", version=1)
+@ceiling("internal_consistency", version=2)
 def internal_consistency(
     assembly: xr.DataArray,
     *,
     splits: Sequence[Split],
     repetitions: Literal["all"] | Annotated[int, Field(ge=2)] = "all",
     correction: Literal["spearman_brown", "none"] = "spearman_brown",
+    average: Literal["stimulus", "condition"] = "stimulus",
+    numbering: tuple[str, ...] = ("repetition", "repetition_id"),
 ) -> xr.DataArray:
     """Split-half reliability of each neuroid.
 
     Every split divides the repetitions in two; each half is averaged per stimulus over the repetitions that are
     there, and the halves are correlated over stimuli. ``correction: spearman_brown`` gives ``2r / (1 + r)``, the
     reliability of all repetitions [spearman1910, brown1910]. ``repetitions`` uses only the first so many values of
-    the coordinate that the splits divide; the splits are then drawn over those.
+    the coordinate that the splits divide; the splits are then drawn over those. ``average: condition`` keeps presentations
+    of one stimulus apart that differ in any coordinate but those of ``numbering``, as the peer does.
 
     Parameters
     ----------
@@ -75,8 +78,15 @@ def internal_consistency(
         raise CeilingError(f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}")
     assembly = assembly.transpose(*dims)
     values = assembly.values.reshape(assembly.sizes["presentation"], -1)
-    layout = _layout(assembly, splits)
+    if "stimulus_id" not in assembly.coords:
+        raise CeilingError(
+            "internal consistency needs 'stimulus_id' on the presentations, to know what was repeated"
+        )
     notes: list[str] = []
+    shown = encode(assembly["stimulus_id"].values).codes
+    if average == "condition":
+        shown = _conditions(assembly, shown, numbering)
+    layout = _layout(shown, splits)
     r = np.concatenate([_agreement(part, layout, notes) for part in _parts(values, layout)], axis=1)
     if not np.isfinite(r).any():
         raise CeilingError(
@@ -100,20 +110,27 @@ def internal_consistency(
     return _labelled(r, assembly, notes)
 
 
-def _layout(assembly: xr.DataArray, splits: Sequence[Split]) -> _Layout:
-    count = assembly.sizes["presentation"]
-    if "stimulus_id" not in assembly.coords:
-        raise CeilingError(
-            "internal consistency needs 'stimulus_id' on the presentations, to know what was repeated"
-        )
-    stimulus, distinct = encode(assembly["stimulus_id"].values)
-    if len(distinct) == count:
+def _conditions(
+    assembly: xr.DataArray, stimulus: NDArray[np.intp], numbering: tuple[str, ...]
+) -> NDArray[np.intp]:
+    """Number of each presentation's condition: what all its coordinates say but those that number repetitions."""
+    found = stimulus
+    for name, coordinate in assembly.coords.items():
+        if coordinate.dims == ("presentation",) and name not in numbering:
+            codes = encode(coordinate.values).codes
+            found = np.unique(found * (int(codes.max()) + 1) + codes, return_inverse=True)[1].ravel()
+    return found
+
+
+def _layout(stimulus: NDArray[np.intp], splits: Sequence[Split]) -> _Layout:
+    count, shown = len(stimulus), int(stimulus.max()) + 1
+    if shown == count:
         raise CeilingError(
             f"no repetitions: each of the {count} stimuli was presented once, so nothing says how reliable "
             "the responses are; use an assembly with repetitions, or a ceiling that is a constant with a source"
         )
     slot, slots = _slots(stimulus, _patterns(splits, count))
-    rows = np.full((slots, len(distinct)), -1, np.intp)
+    rows = np.full((slots, shown), -1, np.intp)
     rows[slot, stimulus] = np.arange(count)
     halves = np.zeros((2 * len(splits), slots))
     for at, split in enumerate(splits):

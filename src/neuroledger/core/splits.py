@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
 
-__all__ = ["Split", "draw", "first_values", "predefined"]
+__all__ = ["Split", "draw", "first_values", "given", "predefined"]
 
 Indices = NDArray[np.intp]
 Labels = NDArray[Any]
@@ -42,7 +42,9 @@ def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
 
     The units that are divided are the values of coordinate ``spec.by`` in row order (``unique: true`` takes
     the distinct values in sorted order instead). Rows that share a value always travel together, so a stimulus
-    can never sit in both parts. Sizes default to 90 % train; with ``stratify`` every class keeps its share.
+    can never sit in both parts; under ``repeats: apart`` rows are divided one by one and then every row of a drawn
+    value goes along, so that a value that repeats may train and test, as in Brain-Score. Sizes default to 90 % train;
+    with ``stratify`` every class keeps its share.
 
     Raises
     ------
@@ -55,7 +57,8 @@ def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
         )
     if spec.name == "coordinate":
         return [_by_values(spec, assembly)]
-    units = _units(_coordinate(assembly, spec.by), sort=spec.unique)
+    values = _coordinate(assembly, spec.by)
+    units = _Units(*[np.arange(len(values))] * 2) if _apart(spec) else _units(values, sort=spec.unique)
     classes = None if spec.stratify is None else _coordinate(assembly, spec.stratify)[units.first]
     groups = None if spec.groups is None else _coordinate(assembly, spec.groups)[units.first]
     divide = _RULES[spec.name]
@@ -69,9 +72,36 @@ def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
             f"splits {spec.name!r} over {len(units.first)} values of {spec.by!r}: {error}; "
             "use fewer folds, another train share or no stratification"
         ) from error
+    if _apart(spec):
+        return [Split(*(np.flatnonzero(np.isin(values, values[part])) for part in split)) for split in parts]
     if len(units.first) == len(units.of_row) and not spec.unique:
         return parts
     return [Split(_rows(units, train), _rows(units, test)) for train, test in parts]
+
+
+def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
+    """Pairs of train and test row numbers (or masks), as scikit-learn's splitters yield them, checked.
+
+    Raises
+    ------
+    MetricError
+        There are none, a part is empty, or a row is not among ``rows``.
+    """
+    found = []
+    for at, (train, test) in enumerate(splits):
+        parts = [np.asarray(part) for part in (train, test)]
+        parts = [np.flatnonzero(part) if part.dtype.kind == "b" else part for part in parts]
+        for name, part in zip(Split._fields, parts, strict=True):
+            if part.ndim != 1 or part.size == 0 or part.dtype.kind not in "iu":
+                raise MetricError(f"splits[{at}]: the {name} part is not a list of row numbers")
+            if part.min() < 0 or part.max() >= rows:
+                raise MetricError(
+                    f"splits[{at}]: the {name} part asks for row {part.max()}; there are {rows} rows, from 0"
+                )
+        found.append(Split(*(part.astype(np.intp) for part in parts)))
+    if not found:
+        raise MetricError("`splits` holds no split")
+    return found
 
 
 def predefined(train: int, test: int) -> list[Split]:
@@ -182,6 +212,10 @@ def _coordinate(assembly: xr.DataArray, name: str) -> Labels:
             f"splits use the coordinate {name!r}, which lies along {values.ndim} dimensions, not one"
         )
     return values.astype(str) if values.dtype.kind == "O" else values
+
+
+def _apart(spec: SplitsSpec) -> bool:
+    return spec.repeats == "apart" and not spec.unique
 
 
 def _units(values: Labels, *, sort: bool) -> _Units:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from neuroledger.core import registry
 from neuroledger.core.coding import encode
 from neuroledger.core.received import received
 from neuroledger.core.score import Score
-from neuroledger.core.splits import Split, draw, first_values, predefined
+from neuroledger.core.splits import draw, first_values, given, predefined
 from neuroledger.core.stats import aggregate, bootstrap, error_of
 from neuroledger.core.workspace import Memo, Workspace
 from neuroledger.engine.sides import aligned, check_repeated, joined
@@ -53,7 +53,7 @@ class _Bound:
         }
 
     def _compute(
-        self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None, rows: xr.DataArray
+        self, arrays: Sequence[xr.DataArray], splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
     ) -> Score:
         injected: dict[str, Any] = {}
         if "splits" in self.component.injected:
@@ -61,7 +61,11 @@ class _Bound:
                 raise MetricError(
                     f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"
                 )
-            injected["splits"] = splits if splits is not None else draw(self.spec.splits, rows)  # type: ignore[arg-type]
+            injected["splits"] = (
+                draw(self.spec.splits, rows)  # type: ignore[arg-type]
+                if splits is None
+                else given(splits, rows.sizes["presentation"])
+            )
         if "rng" in self.component.injected:
             injected["rng"] = np.random.default_rng(self.seed)
         if "workspace" in self.component.injected:
@@ -81,7 +85,7 @@ class BoundMetric(_Bound):
         source: xr.DataArray | None = None,
         target: xr.DataArray | None = None,
         *,
-        splits: Sequence[Split] | None = None,
+        splits: Iterable[tuple[Any, Any]] | None = None,
         source_train: xr.DataArray | None = None,
         source_test: xr.DataArray | None = None,
         target_train: xr.DataArray | None = None,
@@ -95,7 +99,8 @@ class BoundMetric(_Bound):
             Assemblies ``(presentation, …)``. Rows of ``source`` may come in any order: they are matched to
             ``target`` by ``stimulus_id``.
         splits
-            Train/test rows of ``target``, in place of those that the spec draws.
+            Train/test rows of ``target``, in place of those that the spec draws: pairs of row numbers, such as
+            scikit-learn's splitters yield.
         source_train, source_test, target_train, target_test
             For metrics with a predefined split, instead of ``source`` and ``target``.
 
@@ -250,11 +255,24 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
     for layer in layers:
         if layer.get("splits", ...) is None and plain.get("splits") is not None:
             plain["splits"] = None
-        plain = _merged(plain, layer)
+        plain = _merged(plain, _same_units(plain, layer))
     try:
         return model.model_validate(plain)
     except ValidationError as error:
         raise RequestError(f"{kind[:-1]} {spec.id!r}, overridden: {_words(error)}") from None
+
+
+def _same_units(plain: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Another splitting rule divides the same units, with the same classes and seed, unless it says otherwise."""
+    old, new = plain.get("splits"), layer.get("splits")
+    if (
+        not isinstance(old, Mapping)
+        or not isinstance(new, Mapping)
+        or new.get("name", old["name"]) == old["name"]
+    ):
+        return layer
+    kept = {key: old[key] for key in ("by", "unique", "repeats", "stratify", "seed")}
+    return {**layer, "splits": {**kept, **new}}
 
 
 def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from neuroledger.core.registry import metric
 from neuroledger.core.regressions.held_out import Correlation, Estimator, Facts, correlations
+from neuroledger.core.regressions.linear import Linear
 from neuroledger.core.regressions.pls import Pls
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, Workspace
@@ -63,6 +64,8 @@ def regression(
             f"source has {source.sizes['time_bin']} time bins and target {target.sizes['time_bin']}; "
             "record both in the same bins"
         )
+    if isinstance(estimator, Linear) and estimator.solver == "lapack":
+        source, target, splits = _by_stimulus(source, target, splits)
     facts = Facts([], {})
     if time == "separate":
         bins = [
@@ -92,6 +95,18 @@ def regression(
             facts,
         )
     return _labelled(values, target, time, facts)
+
+
+def _by_stimulus(
+    source: xr.DataArray, target: xr.DataArray, splits: Sequence[Split]
+) -> tuple[xr.DataArray, xr.DataArray, Sequence[Split]]:
+    """Both sides with rows sorted by ``stimulus_id``, and the splits among those rows."""
+    if "stimulus_id" not in target.coords:
+        return source, target, splits
+    order = np.argsort(target["stimulus_id"].values, kind="stable")
+    place = np.argsort(order)
+    moved = [Split(np.sort(place[split.train]), np.sort(place[split.test])) for split in splits]
+    return source.isel(presentation=order), target.isel(presentation=order), moved
 
 
 def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:

@@ -40,15 +40,20 @@ __all__ = [
 ]
 
 
+# A share of what is divided, or how many of it.
+PartSize = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
+
+
 class SplitsSpec(Frozen):
     """How presentations are divided into train and test parts."""
 
     name: Literal["shuffle", "kfold", "group", "leave_one_out", "coordinate", "predefined"] = "shuffle"
     folds: Annotated[int, Field(ge=1, le=10_000)] = 10
-    train: Annotated[float, Field(gt=0, lt=1)] | None = None
-    test: Annotated[float, Field(gt=0, lt=1)] | None = None
+    train: PartSize | None = None
+    test: PartSize | None = None
     by: str = "stimulus_id"
     unique: bool = False
+    repeats: Literal["together", "apart"] = "together"
     stratify: str | None = None
     groups: str | None = None
     coordinate: str | None = None

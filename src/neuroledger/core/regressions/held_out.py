@@ -68,6 +68,7 @@ def correlations(
     if not usable.columns.any():
         raise MetricError(f"no neuroid can be predicted: {'; '.join(usable.notes)}")
     Y = np.ascontiguousarray(Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64)
+    X, Y, splits = _apart(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
     alphas = []
@@ -91,6 +92,24 @@ def correlations(
     if short:
         facts.notes.append(f"{len(short)} of {len(splits)} splits test on fewer than 3 presentations")
     return result
+
+
+def _apart(
+    X: Array, Y: NDArray[np.float64], splits: Sequence[Split]
+) -> tuple[Array, NDArray[np.float64], Sequence[Split]]:
+    """The same problem with a copy of every row that a split both trains and tests on: the copy is what is tested."""
+    shared = [np.intersect1d(split.train, split.test) for split in splits]
+    twice = np.unique(np.concatenate(shared))
+    if not twice.size:
+        return X, Y, splits
+    copies = [
+        Split(
+            split.train,
+            np.where(np.isin(split.test, own), len(Y) + np.searchsorted(twice, split.test), split.test),
+        )
+        for split, own in zip(splits, shared, strict=True)
+    ]
+    return np.concatenate([X, X[twice]]), np.concatenate([Y, Y[twice]]), copies
 
 
 def _usable(Y: Array) -> _Usable:

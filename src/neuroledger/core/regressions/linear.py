@@ -13,6 +13,7 @@ from neuroledger.core.gram import BLOCK
 from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.regressions.ridge import leave_out
 from neuroledger.core.workspace import Array
+from neuroledger.errors import MetricError
 
 __all__ = ["Linear"]
 
@@ -27,17 +28,31 @@ FIRM = 1e-12
 
 
 class Linear(BaseModel):
-    """Ordinary least squares with an intercept; of all that fit equally well, the one of least norm."""
+    """Ordinary least squares with an intercept; of all that fit equally well, the one of least norm.
+
+    ``solver: lapack`` fits each split by LAPACK's singular values, cut at the rounding of the largest, as scikit-learn
+    did before 1.9 and as the peer does: where features are rank deficient, which they are on centred rows as soon as
+    they outnumber them, its answer depends on rounding and on the order of the rows.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["linear"] = "linear"
+    solver: Literal["exact", "lapack"] = "exact"
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """One prediction for each split, in order; computed on the host, where rank decisions are safest."""
         rows, count = problem.X.shape
         fewest = min(len(split.train) for split in problem.splits)
         put = problem.workspace.put
+        small = count < rows or self.solver == "lapack"  # else the Gram matrix has seen it
+        if small and not np.isfinite(np.sum(problem.X, dtype=np.float64)):
+            raise MetricError(
+                "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
+            )
+        if self.solver == "lapack":
+            yield from _by_lapack(problem)
+            return
         if count >= rows:
             inverse = _wide_inverse(problem)
             if inverse is not None:
@@ -50,6 +65,18 @@ class Linear(BaseModel):
                 yield from _left_out_of_hat(problem, hat)
                 return
         yield from _each(problem)
+
+
+def _by_lapack(problem: Problem) -> Iterator[Prediction]:
+    """Predictions fitted split by split with LAPACK's own cut-off."""
+    from scipy.linalg import lstsq
+
+    X = np.asarray(problem.X, dtype=np.float64)
+    for split in problem.splits:
+        A, B = X[split.train], problem.Y[split.train]
+        a, b = A.mean(axis=0), B.mean(axis=0)
+        weights = lstsq(A - a, B - b)[0]
+        yield Prediction(problem.workspace.put(X[split.test] @ weights + (b - a @ weights)))
 
 
 def _wide_inverse(problem: Problem) -> Floats | None:
