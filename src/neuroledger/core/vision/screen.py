@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -138,6 +138,24 @@ def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
             f"stimulus set {stimuli.id!r} does not say how many degrees it spans: add `visual_degrees` to the benchmark"
         )
     return dict.fromkeys(stimuli.ids, stimuli.degrees)
+
+
+def spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
+    """The set with the degrees that a benchmark says, where it does not say its own.
+
+    Raises
+    ------
+    RequestError
+        Both are said, and they differ.
+    """
+    if degrees is None or "degrees" in stimuli.table.columns:
+        return stimuli
+    if stimuli.degrees is not None and stimuli.degrees != degrees:
+        raise RequestError(
+            f"stimulus set {stimuli.id!r} spans {stimuli.degrees:g} degrees, the benchmark says {degrees:g}: "
+            "correct one of them"
+        )
+    return replace(stimuli, degrees=degrees)
 
 
 def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
