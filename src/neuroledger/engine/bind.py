@@ -72,7 +72,18 @@ class _Bound:
             injected["workspace"] = self.workspace
         # What is undefined is NaN in the samples, and said in the notes.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            samples = self.component.function(*arrays, **injected, **self.parameters)
+            try:
+                samples = self.component.function(*arrays, **injected, **self.parameters)
+            except (AttributeError, TypeError, ValueError) as error:
+                bare = [
+                    type(side).__name__ for side in arrays if not isinstance(side, xr.DataArray | Mapping)
+                ]
+                if not bare:
+                    raise
+                raise RequestError(
+                    f"{self.spec.id} cannot be computed from a {bare[0]} ({error}); give an xarray.DataArray with the "
+                    "dimensions and coordinates that docs/behaviour.md names"
+                ) from error
         return _score(self.spec, samples, self.seed, rows)
 
 

@@ -74,8 +74,10 @@ def _rows(source: xr.DataArray, target: Any, answers: npt.NDArray[Any], right: n
         return slice(None)
     twice = repeated(encode(own).codes)
     if twice.size:
-        raise MetricError(f"stimulus {own[twice[0]]!r} has several answers; keep one per stimulus")
+        raise MetricError(f"stimulus {str(own[twice[0]])!r} has several answers; keep one per stimulus")
     rows = locate(ids, own)
     if (rows < 0).any():
-        raise MetricError(f"{int((rows < 0).sum())} stimuli have no answer, among them {ids[rows < 0][0]!r}")
+        raise MetricError(
+            f"{int((rows < 0).sum())} stimuli have no answer, among them {str(ids[rows < 0][0])!r}"
+        )
     return rows

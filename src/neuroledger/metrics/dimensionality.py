@@ -12,6 +12,9 @@ from neuroledger.errors import MetricError
 __all__ = ["factor_dimensionality"]
 
 
+RESIDUAL = "residual"
+
+
 @metric("factor_dimensionality", version=1, input="behaviour")
 def factor_dimensionality(
     source: xr.DataArray, target: xr.DataArray, *, factor: str | None = None, by: str = "factor"
@@ -28,7 +31,7 @@ def factor_dimensionality(
         Responses ``(presentation, neuroid)`` of the same model to the first and second stimulus of each pair,
         paired by position, with the coordinate ``by`` naming the factor that the pair shares.
     factor
-        The factor whose share is wanted; it may be left out where there is only one.
+        The factor whose share is wanted, or ``residual``; it may be left out where there is only one.
 
     Raises
     ------
@@ -54,9 +57,11 @@ def factor_dimensionality(
     names = [str(label) for label in factors.labels.tolist()]
     if factor is None and len(names) == 1:
         factor = names[0]
-    if factor not in names:
-        raise MetricError(f"no pair shares the factor {factor!r}; give one of {', '.join(names)}")
-    if "residual" in names:
+    if factor not in (*names, RESIDUAL):
+        raise MetricError(
+            f"no pair shares the factor {factor!r}; give one of {', '.join(names)} or {RESIDUAL!r}"
+        )
+    if RESIDUAL in names:
         raise MetricError("a factor may not be called 'residual': that is the rest")
     variance = float(np.concatenate([a, b]).var(axis=0).sum())
     if not variance > 0:
@@ -69,4 +74,6 @@ def factor_dimensionality(
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()
     n = a.shape[1]
-    return xr.DataArray(float(int(shares[names.index(factor)] * n)) / n)
+    counts = [int(share * n) for share in shares[:-1]]
+    counts.append(n - sum(counts))
+    return xr.DataArray(counts[[*names, RESIDUAL].index(str(factor))] / n)

@@ -124,7 +124,7 @@ def _model_rates(source: xr.DataArray, trials: ObjectTrials) -> tuple[Floats, li
     twice = repeated(ids.codes)
     if twice.size:
         name = ids.labels[ids.codes[twice[0]]]
-        raise MetricError(f"stimulus {name!r} has several rows of model behaviour; average them first")
+        raise MetricError(f"stimulus {str(name)!r} has several rows of model behaviour; average them first")
     columns = locate(trials.objects, source["choice"].values)
     values = np.asarray(probabilities.values, dtype=np.float64)[np.ix_(rows, columns)]
     if np.isnan(values).any() or (values < 0).any():

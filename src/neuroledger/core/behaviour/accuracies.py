@@ -70,7 +70,7 @@ def model_on_trials(source: xr.DataArray, target: xr.DataArray) -> Floats:
         raise MetricError("both sides need stimulus_id, to know what the model answered where people did")
     twice = repeated(encode(own).codes)
     if twice.size:
-        raise MetricError(f"stimulus {own[twice[0]]!r} has several answers of the model; keep one")
+        raise MetricError(f"stimulus {str(own[twice[0]])!r} has several answers of the model; keep one")
     rows = locate(ids, own)
     if (rows < 0).any():
         shown = ", ".join(map(repr, np.unique(ids[rows < 0].astype(str))[:3].tolist()))

@@ -50,7 +50,9 @@ def drop_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str,
         count = np.bincount(coded.codes[mask], minlength=len(coded.labels))
         if (count == 0).any():
             name = coded.labels[np.flatnonzero(count == 0)[0]]
-            raise MetricError(f"category {name!r} has no presentation in one of the conditions {conditions}")
+            raise MetricError(
+                f"category {str(name)!r} has no presentation in one of the conditions {conditions}"
+            )
         means.append(
             (np.bincount(coded.codes[mask], weights=right[mask], minlength=count.size) / count).mean()
         )
@@ -83,7 +85,7 @@ def drop_of_people(
         count = np.bincount(coded.codes[mask], minlength=len(coded.labels))
         if (count == 0).any():
             who = coded.labels[np.flatnonzero(count == 0)[0]]
-            raise error(f"subject {who!r} has no trials with {by} = {name!r}")
+            raise error(f"subject {str(who)!r} has no trials with {by} = {name!r}")
         means.append(np.bincount(coded.codes[mask], weights=right[mask], minlength=count.size) / count)
     return means[0] - means[1], coded.labels
 

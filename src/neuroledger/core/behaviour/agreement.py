@@ -84,19 +84,37 @@ def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -
 def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError) -> Any:
     """Whether each presentation was answered correctly, as booleans.
 
-    Values that are already true/false (or 0/1 where there is no truth to compare with) are taken as they are.
+    Values that are already true/false (or 0/1 where there is no truth to compare with, or where truths are words) are
+    taken as they are. Answers may be in the coordinate ``prediction``.
     """
     answers = choices(assembly, error=error)
+    predicted = coordinate(assembly, "prediction")
+    if predicted is not None and answers.dtype.kind in "biuf":
+        answers = predicted
     if answers.size == 0:
         raise error("there are no presentations")
     if answers.dtype.kind == "b":
         return answers
     truth = coordinate(assembly, *TRUTHS) if truth is None else truth
+    if truth is not None and answers.dtype.kind in "iuf" and _are_words(np.asarray(truth)):
+        if not np.isin(answers, (0, 1)).all():
+            raise error(
+                "answers are numbers and right answers are words; give both alike, or 1 and 0 for right and wrong"
+            )
+        return answers.astype(bool)
     if truth is None:
         if answers.dtype.kind in "iuf" and np.isin(answers, (0, 1)).all():
             return answers.astype(bool)
         raise error(f"answers cannot be judged: there is no coordinate {' or '.join(map(repr, TRUTHS))}")
     return same(answers, np.asarray(truth))
+
+
+def _are_words(truth: npt.NDArray[Any]) -> bool:
+    """Whether no label could be a number."""
+    labels = encode(truth).labels
+    return labels.dtype.kind in "UO" and not any(
+        str(label).lstrip("+-.")[:1].isdigit() for label in labels.tolist()
+    )
 
 
 def same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -130,7 +148,7 @@ def answers_of_people(
     if twice.size:
         who, what = subjects.labels[subjects.codes[twice[0]]], stimuli.labels[stimuli.codes[twice[0]]]
         raise error(
-            f"subject {who!r} answered stimulus {what!r} twice; keep one trial, or tell conditions apart"
+            f"subject {str(who)!r} answered stimulus {str(what)!r} twice; keep one trial, or tell conditions apart"
         )
     key = conditions.codes * len(stimuli.labels) + stimuli.codes
     cells, first, cell = np.unique(key, return_index=True, return_inverse=True)
@@ -174,7 +192,7 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
     rows = np.flatnonzero(place >= 0)
     if rows.size and repeated(place[rows]).size:
         name = stimulus[rows[repeated(place[rows])[0]]]
-        raise MetricError(f"stimulus {name!r} has several answers of the model; keep or average one")
+        raise MetricError(f"stimulus {str(name)!r} has several answers of the model; keep or average one")
     table = np.full(size, -1, dtype=np.intp)
     table[place[rows]] = rows
     found = table[wanted]
