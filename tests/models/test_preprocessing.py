@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from neuroledger.errors import ModelError
+from neuroledger.core.vision.screen import place, shown, shown_as
+from neuroledger.errors import DataError, ModelError
+from neuroledger.models.inputs import Inputs
 from neuroledger.models.preprocessing import Preprocessing
+from tests.models.drawn_stimuli import drawn
 
 
 def image(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -59,3 +65,69 @@ def test_numbers_that_do_not_fit_the_channels_are_refused() -> None:
 def test_wrong_fields_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Preprocessing.model_validate(wrong)
+
+
+def test_a_batch_prepared_in_threads_is_what_one_after_the_other_gives() -> None:
+    pytest.importorskip("torch")
+    stimuli = drawn(50, size=(40, 30), degrees=4.0)
+    steps = Preprocessing(resize=12)
+    for shown_set in (stimuli, place(stimuli, 8.0), place(stimuli, 2.0)):
+        expected = steps(shown(shown_set, shown_set.ids), model="m")
+        inputs = Inputs(steps, "m")
+        assert np.array_equal(inputs(shown_set, shown_set.ids).numpy(), expected)
+        inputs.ahead(shown_set, shown_set.ids[20:45])
+        inputs.ahead(shown_set, shown_set.ids[:20])
+        assert np.array_equal(inputs(shown_set, shown_set.ids[20:45]).numpy(), expected[20:45])
+        assert np.array_equal(inputs(shown_set, shown_set.ids[:20]).numpy(), expected[:20])
+
+
+def test_what_was_prepared_for_other_stimuli_of_the_same_names_is_not_taken() -> None:
+    pytest.importorskip("torch")
+    one, other = (drawn(6, size=(8, 8), seed=seed) for seed in (0, 1))
+    inputs = Inputs(Preprocessing(resize=4), "m")
+    inputs.ahead(one, one.ids)
+    expected = Preprocessing(resize=4)(shown(other, other.ids), model="m")
+    assert np.array_equal(inputs(other, other.ids).numpy(), expected)
+
+
+def test_the_first_image_that_cannot_be_shown_is_named() -> None:
+    pytest.importorskip("torch")
+    stimuli = drawn(40, size=(8, 8))
+    contents = dict(stimuli.contents or {})
+    for name in ("s007.png", "s031.png"):
+        contents[name] = contents[name][:60]
+    broken = replace(stimuli, contents=contents)
+    inputs = Inputs(Preprocessing(resize=4), "m")
+    inputs.ahead(broken, broken.ids)
+    for _ in range(2):
+        with pytest.raises(DataError, match="'s007' is truncated"):
+            inputs(broken, broken.ids)
+
+
+def test_a_function_of_the_user_stays_in_the_thread_that_asks() -> None:
+    pytest.importorskip("torch")
+    seen = set()
+
+    def steps(image: Image.Image) -> np.ndarray:
+        seen.add(threading.get_ident())
+        return np.asarray(image, dtype=np.float32)
+
+    stimuli = drawn(9, size=(4, 4))
+    inputs = Inputs(steps, "m")
+    inputs.ahead(stimuli, stimuli.ids)
+    assert inputs(stimuli, stimuli.ids).shape == (9, 4, 4, 3)
+    assert seen == {threading.get_ident()}
+
+
+def test_only_so_many_images_are_decoded_ahead() -> None:
+    made = 0
+
+    def make(image: Image.Image) -> int:
+        nonlocal made
+        made += 1
+        return image.size[0]
+
+    taken = shown_as(drawn(60, size=(4, 4)), drawn(60, size=(4, 4)).ids, make, ahead=5)
+    assert next(taken) == 4
+    del taken
+    assert made <= 6

@@ -29,7 +29,10 @@ class Trial(NamedTuple):
 
 
 class Extract(Protocol):
-    """What a model's activations are: a function of the stimuli, the layers and the trial, and of nothing else."""
+    """What a model's activations are: a function of the stimuli, the layers and the trial, and of nothing else.
+
+    It may have a method ``ahead(stimuli, stimulus_ids)``, which is told what comes next while a batch is computed.
+    """
 
     def __call__(
         self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
@@ -129,12 +132,14 @@ def stream(
     """
     ids, layers = stimuli.ids, list(seen.shapes)
     size = batch or batch_size(seen)
-    for trial in range(trials):
-        for start in range(0, len(ids), size):
-            part = ids[start : start + size]
-            values = checked(extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model)
-            _same_shape(values, seen, part, model)
-            yield values
+    ahead = getattr(extract, "ahead", None)
+    parts = [(trial, ids[at : at + size]) for trial in range(trials) for at in range(0, len(ids), size)]
+    for number, (trial, part) in enumerate(parts, start=1):
+        if ahead is not None and number < len(parts):
+            ahead(stimuli, parts[number][1])
+        values = checked(extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model)
+        _same_shape(values, seen, part, model)
+        yield values
     if not stochastic:
         part = ids[:PROBE]
         _same(seen.answers, checked(extract(stimuli, part, layers, Trial()), part, layers, model), model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -45,12 +45,19 @@ class Preprocessing(BaseModel):
         ModelError
             The images end up with different sizes, or mean and std do not fit the channels.
         """
+        self.check(model)
+        return self.stack([self.one(image) for image in images], model=model)
+
+    def check(self, model: str) -> None:
+        """Return if mean and std fit the channels."""
         channels = 3 if self.colour == "rgb" else 1
         if not {len(self.mean), len(self.std)} <= {1, channels}:
             raise ModelError(
                 f"model {model!r}: mean and std need 1 or {channels} numbers for {self.colour} images"
             )
-        arrays = [self._array(image) for image in images]
+
+    def stack(self, arrays: Sequence[NDArray[np.float32]], *, model: str) -> NDArray[np.float32]:
+        """What :meth:`one` gave for several images as one array, if they are of one size."""
         sizes = sorted({(array.shape[2], array.shape[1]) for array in arrays})
         if len(sizes) > 1:
             listed = ", ".join(f"{width} x {height}" for width, height in sizes[:4])
@@ -60,7 +67,8 @@ class Preprocessing(BaseModel):
             )
         return np.stack(arrays)
 
-    def _array(self, image: Image) -> NDArray[np.float32]:
+    def one(self, image: Image) -> NDArray[np.float32]:
+        """One image as (channel, height, width)."""
         image = self._sized(image).convert("RGB" if self.colour == "rgb" else "L")
         values = np.asarray(image, dtype=np.float32) / np.float32(255)
         values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)

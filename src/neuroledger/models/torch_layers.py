@@ -7,17 +7,18 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.core.activations import Extract, Trial
+from neuroledger.core.activations import Trial
 from neuroledger.core.model import unknown
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.core.vision.microsaccades import look
-from neuroledger.core.vision.screen import shown
 from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.inputs import Inputs
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +31,41 @@ OUTPUT: Final = "output"
 """Name under which a module's own output is recorded, unless one of its parts is called so."""
 
 
+@dataclass(frozen=True)
+class TorchExtract:
+    """A function from stimuli to the activations of ``module``; see :class:`neuroledger.core.activations.Extract`.
+
+    ``inputs`` turns images into the module's input. ``steps``: the module answers in so many time steps, as a layer
+    that runs once in each, or as an axis of the output after the stimuli's. ``microsaccades``: the degrees that the
+    input spans, where every trial looks at a slightly different place. Otherwise a layer that runs several times is
+    read at its last run. A batch that the device cannot hold is halved until it can.
+    """
+
+    module: torch.nn.Module
+    inputs: Inputs
+    device: str = "cpu"
+    steps: int | None = None
+    seed: int = 0
+    microsaccades: float | None = None
+
+    def __call__(
+        self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, Array]:
+        """Layer → (stimulus, …) for the stimuli named."""
+        inputs = self.inputs(stimuli, stimulus_ids)
+        if self.microsaccades is not None:
+            inputs = _moved(inputs, trial, self.microsaccades)
+        place = available(self.device)
+        self.module.to(place)
+        seed = [self.seed, trial.number, *_number(stimulus_ids)]
+        with _evaluating(self.module), _reproducible(place, seed):
+            return _run(self.module, inputs, layers, place, self.inputs.model, self.steps)
+
+    def ahead(self, stimuli: StimulusSet, stimulus_ids: Sequence[str]) -> None:
+        """Prepare the input of the batch that comes next while this one is computed."""
+        self.inputs.ahead(stimuli, stimulus_ids)
+
+
 def extractor(
     module: torch.nn.Module,
     preprocessing: Preprocessing | Callable[..., Any],
@@ -39,28 +75,13 @@ def extractor(
     steps: int | None = None,
     seed: int = 0,
     microsaccades: float | None = None,
-) -> Extract:
-    """A function from stimuli to the activations of ``module``; see :class:`neuroledger.core.activations.Extract`.
+) -> TorchExtract:
+    """The activations of ``module`` as a function of stimuli.
 
     ``preprocessing`` turns images into the module's input: a declared one, or a function of one RGB image that
-    returns a tensor. ``steps``: the module answers in so many time steps, as a layer that runs once in each, or as
-    an axis of the output after the stimuli's. ``microsaccades``: the degrees that the input spans, where every trial
-    looks at a slightly different place. Otherwise a layer that runs several times is read at its last run. A
-    batch that the device cannot hold is halved until it can.
+    returns a tensor. The other parameters are those of :class:`TorchExtract`.
     """
-
-    def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
-    ) -> dict[str, Array]:
-        inputs = _inputs(preprocessing, stimuli, stimulus_ids, model)
-        if microsaccades is not None:
-            inputs = _moved(inputs, trial, microsaccades)
-        place = available(device)
-        module.to(place)
-        with _evaluating(module), _reproducible(place, [seed, trial.number, *_number(stimulus_ids)]):
-            return _run(module, inputs, layers, place, model, steps)
-
-    return extract
+    return TorchExtract(module, Inputs(preprocessing, model), device, steps, seed, microsaccades)
 
 
 def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> None:
@@ -125,24 +146,6 @@ def _bytes() -> torch.dtype:
     import torch
 
     return torch.uint8
-
-
-def _inputs(
-    preprocessing: Preprocessing | Callable[..., Any], stimuli: StimulusSet, ids: Sequence[str], model: str
-) -> torch.Tensor:
-    import torch
-
-    from neuroledger.models.preprocessing import Preprocessing
-
-    if isinstance(preprocessing, Preprocessing):
-        return torch.from_numpy(preprocessing(shown(stimuli, ids), model=model))
-    tensors = [torch.as_tensor(preprocessing(image)) for image in shown(stimuli, ids)]
-    sizes = sorted({tuple(tensor.shape) for tensor in tensors})
-    if len(sizes) > 1:
-        raise ModelError(
-            f"model {model!r}: its preprocessing gives tensors of several shapes, {sizes[0]} and {sizes[1]}"
-        )
-    return torch.stack(tensors)
 
 
 def _moved(inputs: torch.Tensor, trial: Trial, degrees: float) -> torch.Tensor:

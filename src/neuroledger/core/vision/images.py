@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from typing import TYPE_CHECKING, Final
 
 from neuroledger.errors import DataError
@@ -39,16 +38,13 @@ def decode(data: bytes, name: str) -> Image:
     if not data:
         raise DataError(f"image of {name!r} is an empty file: fetch it again")
     try:
-        with warnings.catch_warnings():
-            # Pillow only warns between its soft and its hard limit; ours, below, is the one that counts.
-            warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
-            with PIL.Image.open(io.BytesIO(data), formats=FORMATS) as opened:
-                _check_header(opened, name)
-                opened.load()
-                upright = ImageOps.exif_transpose(opened)
+        with PIL.Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+            _check_header(opened, name)
+            opened.load()
+            upright = ImageOps.exif_transpose(opened)
     except UnidentifiedImageError as error:
         raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
-    except PIL.Image.DecompressionBombError as error:
+    except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise DataError(f"image of {name!r} is truncated or damaged ({error}): fetch it again") from error
@@ -75,10 +71,9 @@ def _to_rgb(image: Image, name: str) -> Image:
         raise DataError(
             f"image of {name!r} holds floating-point values: store it with 8 or 16 bits per channel"
         )
-    with warnings.catch_warnings():
-        # Pillow would rather keep the transparency of a palette's colours, which is dropped here.
-        warnings.filterwarnings("ignore", message="Palette images with Transparency")
-        return image.convert("RGB")
+    # Pillow would warn, for all threads, that the transparency of a palette's colours is lost: it is dropped here.
+    image.info.pop("transparency", None)
+    return image.convert("RGB")
 
 
 def _halve(image: Image, name: str) -> Image:

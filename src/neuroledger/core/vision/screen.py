@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -18,7 +21,13 @@ from neuroledger.errors import DataError, RequestError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+T = TypeVar("T")
+
 GREY: Final = (128, 128, 128)
+THREADS: Final = min(
+    8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+)
+AHEAD: Final = 4 * THREADS
 
 
 class Placement(NamedTuple):
@@ -87,11 +96,18 @@ class ScreenedSet(StimulusSet):
 
     def images(self, ids: Sequence[str]) -> Iterator[Image]:
         """The placed images of ``ids``, RGB, one at a time."""
-        sources = source_degrees(self)
         for name, data in zip(ids, super().read(ids), strict=True):
-            image = decode(data, name)
-            _check_size(image.size, name, sources[name], self.target_degrees)
-            yield place_image(image, sources[name], self.target_degrees)
+            yield self.placed(name, data)
+
+    def placed(self, name: str, data: bytes) -> Image:
+        """The image in ``data``, the file of stimulus ``name``, as it appears on the screen."""
+        image, source = decode(data, name), self._sources[name]
+        _check_size(image.size, name, source, self.target_degrees)
+        return place_image(image, source, self.target_degrees)
+
+    @cached_property
+    def _sources(self) -> dict[str, float]:
+        return source_degrees(self)
 
     def read(self, ids: Sequence[str] | None = None) -> Iterator[bytes]:
         """The placed images as PNG files, which lose nothing (Brain-Score compresses JPEG images a second time)."""
@@ -177,8 +193,36 @@ def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
 
 def shown(stimuli: StimulusSet, ids: Sequence[str]) -> Iterator[Image]:
     """The images of ``ids`` as a model sees them, RGB, one at a time."""
-    if isinstance(stimuli, ScreenedSet):
-        yield from stimuli.images(ids)
+    yield from shown_as(stimuli, ids, lambda image: image, ahead=1)
+
+
+def shown_as(
+    stimuli: StimulusSet, ids: Sequence[str], make: Callable[[Image], T], *, ahead: int = AHEAD
+) -> Iterator[T]:
+    """What ``make`` gives for each image of ``ids`` as a model sees it, in their order, several made at a time.
+
+    Files are read one after the other; decoding, placing and ``make`` run in threads, at most ``ahead`` images ahead of
+    what was taken. What an image becomes does not depend on how many threads there are.
+    """
+    see = stimuli.placed if isinstance(stimuli, ScreenedSet) else lambda name, data: decode(data, name)
+    files = zip(ids, StimulusSet.read(stimuli, ids), strict=True)
+    if ahead <= 1:
+        yield from (make(see(name, data)) for name, data in files)
         return
-    for name, data in zip(ids, stimuli.read(ids), strict=True):
-        yield decode(data, name)
+    waiting: deque[Future[T]] = deque()
+    try:
+        for name, data in files:
+            waiting.append(_threads(os.getpid()).submit(lambda name, data: make(see(name, data)), name, data))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """The threads of this process; Pillow and NumPy let others run while they work."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="neuroledger-images")
