@@ -11,12 +11,13 @@ import hashlib
 import sys
 from pathlib import Path
 
-from data.generate import motor_imagery, temporal, temporal_models, vision
+from data.generate import motor_imagery, small_tasks, temporal, temporal_models, vision
 
 
 def build(folder: Path) -> list[Path]:
     """Write everything under ``folder`` and return the files to be pinned."""
     written = [*vision.build(folder), *motor_imagery.build(folder), *temporal.build(folder)]
+    written += small_tasks.build(folder)
     for name in temporal_models.MODELS:
         path = folder / "models" / name / "model.safetensors"
         temporal_models.train(name, folder, path)

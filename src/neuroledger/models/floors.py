@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from neuroledger.core.networks.learner import Examples, Learner
+from neuroledger.core.networks.learner import Examples, Learner, Task
 from neuroledger.core.registry import builder
 from neuroledger.models.torch_module import require
 
@@ -18,22 +19,53 @@ __all__ = ["constant", "last_value"]
 
 @builder("constant", version=1)
 def constant(*, id: str) -> Learner:
-    """The most frequent class of the training part, or the mean of its numbers, whatever is asked."""
+    """What the training part is on average: shares of classes, the mean of numbers, or the mean box of each class.
+
+    Of incremental learning: the shares of all examples met so far.
+    """
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
-        import torch
-
-        from neuroledger.core.networks.sequences import Constant
-
+        truth = np.asarray(examples.truth, dtype=np.float64)
+        if truth.ndim == 2 and examples.classes:
+            return _always(_mean_boxes(truth, len(examples.classes)))
         if examples.classes:
-            counts = np.bincount(examples.truth.astype(int), minlength=len(examples.classes))
-            answer = counts[None] / counts.sum()
-        else:
-            answer = examples.truth.reshape(len(examples.truth), -1).astype(np.float64).mean(axis=0)[None]
-        return Constant(torch.from_numpy(answer))
+            return _shares(np.bincount(truth.astype(int), minlength=len(examples.classes)))
+        return _always(truth.reshape(len(truth), -1).mean(axis=0)[None])
 
-    return Learner(id=id, tasks=("classification", "regression", "forecast"), ready=ready)
+    def learn(before: nn.Module, examples: Examples) -> nn.Module:
+        counts = np.bincount(examples.truth.astype(int), minlength=len(examples.classes))
+        known = before.counts
+        counts[: len(known)] += known
+        return _shares(counts)
+
+    tasks: tuple[Task, ...] = ("classification", "regression", "forecast", "detection", "incremental")
+    return Learner(id=id, tasks=tasks, ready=ready, learn=learn)
+
+
+def _always(answer: npt.NDArray[np.float64]) -> nn.Module:
+    import torch
+
+    from neuroledger.core.networks.sequences import Constant
+
+    return Constant(torch.from_numpy(answer))
+
+
+def _shares(counts: npt.NDArray[np.int64]) -> nn.Module:
+    made = _always(counts[None] / counts.sum())
+    made.counts = counts
+    return made
+
+
+def _mean_boxes(boxes: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.float64]:
+    """(1, class, 4 + class): for each class its mean box, scored by its share of all boxes."""
+    answer = np.zeros((1, classes, 4 + classes))
+    for number in range(classes):
+        own = boxes[boxes[:, 5] == number, 1:5]
+        if len(own):
+            answer[0, number, :4] = own.mean(axis=0)
+            answer[0, number, 4 + number] = len(own) / len(boxes)
+    return answer
 
 
 @builder("last_value", version=1)

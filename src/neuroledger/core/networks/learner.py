@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Examples", "Learner", "Task"]
 
-Task = Literal["classification", "regression", "forecast"]
+Task = Literal["classification", "regression", "forecast", "detection", "incremental"]
 
 
 class Examples(NamedTuple):
@@ -21,6 +21,7 @@ class Examples(NamedTuple):
 
     ``inputs`` are (presentation, neuroid, time_bin); ``truth`` is (presentation,) class numbers, or numbers
     (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and ``truth`` its next values.
+    For a detection, ``truth`` are boxes (box, 6): the number of their presentation, x1, y1, x2, y2, class number.
     ``classes`` are the names of the class numbers, in order.
     """
 
@@ -41,8 +42,12 @@ class Learner:
         What it can be asked for.
     ready
         Gives a torch module that answers (batch, neuroid, time_bin) with (batch, class) scores or (batch, output)
-        numbers; for a forecast, one that answers each value (1, neuroid) with the next and remembers what it has
-        seen, the training part included. It may look at the examples, or ignore them if it comes trained.
+        numbers; for a detection with (batch, box, 4 + class), corners x1, y1, x2, y2 and a score for each class, 0 or
+        less where there is none; for a forecast, one that answers each value (1, neuroid) with the next and remembers
+        what it has seen, the training part included. It may look at the examples, or ignore them if it comes trained.
+    learn
+        For incremental learning: gives a module that has learned more, from the one before and the examples of new
+        classes, which stand behind the known ones in ``classes``. The module before is not changed.
     batch
         Presentations shown at once.
     """
@@ -50,6 +55,7 @@ class Learner:
     id: str
     tasks: tuple[Task, ...]
     ready: Callable[[Examples], nn.Module]
+    learn: Callable[[nn.Module, Examples], nn.Module] | None = None
     batch: int = 128
 
     # What every model answers; a learner is not shown stimuli one by one.

@@ -84,7 +84,7 @@ class Constant(nn.Module):  # type: ignore[misc]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The answer, once for each presentation."""
-        return self.answer.expand(len(inputs), -1)
+        return self.answer.expand(len(inputs), *self.answer.shape[1:])
 
 
 class LastValue(nn.Module):  # type: ignore[misc]
