@@ -11,7 +11,15 @@ import xarray as xr
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.decoding import signals
-from neuroledger.core.decoding.decoder import Decoder, Objective, Signature, StoppedEarly, answer
+from neuroledger.core.decoding.decoder import (
+    UNTAUGHT,
+    Decoder,
+    Objective,
+    Signature,
+    StoppedEarly,
+    answer,
+    failure,
+)
 from neuroledger.core.decoding.gates import gate, partition_sha256
 from neuroledger.core.decoding.splits import Fold, SplitRule, draw_folds
 from neuroledger.core.measurement import Measurement
@@ -80,9 +88,33 @@ def decoding(
     labels = truth.astype(str) if objective == "classification" and not unseen_classes else None
     gate(folds, assembly, disjoint=splits.disjoint, labels=labels, waive=splits.waive)
     notes = [f"splits {splits.name}, {len(folds)} folds, sha256 {digest[:12]}"]
+    notes += _what_was_seen(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
     measured = measure_folds(model, assembly, truth, folds, objective=objective, seeds=seeds, rng=rng)
     return Measurement(source=measured.source, target=measured.target, notes=(*notes, *measured.notes))
+
+
+def _what_was_seen(assembly: xr.DataArray, folds: list[Fold], objective: Objective) -> list[str]:
+    """What training knew of the tested windows although no gate forbids it."""
+    notes = []
+    if objective == "retrieval":
+        stimuli = assembly["stimulus_id"].values.astype(str)
+        tested, known = set[str](), set[str]()
+        for fold in folds:
+            here = set(stimuli[fold.test].tolist())
+            tested |= here
+            known |= here & set(stimuli[np.concatenate([fold.train, fold.validation])].tolist())
+        if known:
+            notes.append(f"{len(known)} of {len(tested)} tested stimuli were trained on too")
+    if assembly.attrs.get("units") in ("robust", "standard"):
+        recordings = assembly["recording"].values.astype(str)
+        if any(
+            set(recordings[fold.test].tolist())
+            & set(recordings[np.concatenate([fold.train, fold.validation])].tolist())
+            for fold in folds
+        ):
+            notes.append("each recording was scaled by its own statistics, tested windows included")
+    return notes
 
 
 @dataclass(frozen=True)
@@ -197,8 +229,8 @@ def _fit(estimator: Any, values: Array, truth: Array, fold: Fold, id: str) -> No
             estimator.fit_watching(values[fold.train], truth[fold.train], values[watched], truth[watched])
         else:
             estimator.fit(values[seen], truth[seen])
-    except (ValueError, TypeError, RuntimeError, ArithmeticError, np.linalg.LinAlgError) as error:
-        raise ModelError(f"decoder {id!r} could not be trained on {len(seen)} windows: {error}") from error
+    except UNTAUGHT as error:
+        raise failure(id, f"be trained on {len(seen)} windows", error) from error
 
 
 def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:

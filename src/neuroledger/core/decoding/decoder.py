@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from neuroledger.errors import ModelError
 
-__all__ = ["Decoder", "Estimator", "Objective", "Signature", "StoppedEarly", "answer"]
+__all__ = ["UNTAUGHT", "Decoder", "Estimator", "Objective", "Signature", "StoppedEarly", "answer", "failure"]
 
 Array = npt.NDArray[Any]
+# What estimators of others raise when data do not suit them.
+UNTAUGHT = (ValueError, TypeError, RuntimeError, ArithmeticError, LookupError, AttributeError, AssertionError)
 Objective = Literal["classification", "multilabel", "regression", "retrieval", "sequence"]
 
 
@@ -100,12 +102,17 @@ def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id
     ModelError
         if the estimator answers with another shape, unknown labels, or values that are not finite.
     """
-    if objective == "classification":
-        found = _class_scores(estimator, x, choices, id)
-    elif objective == "multilabel" and hasattr(estimator, "predict_proba"):
-        found = np.asarray(estimator.predict_proba(x), dtype=float)
-    else:
-        found = np.asarray(estimator.predict(x))
+    try:
+        if objective == "classification":
+            found = _class_scores(estimator, x, choices, id)
+        elif objective == "multilabel" and hasattr(estimator, "predict_proba"):
+            found = _label_scores(estimator, x)
+        else:
+            found = np.asarray(estimator.predict(x))
+    except UNTAUGHT as error:
+        raise ModelError(f"decoder {id!r} could not answer {len(x)} windows: {_said(error)}") from error
+    if found.ndim == 0 or found.dtype == object:
+        raise ModelError(f"decoder {id!r} gave no array of answers for {len(x)} windows")
     if len(found) != len(x):
         raise ModelError(f"decoder {id!r} gave {len(found)} answers for {len(x)} windows")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
@@ -115,6 +122,29 @@ def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id
     return found
 
 
+def failure(id: str, doing: str, error: Exception) -> ModelError:
+    """What somebody's estimator raised, as an error of the model."""
+    return ModelError(f"decoder {id!r} could not {doing}: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """The words of an error; a missing key says nothing without its kind."""
+    return str(error) if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: {error}"
+
+
+def _label_scores(estimator: Any, x: Array) -> Array:
+    """(window, label) probabilities; scikit-learn gives a list of two columns for each label."""
+    found = estimator.predict_proba(x)
+    if not isinstance(found, list):
+        return np.asarray(found, dtype=float)
+    given = getattr(estimator, "classes_", None) or [np.array([0, 1])] * len(found)
+    columns = []
+    for scores, classes in zip(found, given, strict=True):
+        (at,) = np.nonzero(np.asarray(classes).astype(float) == 1)
+        columns.append(np.asarray(scores, dtype=float)[:, at[0]] if len(at) else np.zeros(len(x)))
+    return np.stack(columns, axis=1)
+
+
 def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
     if hasattr(estimator, "predict_proba"):
         scores = np.asarray(estimator.predict_proba(x), dtype=float)
@@ -122,10 +152,22 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
         scores = np.asarray(estimator.decision_function(x), dtype=float)
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
     else:
-        labels = np.asarray(estimator.predict(x)).astype(str)
+        answers = np.asarray(estimator.predict(x))
+        if answers.ndim != 1:
+            raise ModelError(
+                f"decoder {id!r} gave answers {answers.shape} for {len(x)} windows, not one label each"
+            )
+        labels = answers.astype(str)
         unknown = sorted(set(labels.tolist()) - set(choices.tolist()))
         if unknown:
-            raise ModelError(f"decoder {id!r} answers {', '.join(unknown[:3])}, which it was not taught")
+            numbers = (
+                ": a regressor answers numbers, classes need a classifier"
+                if answers.dtype.kind == "f"
+                else ""
+            )
+            raise ModelError(
+                f"decoder {id!r} answers {', '.join(unknown[:3])}, which it was not taught{numbers}"
+            )
         return np.asarray(labels[:, None] == choices, dtype=float)
     own = np.asarray(getattr(estimator, "classes_", choices)).astype(str)
     if scores.shape != (len(x), len(own)):

@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.decoding.signals import digests, extents
+from neuroledger.core.decoding.signals import digests, extents, sample_codes
 from neuroledger.core.decoding.splits import Fold, Indices
 from neuroledger.errors import DataError
 
 __all__ = ["gate", "partition_sha256", "read_partition", "write_partition"]
 
 PARTS = ("train", "validation", "test")
+# Samples that two windows may have in common by chance.
+MIN_COMMON = 3
 
 
 def gate(
@@ -32,8 +34,9 @@ def gate(
     """Pass if every fold keeps its test part apart from all that the training sees, validation included.
 
     Checked: the three parts share no row and none but validation is empty; no value of a `disjoint` coordinate is on
-    both sides; no window of one recording overlaps in time with a tested one; no window has the very samples of
-    a tested one; every tested class of `labels` is trained, and at least two are.
+    both sides, nor one person in two spellings, nor one file under two people's names; no window overlaps with a tested
+    one, in the time of a recording or by sharing samples with it; no window has the very samples of a tested one;
+    every tested class of `labels` is trained, and at least two are.
 
     Raises
     ------
@@ -45,6 +48,7 @@ def gate(
     starts, ends = extents(assembly)
     recordings = assembly["recording"].values.astype(str)
     windows = np.array(digests(assembly)) if "duplicates" not in waive else None
+    samples = sample_codes(assembly) if "overlap" not in waive else None
     half_sample = 0.5 / float(assembly.attrs["sampling_rate"])
     problems: list[str] = []
     for number, fold in enumerate(folds):
@@ -54,11 +58,10 @@ def gate(
             continue
         seen = np.concatenate([fold.train, fold.validation])
         for name in disjoint:
-            values = assembly[name].values.astype(str)
-            shared = sorted(set(values[seen]) & set(values[fold.test]))
-            found += [f"{name} on both sides: {_first(shared)}"] if shared else []
+            found += _shared(assembly, name, seen, fold.test)
         if "overlap" not in waive:
-            found += _overlaps(recordings, starts, ends, half_sample, seen, fold.test)
+            hits = _overlaps(recordings, starts, ends, half_sample, seen, fold.test)
+            found += hits or _common_samples(assembly, samples, seen, fold.test)
         if windows is not None:
             equal = fold.test[np.isin(windows[fold.test], windows[seen])]
             names = assembly["stimulus_id"].values.astype(str)[equal].tolist()
@@ -85,6 +88,44 @@ def _rows(fold: Fold, count: int) -> list[str]:
             f"{int((times > 1).sum())} rows in two parts or twice: {_first(unique[times > 1].astype(str).tolist())}"
         )
     return problems
+
+
+def _shared(assembly: xr.DataArray, name: str, seen: Indices, test: Indices) -> list[str]:
+    """Values of a coordinate that are on both sides; of people also when they are spelt in another way."""
+    values = assembly[name].values.astype(str)
+    trained, tested = set(values[seen].tolist()), set(values[test].tolist())
+    shared = sorted(trained & tested)
+    if shared:
+        return [f"{name} on both sides: {_first(shared)}"]
+    if name != "subject":
+        return []
+    plain = {value.strip().casefold(): value for value in trained}
+    twins = [
+        f"{v!r} and {plain[v.strip().casefold()]!r}" for v in sorted(tested) if v.strip().casefold() in plain
+    ]
+    problems = [f"one subject in two spellings on both sides: {_first(twins)}"] if twins else []
+    if "recording_sha256" in assembly.coords:
+        files = assembly["recording_sha256"].values.astype(str)
+        same = sorted(set(files[seen].tolist()) & set(files[test].tolist()))
+        people = [sorted(set(values[files == file].tolist())) for file in same]
+        names = [" and ".join(who) for who in people if len(who) > 1]
+        problems += [f"one recording under the names of several subjects: {_first(names)}"] if names else []
+    return problems
+
+
+def _common_samples(
+    assembly: xr.DataArray, codes: npt.NDArray[np.float64] | None, seen: Indices, test: Indices
+) -> list[str]:
+    """Tested windows that have samples in common with trained ones, at least three: pieces of the same signal."""
+    if codes is None:
+        return []
+    counts = np.isin(codes[test], np.unique(codes[seen])).sum(axis=1)
+    # All of them: the same window again, which the gate of duplicates names.
+    hits = test[(counts >= MIN_COMMON) & (counts < codes.shape[1])]
+    if not len(hits):
+        return []
+    names = assembly["stimulus_id"].values.astype(str)[hits].tolist()
+    return [f"{len(hits)} tested windows overlap with trained ones, whose samples they hold: {_first(names)}"]
 
 
 def _overlaps(

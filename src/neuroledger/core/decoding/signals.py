@@ -20,6 +20,7 @@ __all__ = [
     "extents",
     "is_signals",
     "recording_digests",
+    "sample_codes",
     "signals",
 ]
 
@@ -184,6 +185,21 @@ def digests(assembly: xr.DataArray) -> list[str]:
     """SHA-256 of the samples of every window: equal windows have equal digests, whatever they are called."""
     values = np.ascontiguousarray(assembly.transpose(*DIMS).values.astype("<f4"))
     return [hashlib.sha256(window.tobytes()).hexdigest() for window in values]
+
+
+def sample_codes(assembly: xr.DataArray) -> Array | None:
+    """A number for every sample of every window, (presentation, sample): equal where all channels are equal.
+
+    None where that says nothing about overlap: fewer than three channels or samples, or values so coarse (counts, spikes,
+    paddings) that samples repeat within a window.
+    """
+    values = assembly.transpose(*DIMS).values
+    if values.shape[1] < 3 or values.shape[2] < 3 or values.dtype.kind != "f":
+        return None
+    weights = np.random.default_rng(0).standard_normal(values.shape[1])
+    codes = np.einsum("pcs,c->ps", values.astype(np.float32, copy=False), weights, optimize=False)
+    ordered = np.sort(codes, axis=1)
+    return None if (ordered[:, 1:] == ordered[:, :-1]).mean() > 1e-3 else codes
 
 
 def recording_digests(assembly: xr.DataArray) -> dict[str, str]:

@@ -212,7 +212,7 @@ def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
         order = list(dict.fromkeys(trials[rows].tolist()))
         if len(order) < rule.folds:
             raise DataError(
-                f"splits 'blocked': recording {recording!r} has {len(order)} trials for {rule.folds} folds"
+                f"splits 'blocked': recording {str(recording)!r} has {len(order)} trials for {rule.folds} folds"
             )
         for fold, block in enumerate(np.array_split(np.array(order), rule.folds)):
             inside = rows[np.isin(trials[rows], block)]
