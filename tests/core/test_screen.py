@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from neuroledger.core.vision.images import decode
-from neuroledger.core.vision.screen import place, place_image, placement, shown
+from neuroledger.core.vision.screen import place, place_image, placement, shown, spanning
 from neuroledger.errors import DataError, RequestError
 from tests.models.drawn_stimuli import drawn
 
@@ -119,3 +119,12 @@ def test_screens_that_show_nothing_or_are_absurdly_large_are_refused() -> None:
         list(shown(place(drawn(1, degrees=80.0), 2), ["s000"]))
     with pytest.raises(DataError, match="needs a screen of 12800 x 12800 pixels for 8, the limit"):
         list(shown(place(drawn(1, degrees=0.01), 8), ["s000"]))
+
+
+def test_degrees_are_said_once_or_alike() -> None:
+    assert spanning(drawn(1), 8).degrees == 8
+    assert spanning(drawn(1, degrees=8.0), 8).degrees == 8
+    assert spanning(drawn(1, degrees=8.0), None).degrees == 8
+    assert spanning(drawn(1, columns={"degrees": [4.0]}), 8).degrees is None
+    with pytest.raises(RequestError, match="spans 8 degrees, the benchmark says 4: correct one of them"):
+        spanning(drawn(1, degrees=8.0), 4)

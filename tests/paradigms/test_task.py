@@ -247,3 +247,33 @@ def test_fitting_stimuli_are_labelled(column, label, kind, words):
     model = Asked(presentations(["x", "y"], stimulus_id=["a", "b"]))
     with pytest.raises(kind, match=words):
         task(model, data, decide="probabilities", fitting="fit", label_column=column)
+
+
+def test_triplets_may_be_named_by_three_coordinates():
+    tested = files(["a", "b", "c"], [10, 20, 30])
+    trials = presentations(["a", "c"], stimulus_id=["1", "2"]).assign_coords(
+        {
+            f"image_{n}": ("presentation", names)
+            for n, names in enumerate((["a", "b"], ["b", "c"], ["c", "a"]))
+        }
+    )
+    model = Asked(presentations(["a", "b", "c"], stimulus_id=["a", "b", "c"]))
+    asked = {"decide": "odd_one_out", "alternatives": ("image_0", "image_1", "image_2")}
+    measured = task(model, Dataset(tested, trials, id="lab"), **asked)
+    assert measured.target["stimulus_id"].values.tolist() == ["a|b|c", "b|c|a"]
+    assert measured.source.values.tolist() == ["a", "b"]
+    with pytest.raises(DataError, match="have no coordinate 'image_3'"):
+        task(
+            model,
+            Dataset(tested, trials, id="lab"),
+            decide="odd_one_out",
+            alternatives=("image_0", "image_3"),
+        )
+
+
+def test_right_answers_carry_what_the_table_says_of_the_stimulus():
+    tested = files(["a", "b"], [10, 20])
+    tested = replace(tested, table=tested.table.assign(texture=["y", "x"]))
+    model = Asked(presentations(["x", "y"], stimulus_id=["a", "b"]))
+    measured = task(model, Dataset(tested, None, id="lab"), decide="label")
+    assert measured.target["texture"].values.tolist() == ["y", "x"]

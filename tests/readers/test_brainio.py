@@ -69,6 +69,16 @@ def test_stimuli_to_fit_a_readout_to_are_a_set_of_their_own(fixture: Path) -> No
         reader.function(files, **reader.bind({"fitting_stimuli": {"fit": fit | {"archive": "lost.zip"}}}))
 
 
+def test_presentations_of_several_stimuli_are_named_by_all_of_them(fixture: Path) -> None:
+    files = {"a.nc": fixture / "assy_DemoBehavior.nc"}
+    data = brainio(files, assembly="a.nc", several=("subject", "truth"))
+    assert data.assembly is not None
+    both = zip(data.assembly["subject"].values, data.assembly["truth"].values, strict=True)
+    assert data.assembly["stimulus_id"].values.tolist() == ["|".join(map(str, row)) for row in both]
+    with pytest.raises(AssemblyError, match="has no coordinate 'image_1'; it has"):
+        brainio(files, assembly="a.nc", several=("image_1",))
+
+
 def test_import_and_export_round_trip(
     lab: Lab, fixture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

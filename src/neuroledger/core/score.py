@@ -269,7 +269,8 @@ FORMULAS: Mapping[tuple[str, str], Callable[[Any, Any], Any]] = {
 def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score:
     """The score after its ceiling; value, error and every replicate go through the formula of the two scales.
 
-    The peer's unsigned r²/ρ is had with ``compat="brainscore"``. Values above 1 are kept and noted.
+    The peer's numbers are had with ``compat="brainscore"``: an unsigned r²/ρ; the mean over the halves of each one's
+    r/√ρ½, with the standard deviation as error. Values above 1 are kept and noted.
 
     Raises
     ------
@@ -300,17 +301,29 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(formula(draws, paired), dtype=np.float64)
 
+    error = abs(slope) * raw.error
+    if compat == "brainscore" and formula is _over_root and (each := _each_half(raw, ceiling)).size:
+        value, error = float(each.mean()), float(each.std())
     notes = raw.notes + ceiling.notes
     if value > 1:
         notes += (f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",)
     return raw.replace(
         value=value,
-        error=abs(slope) * raw.error,
+        error=error,
         raw=raw.value,
         ceiling=ceiling,
         notes=notes,
         replicates=replicates,
     )
+
+
+def _each_half(raw: Score, ceiling: Score) -> Floats:
+    """r/√ρ½ of each half, of scores that are means over the same halves; empty for others."""
+    ours, theirs = raw.samples, ceiling.samples
+    if ours is None or theirs is None or ours.dims != ("split",) or ours.shape != theirs.shape:
+        return np.empty(0)
+    kept = theirs.values > 0  # the peer skips what has no root
+    return np.asarray(_over_root(ours.values[kept], theirs.values[kept]), dtype=np.float64)
 
 
 def _unsigned_square(raw: Any, ceiling: Any) -> Any:

@@ -88,7 +88,13 @@ def evaluate(
         )
         if failed and not is_control:
             words = "; ".join(f"{name} ({c['role']}): {c['says']}" for name, c in failed.items())
-            raise MetricError(f"controls of {benchmark.id!r} failed, so its scores mean nothing: {words}")
+            chance = any(c["role"] == "negative" and c["value"] is not None for c in failed.values())
+            hint = (
+                "; where chance reaches that much, say so in `controls: {floor_at_most: …}`" if chance else ""
+            )
+            raise MetricError(
+                f"controls of {benchmark.id!r} failed, so its scores mean nothing: {words}{hint}"
+            )
     return Evaluation(scores, done)
 
 

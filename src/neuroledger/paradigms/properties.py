@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from neuroledger.core.registry import paradigm
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.core.tuning.receptive_fields import centres
 from neuroledger.core.tuning.studies import grating_grid, property_table
-from neuroledger.core.vision.screen import place
+from neuroledger.core.vision.screen import place, spanning
 from neuroledger.errors import DataError
 
 __all__ = ["properties"]
@@ -125,9 +124,8 @@ def _responses(
     visual_degrees: float | None,
 ) -> xr.DataArray:
     """Responses ``(presentation, neuroid)`` without negative values, with the columns of the stimulus table."""
-    if visual_degrees is not None and stimuli.degrees is None and "degrees" not in stimuli.table:
-        stimuli = replace(stimuli, degrees=visual_degrees)
-    recorded = model.record(place(stimuli, model.visual_degrees), region, bins, trials)
+    shown = place(spanning(stimuli, visual_degrees), model.visual_degrees)
+    recorded = model.record(shown, region, bins, trials)
     if "repetition" in recorded.coords:
         recorded = average_repetitions(recorded)
     if "time_bin" in recorded.dims:

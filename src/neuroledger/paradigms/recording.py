@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
 from neuroledger.core.registry import paradigm
 from neuroledger.core.splits import Split
-from neuroledger.core.vision.screen import place
+from neuroledger.core.vision.screen import place, spanning
 from neuroledger.errors import DataError, RequestError
 
 __all__ = ["recording"]
@@ -108,9 +107,8 @@ def _respond(
     if data.stimuli is None:
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
     stimuli = data.stimuli.select(ids)
-    if visual_degrees is not None and stimuli.degrees is None and "degrees" not in stimuli.table.columns:
-        stimuli = replace(stimuli, degrees=visual_degrees)
-    response = model.record(place(stimuli, model.visual_degrees), region, bins, trials)
+    shown = place(spanning(stimuli, visual_degrees), model.visual_degrees)
+    response = model.record(shown, region, bins, trials)
     return average_repetitions(response) if "repetition" in response.coords else response
 
 

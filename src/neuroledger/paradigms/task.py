@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model, Task
 from neuroledger.core.registry import paradigm
 from neuroledger.core.stimuli import StimulusSet
-from neuroledger.core.vision.screen import place
+from neuroledger.core.vision.screen import place, spanning
 from neuroledger.errors import DataError, ModelError, RequestError
 
 __all__ = ["task"]
@@ -62,7 +61,8 @@ def task(
         all that are not fitted on.
     alternatives
         Coordinates of the trials that hold the labels on offer (two for a two-alternative choice): the model
-        then answers each trial with the most probable of them.
+        then answers each trial with the most probable of them. Of ``odd_one_out``: the three that name the stimuli
+        of a triplet, where ``stimulus_id`` does not.
     visual_degrees
         Size at which the stimuli were shown, where the stimulus set does not say it.
     trials
@@ -87,7 +87,7 @@ def task(
     target = data.assembly
     everything = data.stimuli if data.stimuli is not None else _described(data)
     if decide == "odd_one_out":
-        return _odd_one_out(model, data, everything, similarity, visual_degrees, trials)
+        return _odd_one_out(model, data, everything, similarity, visual_degrees, trials, alternatives)
     fitted = (
         _labelled(_fitting(data, everything, fitting), label_column) if decide == "probabilities" else None
     )
@@ -101,7 +101,7 @@ def task(
         trials,
     )
     source = _with_columns(_one_each(source, tested, model.id), tested)
-    target = _truths(tested, label_column) if target is None else _with_stimulus(target, tested)
+    target = _with_stimulus(_truths(tested, label_column) if target is None else target, tested)
     if alternatives:
         source, target = _choose(source, target, alternatives)
     return Measurement(source, target, target)
@@ -211,9 +211,7 @@ def _labels(
 def _shown(stimuli: StimulusSet, model: Model, visual_degrees: float | None) -> StimulusSet:
     if "filename" not in stimuli.table:
         return stimuli
-    if visual_degrees is not None and stimuli.degrees is None and "degrees" not in stimuli.table:
-        stimuli = replace(stimuli, degrees=visual_degrees)
-    return place(stimuli, model.visual_degrees)
+    return place(spanning(stimuli, visual_degrees), model.visual_degrees)
 
 
 def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
@@ -278,13 +276,7 @@ def _choose(
     """The model's answer to each distinct set of alternatives for a stimulus, and trials with ids that say both."""
     if "choice" not in source.dims:
         raise RequestError("a choice between alternatives needs `decide: probabilities`")
-    offered = []
-    for name in alternatives:
-        values = coordinate(target, name)
-        if values is None:
-            raise DataError(f"trials have no coordinate {name!r} with a label on offer")
-        offered.append(values.astype(str))
-    labels = np.sort(np.stack(offered, axis=1), axis=1)
+    labels = np.sort(np.stack([_offered(target, name) for name in alternatives], axis=1), axis=1)
     ids = np.asarray(target["stimulus_id"].values).astype(str)
     keys = np.asarray([SEPARATOR.join((id, *row)) for id, row in zip(ids, labels, strict=True)])
     distinct, first = np.unique(keys, return_index=True)
@@ -298,6 +290,13 @@ def _choose(
     return chosen, target.assign_coords(stimulus_id=("presentation", keys))
 
 
+def _offered(target: xr.DataArray, name: str) -> npt.NDArray[Any]:
+    values = coordinate(target, name)
+    if values is None:
+        raise DataError(f"trials have no coordinate {name!r} with what is on offer")
+    return values.astype(str)
+
+
 def _odd_one_out(
     model: Model,
     data: Dataset,
@@ -305,10 +304,16 @@ def _odd_one_out(
     similarity: Literal["dot", "cosine"],
     visual_degrees: float | None,
     trials: int,
+    named: tuple[str, ...],
 ) -> Measurement:
     target = data.assembly
     if target is None:
         raise DataError(f"data set {data.id!r} has no trials of people, and with them no triplets")
+    if named:
+        parts = [_offered(target, name) for name in named]
+        target = target.assign_coords(
+            stimulus_id=("presentation", [SEPARATOR.join(row) for row in zip(*parts, strict=True)])
+        )
     triplets = _triplets(np.asarray(target["stimulus_id"].values).astype(str))
     ids = sorted({id for triplet in triplets for id in triplet})
     question = Task("odd_one_out", similarity=similarity, triplets=triplets)

@@ -30,6 +30,7 @@ def brainio(
     stimuli: str | None = None,
     archive: str | None = None,
     merge: bool = True,
+    several: tuple[str, ...] = (),
     fitting_stimuli: Mapping[str, StimulusFiles] | None = None,
 ) -> Dataset:
     """A data set in the layout that Brain-Score packages.
@@ -44,6 +45,9 @@ def brainio(
         Give every presentation the columns of its stimulus, as Brain-Score's loader does: appended in the order of
         the table, those that the assembly has already left as they are. Row order after averaging, and with it
         the splits, follows from that order.
+    several
+        Coordinates that name the stimuli of one presentation, as the three images of an odd-one-out trial: joined by
+        ``|`` they are its ``stimulus_id``. Nothing is merged then.
     fitting_stimuli
         Further stimulus sets, those that a readout is fitted to: name → its ``stimuli`` and ``archive``.
 
@@ -70,7 +74,9 @@ def brainio(
     if assembly is None:
         return Dataset(stimulus_set, None, extra_stimuli=further)
     main, extras = _read(_declared(files, assembly))
-    if merge and table is not None and "presentation" in main.dims:
+    if several:
+        main = _joined(main, several)
+    elif merge and table is not None and "presentation" in main.dims:
         main = _merged(main, table)
     return Dataset(stimulus_set, main, extras=extras, extra_stimuli=further)
 
@@ -120,9 +126,24 @@ def _array(group: Any, name: str) -> xr.DataArray:
     return xr.DataArray(content, dims=data.dimensions, coords=coords, attrs=attrs, name="data")
 
 
+def _joined(assembly: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
+    lost = [name for name in names if name not in assembly.coords]
+    if lost:
+        raise AssemblyError(
+            f"the assembly has no coordinate {lost[0]!r}; it has {', '.join(map(str, assembly.coords))}"
+        )
+    rows = zip(*(assembly[name].values.astype(str) for name in names), strict=True)
+    return assembly.assign_coords(stimulus_id=("presentation", ["|".join(row) for row in rows]))
+
+
 def _merged(assembly: xr.DataArray, table: pd.DataFrame) -> xr.DataArray:
     if "stimulus_id" not in assembly.coords and "image_id" in assembly.coords:
         assembly = assembly.assign_coords(stimulus_id=("presentation", assembly["image_id"].values))
+    if "stimulus_id" not in assembly.coords:
+        raise AssemblyError(
+            "the assembly has no coordinate 'stimulus_id' to merge the stimulus table by; if several coordinates name "
+            "the stimuli of a presentation, give them as `several`"
+        )
     ids = assembly["stimulus_id"].values.astype(str)
     place = {id: row for row, id in enumerate(table["stimulus_id"].astype(str))}
     lost = sorted({id for id in ids if id not in place})

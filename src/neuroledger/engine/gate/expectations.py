@@ -237,14 +237,20 @@ def _coords(coords: Mapping[str, Sequence[str]], recording: xr.DataArray) -> tup
 
 def _aligned(complete: bool, subject: Subject) -> tuple[Facts, Sequence[Question]]:
     known = sorted(map(str, subject.stimuli.rows["stimulus_id"].dropna().unique()))
-    facts = subject.along("stimulus_id")
+    facts, alone = subject.along("stimulus_id"), known
+    known = known + _several(subject.recording["stimulus_id"].values.astype(str).tolist(), set(known))
     words = "presentations of stimuli that the stimulus table does not have"
     questions = [ask.not_null("stimulus_id"), ask.in_set("stimulus_id", known, words, quote="values")]
     if complete:
         questions.append(
-            ask.holds_all("stimulus_id", known, "stimuli of the table that were never presented")
+            ask.holds_all("stimulus_id", alone, "stimuli of the table that were never presented")
         )
     return facts, questions
+
+
+def _several(ids: Sequence[str], known: set[str]) -> list[str]:
+    """Ids of presentations of several stimuli of the table, as in a choice between three."""
+    return sorted({id for id in ids if "|" in id and set(id.split("|")) <= known} - known)
 
 
 def _known(name: str, names: Iterable[object], noun: str, holder: str) -> None:
