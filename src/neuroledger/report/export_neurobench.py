@@ -34,6 +34,10 @@ OPERATIONS: Final = {
     "effective_acs": "Effective_ACs",
     "dense_operations": "Dense",
 }
+NEURONS: Final = {
+    "neuron_operations": "Effective Neuron Ops",
+    "dense_neuron_operations": "Neuron Dense Ops",
+}
 COUNTS: Final = frozenset({"parameter_count", "footprint"})
 
 
@@ -68,6 +72,9 @@ def flat(
     operations = {key: _whole(scores[name]) for name, key in OPERATIONS.items() if name in scores}
     if operations:
         result["SynapticOperations" if version == "v2" else "synaptic_operations"] = operations
+    neurons = {key: _whole(scores[name]) for name, key in NEURONS.items() if name in scores}
+    if neurons:
+        result["NeuronOperations" if version == "v2" else "neuron_operations"] = neurons
     return result
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from neuroledger.metrics.cost.activity import dense_neuron_operations, neuron_operations
 from tests.core.trace.counting import counted, ones, per_sample
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "neurobench.json").read_text())
@@ -149,6 +150,12 @@ def test_every_case_of_the_peer(oracle):
         if "MembraneUpdates" in expected:
             updates = sum(layer.updates for layer in layers) / count
             assert updates == pytest.approx(expected["MembraneUpdates"], abs=1e-6), name
+        neurons = [neuron_operations(found), dense_neuron_operations(found)]
+        if isinstance(stated := expected.get("NeuronOperations"), dict):
+            given = [stated["Effective Neuron Ops"], stated["Neuron Dense Ops"]]
+            assert [reading.value for reading in neurons] == pytest.approx(given, rel=1e-9), name
+        elif stated == 0.0:
+            assert {reading.status for reading in neurons} == {"failed"}, name
         if name in PEER_FAILS:
             assert "operations" in found.failures and "strict" in found.failures["operations"], name
             continue

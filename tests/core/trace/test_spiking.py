@@ -8,6 +8,7 @@ from torch import nn
 
 from neuroledger.core.networks.lif import Lif, OverTime
 from neuroledger.core.trace.spiking import is_spiking, membrane
+from neuroledger.metrics.cost.activity import dense_neuron_operations, neuron_operations
 from tests.core.trace.counting import counted, ones, per_sample
 
 
@@ -88,3 +89,32 @@ def test_state_of_nested_snntorch_layers_is_set_back_and_no_part_of_the_footprin
     kept = net[0][1].mem
     counted(net, torch.rand(3, 6))
     assert net[0][1].mem is kept
+
+
+def test_operations_of_neurons_are_updates_times_what_one_takes():
+    network = OverTime(nn.Sequential(ones(nn.Linear(3, 5, bias=False)), Lif(0.5)))
+    x = torch.zeros(2, 3, 4)
+    x[0, 0, 1] = 1.0  # the second sample never changes after its first step
+    found = counted(network, x)
+    # sample 0: written, changed by the spike, leaking twice; sample 1: written
+    assert neuron_operations(found).value == 4 * (5 * 4 + 5) / 2
+    assert dense_neuron_operations(found).value == 4 * 5 * 4
+
+
+def test_neurons_of_unknown_cost_are_named():
+    class Other(nn.Module):
+        spiking_state = ("membrane",)
+        membrane = None
+
+        def forward(self, x):
+            self.membrane = x if self.membrane is None else self.membrane + x
+            return (self.membrane > 1).float()
+
+    x = torch.rand(2, 3, 4)
+    alone = neuron_operations(counted(OverTime(nn.Sequential(nn.Linear(3, 5), Other())), x))
+    assert alone.status == "failed" and "Other" in alone.reason
+    both = OverTime(nn.Sequential(nn.Linear(3, 5), Lif(), nn.Linear(5, 2), Other()))
+    partly = neuron_operations(counted(both, x))
+    assert partly.status == "partial" and set(partly.parts) == {"network.1"}
+    none = neuron_operations(counted(nn.Sequential(nn.Linear(3, 2)), torch.rand(2, 3)))
+    assert none.status == "failed" and "not applicable" in none.reason

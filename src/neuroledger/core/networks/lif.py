@@ -35,6 +35,7 @@ class Lif(nn.Module):  # type: ignore[misc]
     """
 
     spiking_state: ClassVar[tuple[str, ...]] = ("membrane",)
+    operations_per_update: ClassVar[int] = 4  # leak, input, comparison, reset
 
     def __init__(
         self, beta: float = 0.9, threshold: float = 1.0, reset: Literal["subtract", "zero"] = "subtract"

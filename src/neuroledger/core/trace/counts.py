@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["ALL", "Layer", "Memory", "Mode", "Need", "Timing", "Trace", "Uncounted", "Weights"]
+__all__ = ["ALL", "Energy", "Layer", "Memory", "Mode", "Need", "Timing", "Trace", "Uncounted", "Weights"]
 
 Mode = Literal["strict", "neurobench-2.3"]
-Need = Literal["operations", "activations", "membranes", "weights", "timing", "memory"]
+Need = Literal["operations", "activations", "membranes", "weights", "timing", "memory", "energy"]
 
-ALL: tuple[Need, ...] = ("operations", "activations", "membranes", "weights", "timing", "memory")
+ALL: tuple[Need, ...] = ("operations", "activations", "membranes", "weights", "timing", "memory", "energy")
 
 
 @dataclass
@@ -19,7 +19,8 @@ class Layer:
     """Counts of one layer, summed over every call of it and every sample.
 
     ``macs`` and ``acs`` are effective synaptic operations, ``dense`` those of a machine that skips no zero;
-    ``zeros`` of ``elements`` activations are zero; ``updates`` of ``membranes`` membrane potentials changed.
+    ``zeros`` of ``elements`` activations are zero; ``updates`` of ``membranes`` membrane potentials changed, each of
+    which takes ``per_update`` operations (None: not known) in neurons of the class ``neuron``.
     """
 
     macs: float = 0.0
@@ -29,6 +30,8 @@ class Layer:
     elements: int = 0
     updates: int = 0
     membranes: int = 0
+    neuron: str = ""
+    per_update: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,16 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Energy:
+    """What a meter of this machine counted while so many samples were answered."""
+
+    joules: float
+    samples: int
+    seconds: float
+    meter: str
+
+
+@dataclass(frozen=True)
 class Trace:
     """The counts of one pass.
 
@@ -105,5 +118,6 @@ class Trace:
     weights: Weights | None = None
     timing: Timing | None = None
     memory: Memory | None = None
+    energy: Energy | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

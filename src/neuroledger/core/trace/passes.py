@@ -18,7 +18,8 @@ from neuroledger.core.trace.batches import (
     steps_through_time,
     uncompiled,
 )
-from neuroledger.core.trace.counts import Memory, Mode, Need, Timing, Trace
+from neuroledger.core.trace.counts import Energy, Memory, Mode, Need, Timing, Trace
+from neuroledger.core.trace.meters import measure_energy
 from neuroledger.core.trace.operations import Watch
 from neuroledger.core.trace.peer import PeerPass, peer_weights
 from neuroledger.core.trace.static import count_weights
@@ -105,6 +106,7 @@ def trace(
         weights=weights,
         timing=state.timing,
         memory=state.memory,
+        energy=state.energy,
         failures=failures,
         notes=tuple(state.notes),
     )
@@ -120,6 +122,7 @@ class _Progress:
         self.time_axis: int | None = None
         self.timing: Timing | None = None
         self.memory: Memory | None = None
+        self.energy: Energy | None = None
         self.failures: dict[str, str] = {}
         self.notes: list[str] = []
 
@@ -146,7 +149,7 @@ def _one(
                 state.notes.append(
                     f"the network takes single steps: it was stepped {state.steps} times along axis 1"
                 )
-        if needs & {"timing", "memory"}:
+        if needs & {"timing", "memory", "energy"}:
             with same_chances(network.module):
                 _measure(network, inputs, needs, state)
     with evaluation(network):
@@ -168,7 +171,7 @@ def _time_axis(network: Network, inputs: Any) -> int | None:
 
 
 def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
-    """Times and memory, from the first batch, before anything is counted."""
+    """Times, memory and energy, from the first batch, before anything is counted."""
     if "timing" in needs:
         try:
             state.timing = measure_time(network, inputs, state.time_axis)
@@ -179,6 +182,11 @@ def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Prog
             state.memory = measure_memory(network, inputs, state.time_axis)
         except NeuroLedgerError as error:
             state.failures["memory"] = str(error)
+    if "energy" in needs:
+        try:
+            state.energy = measure_energy(network, inputs, state.time_axis)
+        except NeuroLedgerError as error:
+            state.failures["energy"] = str(error)
 
 
 def _weights(module: nn.Module, mode: Mode, failures: dict[str, str]) -> Any:

@@ -20,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from neuroledger.core.trace.batches import Network, hooks_of
 from neuroledger.core.trace.counts import Need, Weights
 from neuroledger.core.trace.recurrent import ones
-from neuroledger.core.trace.spiking import is_spiking, membrane, spikes
+from neuroledger.core.trace.spiking import is_spiking, membrane, operations_per_update, spikes
 from neuroledger.core.trace.static import count_weights
 from neuroledger.core.trace.tally import Tally
 from neuroledger.errors import MetricError
@@ -147,6 +147,7 @@ class PeerPass:
             if potential is not None:
                 past = self._past.get(layer)
                 counts.membranes += potential.numel()
+                counts.neuron, counts.per_update = type(layer).__name__, operations_per_update(layer)
                 changed = torch.ones_like(potential) if past is None else potential.ne(past)
                 self.tally.add(counts, "updates", changed.sum())
                 self._past[layer] = potential.clone()

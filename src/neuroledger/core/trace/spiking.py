@@ -6,15 +6,16 @@ the tensors it carries from one time step to the next, the membrane potential fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["fresh_state", "is_spiking", "membrane", "spikes", "state_names"]
+__all__ = ["fresh_state", "is_spiking", "membrane", "operations_per_update", "spikes", "state_names"]
 
 
 def is_snntorch(module: nn.Module) -> bool:
@@ -53,6 +54,28 @@ def membrane(module: nn.Module) -> Tensor | None:
 def spikes(output: Any) -> Tensor:
     """The spikes in what a spiking layer returns: the first of several tensors."""
     return output[0] if isinstance(output, (tuple, list)) else output
+
+
+# Operations of one update of a neuron, by snntorch's class and way of resetting, as NeuroBench 2.3 counts them.
+OPERATIONS: Mapping[tuple[str, str], int] = MappingProxyType(
+    {
+        ("Leaky", "subtract"): 4, ("Leaky", "zero"): 4, ("Synaptic", "subtract"): 6, ("Synaptic", "zero"): 8,
+        ("Lapicque", "subtract"): 11, ("Lapicque", "zero"): 11, ("Alpha", "subtract"): 18, ("Alpha", "zero"): 24,
+    }
+)  # fmt: skip
+
+
+def operations_per_update(module: nn.Module) -> float | None:
+    """Operations that one update of one neuron takes; None where that is not known.
+
+    A class with ``spiking_state`` states it as ``operations_per_update``.
+    """
+    stated = getattr(type(module), "operations_per_update", None)
+    if stated is not None:
+        return float(stated)
+    if not is_snntorch(module):
+        return None
+    return OPERATIONS.get((type(module).__name__, str(getattr(module, "reset_mechanism", ""))))
 
 
 @contextmanager

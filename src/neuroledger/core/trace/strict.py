@@ -15,7 +15,7 @@ from neuroledger.core.trace.batches import Network, hooks_of
 from neuroledger.core.trace.connections import count_convolution, count_linear
 from neuroledger.core.trace.counts import Need
 from neuroledger.core.trace.operations import RULE_ERRORS, Watch
-from neuroledger.core.trace.spiking import membrane, spikes
+from neuroledger.core.trace.spiking import membrane, operations_per_update, spikes
 from neuroledger.core.trace.static import is_quantised, packed, packed_weights
 from neuroledger.core.trace.tally import Tally
 
@@ -124,6 +124,7 @@ class StrictPass:
         after = membrane(layer)
         if "membranes" in self.needs and after is not None:
             counts.membranes += after.numel()
+            counts.neuron, counts.per_update = type(layer).__name__, operations_per_update(layer)
             first = before is None or before.shape != after.shape
             changed = torch.ones_like(after) if first else after.ne(before)
             self.tally.add(counts, "updates", changed.sum())

@@ -1,4 +1,4 @@
-"""Costs that are measured here and now: time and memory. They belong to this machine, not to the network alone."""
+"""Costs that are measured here and now: time, memory, energy. They belong to this machine, not to the network alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import median
 from neuroledger.core.trace.counts import Timing, Trace
 from neuroledger.core.trace.reading import Reading, cost_metric, failed
 
-__all__ = ["latency", "peak_memory", "throughput"]
+__all__ = ["latency", "measured_energy", "peak_memory", "throughput"]
 
 
 @cost_metric("latency", version=1, needs=("timing",))
@@ -46,6 +46,22 @@ def peak_memory(trace: Trace) -> Reading:
         float(memory.weights + memory.activations),
         n={"weights": memory.weights, "activations": memory.activations},
         notes=(f"evidence: measured, on {memory.device}, one sample",),
+    )
+
+
+@cost_metric("measured_energy", version=1, needs=("energy",))
+def measured_energy(trace: Trace) -> Reading:
+    """Joules per sample by a meter of this machine, in batches as given, idle power and other programs included.
+
+    The processor's own counters (RAPL), or the graphics card's (NVML) where the network runs there.
+    """
+    if trace.energy is None:
+        return failed(trace.failures.get("energy", "no energy was measured"))
+    found = trace.energy
+    return Reading(
+        found.joules / found.samples,
+        n={"samples": found.samples, "seconds": found.seconds, "joules": found.joules},
+        notes=(f"evidence: measured, by {found.meter}, idle power and other programs included",),
     )
 
 
