@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
@@ -17,6 +17,8 @@ __all__ = ["predictor_consistency"]
 
 Floats = NDArray[np.float64]
 FEWEST_STIMULI = 10
+# Columns are halved together while they hold fewer numbers than this.
+TOGETHER = 2_000_000
 
 
 @ceiling("predictor_consistency", version=2)
@@ -58,7 +60,7 @@ def predictor_consistency(
             )
     if set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}")
-    values = assembly.transpose("presentation", "neuroid").values.astype(np.float64)
+    values = assembly.transpose("presentation", "neuroid").values
     stimulus = encode(assembly[by].values).codes
     repetition = encode(assembly["repetition"].values).codes
     order = np.argsort(stimulus, kind="stable")
@@ -73,34 +75,50 @@ def predictor_consistency(
     if len(repeated) < len(groups):
         notes.append(f"{len(groups) - len(repeated)} of {len(groups)} stimuli left out: presented once")
     rng = np.random.default_rng(seed)
-    result = np.stack([_one_draw(values, repetition, repeated, rng) for _ in range(halves)])
+    draws = [_halves(len(values), repetition, repeated, rng) for _ in range(halves)]
+    width = max(1, TOGETHER // len(values))
+    parts = [values[:, start : start + width] for start in range(0, values.shape[1], width)]
+    result = np.concatenate([_reliabilities(part, draws) for part in parts], axis=1)
     coords = {n: c for n, c in assembly.coords.items() if c.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(halves), dims="split")
     return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs={"notes": notes})
 
 
-def _one_draw(
-    values: Floats,
+def _halves(
+    count: int,
     repetition: NDArray[np.intp],
     repeated: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
     rng: np.random.Generator,
-) -> Floats:
+) -> tuple[Any, Any]:
+    """Membership (stimulus × presentation, sparse) in the two halves of one draw."""
     from scipy.sparse import csr_array
 
-    half = np.full(len(values), -1)
-    position = np.zeros(len(values), np.intp)
+    half = np.full(count, -1)
+    position = np.zeros(count, np.intp)
     for at, (rows, own) in enumerate(repeated):
         shuffled = rng.permutation(own)
         position[rows] = at
         half[rows] = (~np.isin(repetition[rows], shuffled[: len(own) // 2])).astype(int)
-    means = []
+    sides = [np.flatnonzero(half == side) for side in (0, 1)]
+    one, two = (
+        csr_array((np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), count))
+        for rows in sides
+    )
+    return one, two
+
+
+def _reliabilities(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -> Floats:
+    """Reliability of each column in every draw, missing values left out (draw × column)."""
+    values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
-    for side in (0, 1):
-        rows = np.flatnonzero(half == side)
-        members = csr_array((np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), len(values)))
+    whole = bool(present.all())
+    filled = values if whole else np.where(present, values, 0.0)
+    shown = np.ones((len(values), 1)) if whole else present.astype(np.float64)
+    found = []
+    for halves in draws:
         with np.errstate(invalid="ignore"):
-            means.append((members @ np.where(present, values, 0.0)) / (members @ present.astype(np.float64)))
-    return _reliability(*means)
+            found.append(_reliability(*((members @ filled) / (members @ shown) for members in halves)))
+    return np.stack(found)
 
 
 def _reliability(A: Floats, B: Floats) -> Floats:
