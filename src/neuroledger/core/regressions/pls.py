@@ -219,10 +219,11 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
     current, part, taken = c, scaled, 0
     while len(active) and taken < rule.iterations - 1:
         steps = min(STEPS, rule.iterations - 1 - taken)
-        chain = [current[:, :, None]]
-        for _ in range(steps + 1):
-            chain.append(part @ chain[-1])
-        b = xp.stack([link[:, :, 0] for link in chain])
+        b = xp.empty((steps + 2, *current.shape, 1), dtype=M.dtype, **device_of(M))
+        b[0, :, :, 0] = current
+        for step in range(steps + 1):
+            xp.matmul(part, b[step], out=b[step + 1])
+        b = b[..., 0]
         length = xp.sqrt((b * b).sum(2))
         length = xp.where(length > 0, length, 1.0)
         through = (b[:-1] * b[1:]).sum(2) / length[:-1] ** 2
