@@ -55,6 +55,25 @@ def test_traps_of_the_tables(tmp_path):
     assert dict(zip(held["stimulus_id"].values, held.values, strict=True)) == {"edge:bird3-dog2.png": "bird"}
 
 
+def test_a_session_may_hold_one_condition_of_several(tmp_path):
+    files = {
+        **write(tmp_path, "blur_subject-01_session_1.csv", ["subject-01,1,1,1,cat,cat,low,a.png"]),
+        **write(tmp_path, "blur_subject-01_session_2.csv", ["subject-01,2,1,1,dog,cat,high,b.png"]),
+    }
+    assert trial_tables(files).assembly["condition"].values.tolist() == ["low", "high"]
+
+
+def test_an_image_in_several_conditions_is_several_stimuli(tmp_path):
+    def rows(who):
+        return [f"{who},1,{n},1,cat,cat,{condition},a.png" for n, condition in enumerate(("low", "high"))]
+
+    people = trial_tables(write(tmp_path, "blur_subject-01_session_1.csv", rows("subject-01"))).assembly
+    assert people["stimulus_id"].values.tolist() == ["blur:a.png@low", "blur:a.png@high"]
+    model = write(tmp_path, "blur_net_session-1.csv", rows("net"))
+    held = stored_answers(id="net", weights=model).answers
+    assert held["stimulus_id"].values.tolist() == people["stimulus_id"].values.tolist()
+
+
 def test_what_is_no_table_is_refused(tmp_path):
     with pytest.raises(DataError, match="lacks"):
         trial_tables(write(tmp_path, "edge_a.csv", ["1,2"], "a,b\n"))

@@ -12,7 +12,7 @@ from neuroledger.core.registry import reader
 __all__ = ["trial_tables"]
 
 
-@reader("trial_tables", version=1)
+@reader("trial_tables", version=2)
 def trial_tables(files: Mapping[str, Path]) -> Dataset:
     """Answers ``(presentation,)`` of all observers with ``stimulus_id``, ``subject``, ``condition`` and ``truth``.
 

@@ -46,7 +46,8 @@ def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
 
     ``stimulus_id`` is the experiment (the file name up to its first underscore) and the image, ``truth`` the right
     answer, ``condition`` the experiment's own word (``all`` where there is one condition), ``texture`` the category of
-    the texture of cue-conflict images and the truth elsewhere; a missed answer is ``na``.
+    the texture of cue-conflict images and the truth elsewhere; a missed answer is ``na``. Where an observer saw one
+    image in several conditions, the experiment's stimuli are told apart by ``@`` and the condition.
 
     Raises
     ------
@@ -57,6 +58,12 @@ def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
     if not tables:
         raise DataError("there are no trial tables to read")
     table = pd.concat(tables, ignore_index=True)
+    # of all files together: a session may hold one condition of several
+    several = table.groupby("experiment")["condition"].transform("nunique") > 1
+    table["condition"] = table["condition"].where(several, "all")
+    shown = table.groupby(["experiment", "subject", "stimulus_id"])["condition"].transform("nunique")
+    again = (shown > 1).groupby(table["experiment"]).transform("any")
+    table["stimulus_id"] = table["stimulus_id"].where(~again, table["stimulus_id"] + "@" + table["condition"])
     text = ("stimulus_id", "subject", "condition", "truth", "texture")
     coords = {name: ("presentation", table[name].to_numpy(dtype=str)) for name in text}
     numbers = {name: ("presentation", table[name].to_numpy(dtype=np.int64)) for name in ("session", "trial")}
@@ -96,8 +103,7 @@ def _table(path: Path) -> pd.DataFrame:
     table["stimulus_id"] = experiment + ":" + keys
     table["subject"] = table["subj"]
     table["truth"] = table["category"]
-    conditions = table["condition"]
-    table["condition"] = conditions if conditions.nunique() > 1 else "all"
+    table["experiment"] = experiment
     conflict = keys.str.match(r"^[a-z]+\d+-[a-z]+\d+\.png$")
     table["texture"] = np.where(conflict, keys.map(texture_of), table["truth"])
     return table
