@@ -31,8 +31,11 @@ MODELS: Final[dict[str, tuple[str, dict[str, Any], int, float]]] = {
 }
 
 
-def train(name: str, data: Path, path: Path) -> float:
-    """Train one model on the train part of its data with Adam; returns accuracy on the test part."""
+def train(name: str, data: Path, path: Path, *, epochs: int | None = None, seed: int = SEED) -> float:
+    """Train one model on the train part of its data with Adam; returns accuracy on the test part.
+
+    ``epochs`` are those of the model's table where none are given.
+    """
     import torch
     from safetensors.torch import save_file
     from torch.nn.functional import cross_entropy
@@ -41,8 +44,8 @@ def train(name: str, data: Path, path: Path) -> float:
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    torch.manual_seed(SEED)
-    dataset, given, epochs, rate = MODELS[name]
+    torch.manual_seed(seed)
+    dataset, given, usual, rate = MODELS[name]
     examples = assembly.read(data / dataset / "responses.nc")
     module = spiking.network(**given) if "sizes" in given else ann.network(**given)
     _, numbers = np.unique(examples["label"].values.astype(str), return_inverse=True)
@@ -51,8 +54,8 @@ def train(name: str, data: Path, path: Path) -> float:
     truth = torch.from_numpy(numbers.astype(np.int64))
     shown, asked = np.flatnonzero(parts == "train"), np.flatnonzero(parts == "test")
     optimiser = torch.optim.Adam(module.parameters(), lr=rate)
-    rng = np.random.default_rng(SEED)
-    for _ in range(epochs):
+    rng = np.random.default_rng(seed)
+    for _ in range(usual if epochs is None else epochs):
         for rows in np.array_split(rng.permutation(shown), -(-len(shown) // 64)):
             optimiser.zero_grad()
             cross_entropy(module(inputs[rows]), truth[rows]).backward()

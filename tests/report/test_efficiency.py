@@ -48,11 +48,19 @@ def test_extra_values_cannot_overwrite_a_group():
     found = nested("digits", "m", SCORES, extra=extra)
     assert found["metrics"]["correctness"] == {"accuracy": 0.75, "r2": None}
     assert found["metrics"]["complexity"] == {
-        "total_parameters": 2410, "synaptic_operations": 1299.72, "activation_sparsity": 0.25, "timesteps": 10,
+        "total_parameters": 2410, "synaptic_operations": 1299.72, "activation_sparsity": 0.25, "total_spikes": None,
+        "timesteps": 10,
     }  # fmt: skip
     assert found["metrics"]["system"] == {"latency_ms": None, "energy_nj": None}
     assert found["extra"]["correctness"] == {"accuracy": 1.0} and found["extra"]["nan"] is None
     assert json.loads(json.dumps(found, allow_nan=False)) == found
+    counted = nested("digits", "m", {"spikes": Score(2.5, n={"samples": 4})})
+    assert counted["metrics"]["complexity"]["total_spikes"] == 10
+
+
+def test_operations_of_neurons_have_the_peers_names():
+    scores = {"neuron_operations": Score(8.0), "dense_neuron_operations": Score(9.0)}
+    assert flat(scores) == {"NeuronOperations": {"Effective Neuron Ops": 8.0, "Neuron Dense Ops": 9.0}}
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))

@@ -23,8 +23,11 @@ CORRECTNESS: Final = (
     "accuracy",
     "balanced_accuracy",
     "macro_f1",
+    "incremental_accuracy",
     "mean_average_precision",
+    "coco_map",
     "mse",
+    "rmse",
     "r2",
     "smape",
 )
@@ -61,6 +64,7 @@ def nested(
                 "total_parameters": None if parameters is None else int(parameters),
                 "synaptic_operations": sum(counted) if len(counted) == len(operations) else None,
                 "activation_sparsity": values.get("activation_sparsity"),
+                "total_spikes": _total(scores.get("spikes")),
                 "timesteps": int(steps),
             },
             "system": {
@@ -77,6 +81,13 @@ def nested(
 
 def _counts(score: Score | Mapping[str, Any]) -> Mapping[str, Any]:
     return score.n if isinstance(score, Score) else score.get("n", {})
+
+
+def _total(score: Score | Mapping[str, Any] | None) -> int | None:
+    """A number per sample times the samples."""
+    each = None if score is None else plain(score)
+    samples = None if score is None else _counts(score).get("samples")
+    return None if each is None or samples is None else round(each * samples)
 
 
 def _json(value: Any) -> Any:

@@ -8,7 +8,7 @@ from torch import nn
 
 from neuroledger.core.networks.lif import Lif, OverTime
 from neuroledger.core.trace.spiking import is_spiking, membrane
-from neuroledger.metrics.cost.activity import dense_neuron_operations, neuron_operations
+from neuroledger.metrics.cost.activity import dense_neuron_operations, neuron_operations, spikes
 from tests.core.trace.counting import counted, ones, per_sample
 
 
@@ -99,6 +99,8 @@ def test_operations_of_neurons_are_updates_times_what_one_takes():
     # sample 0: written, changed by the spike, leaking twice; sample 1: written
     assert neuron_operations(found).value == 4 * (5 * 4 + 5) / 2
     assert dense_neuron_operations(found).value == 4 * 5 * 4
+    assert spikes(found).value == 0  # a membrane of 1 is at the threshold, not above it
+    assert spikes(counted(network, 2 * x)).value == 5 / 2
 
 
 def test_neurons_of_unknown_cost_are_named():

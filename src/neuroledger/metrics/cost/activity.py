@@ -7,7 +7,13 @@ from collections.abc import Callable
 from neuroledger.core.trace.counts import Layer, Trace
 from neuroledger.core.trace.reading import Reading, cost_metric, failed
 
-__all__ = ["activation_sparsity", "dense_neuron_operations", "membrane_updates", "neuron_operations"]
+__all__ = [
+    "activation_sparsity",
+    "dense_neuron_operations",
+    "membrane_updates",
+    "neuron_operations",
+    "spikes",
+]
 
 
 @cost_metric("activation_sparsity", version=1, needs=("activations",))
@@ -56,6 +62,19 @@ def neuron_operations(trace: Trace) -> Reading:
 def dense_neuron_operations(trace: Trace) -> Reading:
     """Operations per sample of the neurons themselves where every neuron is updated at every step [yik2025]."""
     return _of_neurons(trace, lambda layer: layer.membranes)
+
+
+@cost_metric("spikes", version=1, needs=("activations", "membranes"))
+def spikes(trace: Trace) -> Reading:
+    """Spikes per sample of all spiking layers, over all time steps."""
+    for need in ("activations", "membranes"):
+        if need in trace.failures:
+            return failed(trace.failures[need])
+    layers = {name: layer for name, layer in trace.layers.items() if layer.membranes}
+    if not layers:
+        return failed("not applicable: no spiking layer was recognised")
+    parts = {name: (layer.elements - layer.zeros) / trace.samples for name, layer in layers.items()}
+    return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
 
 
 def _of_neurons(trace: Trace, of: Callable[[Layer], int]) -> Reading:
