@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import argparse
 import platform
+from dataclasses import replace
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from perf.layers import ASSEMBLIES, METRICS, NETWORKS, STIMULI, TARGETS, layers
-from perf.measure import Runs, gemm_speed
-from perf.neural import SIZES, WARM, cases
-
-HEADER = (
-    "| size | metric | against | peer s | ours s | ratio | peer MB | ours MB | largest difference | × limit |\n"
-    "|---|---|---|--:|--:|--:|--:|--:|--:|--:|"
-)
+from perf.measure import gemm_speed
+from perf.neural import SIZES, WARM, Options, cases
+from perf.table import HEADER, LONG, in_turn, line
 
 
 def main() -> None:
@@ -27,8 +23,9 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, help="how often each side runs, in turn")
     parser.add_argument(
-        "--peer-splits", type=int, default=10, help="the peer runs so many splits; its time is scaled"
+        "--peer-splits", type=int, default=1, help="the peer runs so many splits; its time is scaled"
     )
+    parser.add_argument("--all", action="store_true", help="also the cases whose peer takes minutes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a shared machine")
@@ -49,27 +46,19 @@ def main() -> None:
             _layers(given.layers or list(NETWORKS), given.clock)
             return
         print(
-            f"median of {given.rounds}, sides in turn, {given.clock} clock; peers scaled from {given.peer_splits} splits\n"
+            f"median of {given.rounds}, sides in turn, {given.clock} clock; peers run {given.peer_splits} of the splits "
+            f"(10, at fMRI size 2), their time is scaled; a peer that takes over {LONG:.0f} s runs once\n"
         )
-        for case in cases(WARM, set(given.metrics), 2, given.dtype):
+        options = Options(frozenset(given.metrics), given.peer_splits, given.dtype, given.all)
+        for case in cases(WARM, replace(options, everything=True)):
             case.ours()
             case.theirs()
         print(HEADER)
         for label in given.sizes:
-            for case in cases(SIZES[label], set(given.metrics), given.peer_splits, given.dtype):
-                ours, theirs = Runs(given.clock), Runs(given.clock)
-                for _ in range(given.rounds):
-                    ours.add(case.ours)
-                    theirs.add(case.theirs)
-                peer = theirs.median / case.share
-                mine, reference = np.atleast_1d(ours.values), np.atleast_1d(theirs.values)
-                difference = np.nanmax(np.abs(mine[: len(reference)] - reference))
-                limit = f"{ours.median * speed / case.operations:.1f}" if case.operations else "–"
+            for case in cases(SIZES[label], options):
+                sides = in_turn(case.ours, case.theirs, given.rounds, given.clock)
                 print(
-                    f"| {label} | {case.name} | {case.peer} | {peer:.3g} | {ours.median:.3g} "
-                    f"| {peer / ours.median:.1f}× "
-                    f"| {theirs.megabytes:.0f} | {ours.megabytes:.0f} | {difference:.0e} | {limit} |",
-                    flush=True,
+                    line(label, case.name, case.peer, sides, case.share, case.operations / speed), flush=True
                 )
 
 

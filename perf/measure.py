@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 import time
@@ -28,6 +29,7 @@ class Peak:
 def peak_memory() -> Iterator[Peak]:
     """Watch resident memory from a thread while the block runs."""
     gc.collect()
+    _release()
     process, found, stop = psutil.Process(), Peak(), threading.Event()
     before = process.memory_info().rss
 
@@ -45,6 +47,13 @@ def peak_memory() -> Iterator[Peak]:
         thread.join()
 
 
+def _release() -> None:
+    """Give freed memory back to the system, so that what a block takes is seen to grow."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)
+
+
 @dataclass
 class Runs:
     """What one side did over the rounds."""
@@ -54,14 +63,20 @@ class Runs:
     megabytes: float = 0.0
     values: Any = None
 
-    def add(self, run: Callable[[], Any]) -> None:
-        """Run once more, timed and watched."""
+    def watch(self, run: Callable[[], Any]) -> float:
+        """Run once with an eye on memory; the seconds, which are not among those of the rounds."""
         with peak_memory() as peak:
-            now = CLOCKS[self.clock]
-            start = now()
+            start = CLOCKS[self.clock]()
             self.values = run()
-            self.seconds.append(now() - start)
+            seconds = CLOCKS[self.clock]() - start
         self.megabytes = max(self.megabytes, peak.megabytes)
+        return seconds
+
+    def add(self, run: Callable[[], Any]) -> None:
+        """Run once more, timed and left alone."""
+        start = CLOCKS[self.clock]()
+        self.values = run()
+        self.seconds.append(CLOCKS[self.clock]() - start)
 
     @property
     def median(self) -> float:

@@ -1,51 +1,52 @@
-"""The neural cases: sizes of well-known data sets, and each metric with its peer."""
+"""The neural cases: each metric beside the procedure of Brain-Score and beside lean loops, at each size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 import neuroledger as nl
 from neuroledger.core.splits import draw
 from neuroledger.core.workspace import Memo, Workspace
 from neuroledger.spec.kinds import SplitsSpec
-from perf import peers
+from perf import peers, procedure
+from perf.assemblies import SIZES, WARM, Size, arrays, assembly, recorded, repeated
+
+__all__ = ["SIZES", "WARM", "Case", "Options", "arrays", "assembly", "cases"]
+
+PEER = "Brain-Score's procedure"
+LEAN = "lean loop"
+# Where one run of a case would take its peer minutes, the case runs only under --all.
+SLOW = {
+    ("fMRI 9k", "linear"),
+    ("fMRI 9k", "ridge cv per target"),
+    ("MJ 9k", "linear"),
+    ("MJ 25k", "best unit"),
+    ("MJ 25k", "linear"),
+    ("MJ 25k", "rdm (rsatoolbox)"),
+    ("MJ 25k", "ridge cv"),
+    ("MJ 25k", "ridge cv per target"),
+}
+# At fMRI size the peer finds the best unit of so many targets; its time is scaled to all.
+FEW_TARGETS = 100
 
 
 @dataclass(frozen=True)
-class Size:
-    """Stimuli × features → targets, and repetitions for ceilings."""
+class Options:
+    """What of the cases to run: names (all if empty), splits of the peer, our precision, and the slow ones too."""
 
-    label: str
-    stimuli: int
-    features: int
-    targets: int
-    repetitions: int
-
-
-SIZES = {
-    size.label: size
-    for size in (
-        Size("FZ 9k", 135, 9216, 102, 20),
-        Size("MJ 9k", 2560, 9216, 168, 46),
-        Size("MJ 25k", 2560, 25088, 168, 46),
-        Size("fMRI 9k", 1000, 9216, 20_000, 3),
-    )
-}
-
-
-# Imports and caches are not what is measured: every case runs once on this first.
-WARM = Size("warm", 100, 200, 20, 4)
+    names: frozenset[str] = frozenset()
+    peer_splits: int = 1
+    dtype: str = "float64"
+    everything: bool = False
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: our call, the peer's, over how many of the splits the peer runs, and the operations needed."""
+    """One comparison: our call, the peer's, which share of the task the peer runs, and the operations needed."""
 
     name: str
     peer: str
@@ -55,137 +56,126 @@ class Case:
     operations: float
 
 
-@cache
-def arrays(size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """Rectified features (float32) and targets that share causes of falling strength."""
-    rng = np.random.default_rng(0)
-    rank = min(300, size.stimuli - 1)
-    Z = rng.standard_normal((size.stimuli, rank)) / np.sqrt(np.arange(1, rank + 1))
-    X = Z @ rng.standard_normal((rank, size.features)) + 0.3 * rng.standard_normal(
-        (size.stimuli, size.features)
-    )
-    Y = Z @ rng.standard_normal((rank, size.targets)) + rng.standard_normal((size.stimuli, size.targets))
-    return np.maximum(X, 0).astype(np.float32), Y
-
-
-def assembly(values: np.ndarray) -> xr.DataArray:
-    """Rows with ids, eight objects in turn."""
-    ids = np.array([f"s{i:05d}" for i in range(len(values))])
-    coords = {
-        "stimulus_id": ("presentation", ids),
-        "object_name": ("presentation", np.arange(len(values)) % 8),
-        "neuroid_id": ("neuroid", np.arange(values.shape[1])),
-    }
-    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
-
-
-@cache
-def repeated(size: Size) -> xr.DataArray:
-    """Noisy repetitions of the targets, in random order."""
-    rng = np.random.default_rng(1)
-    _, Y = arrays(size)
-    rows = rng.permutation(np.repeat(np.arange(size.stimuli), size.repetitions))
-    repetition = np.empty(len(rows), int)
-    order = np.argsort(rows, kind="stable")
-    repetition[order] = np.tile(np.arange(size.repetitions), size.stimuli)
-    values = Y[rows] + 2 * rng.standard_normal((len(rows), size.targets))
-    ids = np.array([f"s{i:05d}" for i in range(size.stimuli)])
-    coords = {
-        "stimulus_id": ("presentation", ids[rows]),
-        "repetition": ("presentation", repetition),
-        "neuroid_id": ("neuroid", np.arange(size.targets)),
-    }
-    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
-
-
-def cases(size: Size, names: set[str], peer_splits: int, dtype: str) -> list[Case]:
+def cases(size: Size, options: Options) -> Iterator[Case]:
     """The cases of one size."""
+    for case in (*_readouts(size, options), *_similarities(size, options), *_ceilings(size, options)):
+        name = case.name.split(",")[0]
+        slow = (size.label, name) in SLOW or (case.peer == LEAN and size.label in ("MJ 25k", "fMRI 9k"))
+        if (not options.names or name in options.names) and (options.everything or not slow):
+            yield case
+
+
+def _rule(size: Size) -> dict[str, Any]:
+    return {"stratify": "object_name"} | ({"folds": 2} if size.wide else {})
+
+
+def _metric(name: str, size: Size, options: Options, precision: str, **overrides: Any) -> Callable[[], Any]:
+    source, target = recorded(size, precision)
+    workspace = Workspace(dtype=options.dtype, memo=Memo(0))  # type: ignore[arg-type]
+    bound = replace(nl.metric(name, **overrides), workspace=workspace)
+    return lambda: np.asarray(bound(source, target).samples.values)
+
+
+def _readouts(size: Size, options: Options) -> Iterator[Case]:
     X, Y = arrays(size)
-    source, target = assembly(X), assembly(Y)
-    rule: dict[str, Any] = {"stratify": "object_name"}
-    if size.targets > 1000:
-        rule["folds"] = 2
-    splits = draw(SplitsSpec(**rule), target)
-    some = splits[:peer_splits]
+    rule = _rule(size)
+    splits = draw(SplitsSpec(**rule), recorded(size, "float32")[1])
+    folds = min(options.peer_splits, len(splits))
     gram = float(size.stimuli) ** 2 * size.features
+    plain: dict[str, tuple[str, Any, Any, tuple[str, ...]]] = {
+        "pls": ("pls", peers.pls, peers.pls, ("float32",)),
+        "ridge": ("ridge", peers.ridge, peers.ridge, ("float32", "float64")),
+        "linear": ("linear_predictivity", peers.linear, peers.linear, ("float32",)),
+        "best unit": ("neuron_to_neuron", procedure.OneByOne, peers.BestUnit, ("float32",)),
+    }
+    for name, (id, whole, lean, precisions) in plain.items():
+        best = name == "best unit"
+        operations = 2.0 * size.stimuli * size.features * size.targets if best else gram
+        for precision in precisions:
+            source, target = (procedure.indexed(side) for side in recorded(size, precision))
+            share = folds / len(splits)
+            if best and size.wide:
+                share *= FEW_TARGETS / size.targets
+                target = target.isel(neuroid=slice(FEW_TARGETS))
+            ours = _metric(id, size, options, precision, splits=rule)
 
-    def metric(name: str, **overrides: Any) -> Callable[[], np.ndarray]:
-        bound = nl.metric(name, **overrides)
+            def run(make: Any = whole, source: Any = source, target: Any = target) -> np.ndarray:
+                return procedure.regressed(make, source, target, folds)
 
-        def run() -> np.ndarray:
-            fresh = replace(bound, workspace=Workspace(dtype=dtype, memo=Memo(0)))  # type: ignore[arg-type]
-            return np.asarray(fresh(source, target).samples.values)
+            title = name if precision == "float32" else f"{name}, float64 features"
+            yield Case(title, PEER, ours, run, share, operations)
+        ours = _metric(id, size, options, "float32", splits=rule)
 
-        return run
+        def loop(make: Any = lean) -> np.ndarray:
+            return peers.readout_loop(make, X, Y, splits[:folds])
 
-    def loop(make: Any) -> Callable[[], np.ndarray]:
-        return lambda: peers.readout_loop(make, X, Y, some)
-
-    share = len(some) / len(splits)
-    one = draw(SplitsSpec(folds=1), target)
-    wide = size.targets > 1000
-    alphas = tuple(float(a) for a in np.logspace(-1, 6, 20))
-    per_target = {"estimator": {"alphas": alphas}, "splits": {"folds": 1}}
-    best = 2.0 * size.stimuli * size.features * size.targets
-    every = [
-        Case("pls", "scikit-learn PLSRegression", metric("pls", splits=rule), loop(peers.pls), share, gram),
-        Case("ridge", "scikit-learn Ridge", metric("ridge", splits=rule), loop(peers.ridge), share, gram),
-        Case(
-            "linear",
-            "scikit-learn LinearRegression",
-            metric("linear_predictivity", splits=rule),
-            loop(peers.linear),
-            share,
-            gram,
-        ),
-        Case(
-            "best unit",
-            "loop over targets",
-            metric("neuron_to_neuron", splits=rule),
-            loop(peers.BestUnit),
-            share,
-            best,
-        ),
-        Case("rdm", "corrcoef + spearmanr", metric("rdm"), lambda: peers.rdm_plain(X, Y), 1, gram),
-        Case("rdm (rsatoolbox)", "rsatoolbox", metric("rdm"), lambda: peers.rdm_rsatoolbox(X, Y), 1, gram),
-        Case("cka", "formula", metric("cka"), lambda: peers.cka_plain(X, Y), 1, gram),
-        Case(
-            "ridge cv",
-            "scikit-learn RidgeCV",
-            metric("ridgecv", splits={"folds": 1}),
-            _ridge_cv(X, Y, one),
-            1,
-            gram,
-        ),
-        Case(
-            "ridge cv per target",
-            "himalaya KernelRidgeCV",
-            metric("ridgecv_per_target", **per_target),
-            lambda: peers.himalaya_ridge(X, Y, one, alphas),
-            1,
-            gram,
-        ),
-    ]
-    if not wide:
-        trials = repeated(size)
-        few = max(1, peer_splits)
-        reliability = nl.ceiling("internal_consistency")
-        halves = Case(
-            "internal consistency",
-            "xarray groupby",
-            lambda: np.asarray(reliability(trials).samples.values),
-            lambda: peers.halves_loop(trials, few),
-            few / 10,
-            0.0,
-        )
-        every.append(halves)
-    return [case for case in every if not names or case.name in names]
+        yield Case(name, LEAN, ours, loop, folds / len(splits), operations)
+    yield from _chosen(size, options, gram)
 
 
-def _ridge_cv(X: np.ndarray, Y: np.ndarray, splits: Any) -> Callable[[], np.ndarray]:
+def _chosen(size: Size, options: Options, gram: float) -> Iterator[Case]:
+    """Readouts whose penalty is chosen, over one split."""
     from sklearn.linear_model import RidgeCV
 
     from neuroledger.core.regressions.ridge_cv import DEFAULT_ALPHAS
 
-    wide = X.astype(np.float64)
-    return lambda: peers.readout_loop(lambda: RidgeCV(DEFAULT_ALPHAS), wide, Y, splits)
+    X, Y = arrays(size)
+    one = draw(SplitsSpec(folds=1), recorded(size, "float32")[1])
+    alphas = tuple(float(a) for a in np.logspace(-1, 6, 20))
+    ours = _metric("ridgecv", size, options, "float32", splits={"folds": 1})
+    yield Case(
+        "ridge cv",
+        "scikit-learn RidgeCV",
+        ours,
+        lambda: peers.readout_loop(lambda: RidgeCV(DEFAULT_ALPHAS), X.astype(np.float64), Y, one),
+        1,
+        gram,
+    )
+    changes: dict[str, Any] = {"estimator": {"alphas": alphas}, "splits": {"folds": 1}}
+    ours = _metric("ridgecv_per_target", size, options, "float32", **changes)
+    yield Case(
+        "ridge cv per target",
+        "himalaya KernelRidgeCV",
+        ours,
+        lambda: peers.himalaya_ridge(X, Y, one, alphas),
+        1,
+        gram,
+    )
+
+
+def _similarities(size: Size, options: Options) -> Iterator[Case]:
+    X, Y = arrays(size)
+    gram = float(size.stimuli) ** 2 * size.features
+    for name, whole, lean in (
+        ("rdm", procedure.rdm, peers.rdm_plain),
+        ("cka", procedure.cka, peers.cka_plain),
+    ):
+        for precision in ("float32", "float64") if name == "cka" else ("float32",):
+            source, target = (procedure.indexed(side) for side in recorded(size, precision))
+            ours = _metric(name, size, options, precision)
+
+            def run(function: Any = whole, source: Any = source, target: Any = target) -> np.ndarray:
+                return np.asarray(function(source, target))
+
+            title = name if precision == "float32" else f"{name}, float64 features"
+            yield Case(title, PEER, ours, run, 1, gram)
+        ours = _metric(name, size, options, "float32")
+        yield Case(name, LEAN, ours, lambda function=lean: function(X, Y), 1, gram)  # type: ignore[misc]
+    ours = _metric("rdm", size, options, "float32")
+    yield Case("rdm (rsatoolbox)", "rsatoolbox", ours, lambda: peers.rdm_rsatoolbox(X, Y), 1, gram)
+
+
+def _ceilings(size: Size, options: Options) -> Iterator[Case]:
+    if size.wide:
+        return
+    trials = repeated(size)
+    labelled = procedure.indexed(trials)
+    folds = min(options.peer_splits, 10)
+    bound = nl.ceiling("internal_consistency")
+
+    def ours() -> np.ndarray:
+        return np.asarray(bound(trials).samples.values)
+
+    name = "internal consistency"
+    yield Case(name, PEER, ours, lambda: procedure.consistent(labelled, folds), folds / 10, 0.0)
+    yield Case(name, LEAN, ours, lambda: peers.halves_loop(trials, folds), folds / 10, 0.0)
