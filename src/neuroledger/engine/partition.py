@@ -53,6 +53,10 @@ def partition(splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: 
     """
     if splits is None:
         splits = "cross_subject" if grouped else 5
+    if isinstance(splits, (bool, float)):
+        raise RequestError(
+            f"splits is {splits!r}: give a number of folds, a rule, a file, row numbers or a scikit-learn splitter"
+        )
     if isinstance(splits, int):
         splits = {"name": "cross_subject" if grouped else "blocked", "folds": splits}
     if isinstance(splits, str):
@@ -62,13 +66,26 @@ def partition(splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: 
     apart = ("subject",) if grouped else ()
     if isinstance(splits, Path):
         keys = [str(row) for row in range(assembly.sizes["presentation"])]
+        if not splits.is_file():
+            raise RequestError(f"splits: there is no file {splits}")
         return Partition(read_partition(splits, keys), apart, ())
     if hasattr(splits, "split"):
         people = assembly["subject"].values.astype(str)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            splits = list(splits.split(np.zeros((len(truth), 1)), truth, people))
-    return Partition([_fold(parts) for parts in splits], apart, ())
+            try:
+                splits = list(splits.split(np.zeros((len(truth), 1)), truth, people))
+            except ValueError as error:
+                raise RequestError(
+                    f"splits: {type(splits).__name__} cannot divide these windows: {error}"
+                ) from error
+    try:
+        listed = [_fold(parts) for parts in splits]
+    except (TypeError, ValueError) as error:
+        raise RequestError(
+            f"splits: each is (train, test) or (train, validation, test) row numbers ({error})"
+        ) from error
+    return Partition(listed, apart, ())
 
 
 def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray) -> Partition:

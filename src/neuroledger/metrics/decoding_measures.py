@@ -186,6 +186,11 @@ def retrieval(rows: Rows, k: int = 5) -> Measure:
     """
     truth, answer = _columns(rows)
     stimuli, which = np.unique(rows.stimulus.astype(str), return_inverse=True)
+    if len(stimuli) <= k:
+        raise MetricError(
+            f"retrieval: any answer is among the best {k} of {len(stimuli)} candidates; score more stimuli at once "
+            "(fewer folds, or `pool`), or take a smaller k"
+        )
     candidates = _group_mean(truth, which, len(stimuli))
     norms = np.linalg.norm(candidates, axis=1)
     if (norms == 0).any():
