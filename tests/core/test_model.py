@@ -82,8 +82,8 @@ def test_a_single_layer_answers_for_every_region() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"regions": {"V4": "map"}}, "region V4: layer 'map' .did you mean maps"),
-        ({"readout": "unit"}, "readout: layer 'unit' .did you mean units"),
+        ({"regions": {"V4": "map"}}, "region V4: it records no layer 'map' .did you mean maps"),
+        ({"readout": "unit"}, "readout: it records no layer 'unit' .did you mean units"),
         ({"layers": ()}, "has no layers"),
     ],
 )

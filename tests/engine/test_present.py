@@ -240,3 +240,15 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 30_000, "120 MB of activations may not be held in memory (KiB)"
+
+
+def test_a_batch_that_memory_cannot_hold_is_refused_before_the_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neuroledger.core.memory.available_bytes", lambda: 1000)
+    counting = Counting()
+    with pytest.raises(
+        RequestError, match=r"of memory, .* are free: name fewer layers, or make the images smaller"
+    ):
+        model_of(counting, DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
+    assert counting.shown == 0

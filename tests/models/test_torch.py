@@ -406,3 +406,52 @@ def test_the_small_network_takes_images_of_any_size_between(side: int) -> None:
     assert model.record(stimuli, "V1").sizes["neuroid"] == 16 * side * side
     assert model.record(stimuli, "IT").sizes["neuroid"] == 64
     assert (model.record(stimuli, "V1").values >= 0).all()
+
+
+class Company(nn.Module):
+    """Takes off the mean over the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 2, 3)
+
+    def forward(self, images: Any) -> Any:
+        maps = self.conv(images)
+        return maps - maps.mean(0, keepdim=True)
+
+
+def test_a_model_that_depends_on_the_batch_is_refused(tmp_path: Path) -> None:
+    def model(**options: Any) -> Any:
+        made = nl.models.torch(Company(), id="m", layers=["output"], preprocessing={"resize": 8}, **options)
+        return attach(made, DiskStore(tmp_path))
+
+    with pytest.raises(ModelError, match="otherwise when others are shown with it"):
+        model().record(drawn(10), "IT")
+    model(batch=1).record(drawn(10), "IT")
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "words"),
+    [
+        (nn.Conv2d(1, 2, 3), {}, r"fails on its input, float32 \(2, 3, 8, 8\).*change its preprocessing"),
+        (nn.Conv2d(3, 2, 3), {"preprocessing": lambda image: "x"}, "its preprocessing gives str"),
+        (nn.Conv2d(3, 2, 3), {"preprocessing": {"resise": 8}}, "did you mean resize"),
+        (nn.Conv2d(3, 2, 3), {"preprocessing": {"resize": -8}}, "preprocessing: resize"),
+        (nn.Conv2d(3, 2, 3), {"regions": {"IT": "outptu"}}, "records no layer 'outptu'.*output"),
+        ("resnet18", {}, "str is no torch module"),
+    ],
+)
+def test_what_is_wrong_with_a_model_is_said(module: Any, options: dict[str, Any], words: str) -> None:
+    given = {"layers": ["output"], "regions": {"IT": "output"}, "preprocessing": {"resize": 8}, **options}
+    with pytest.raises(ModelError, match=words):
+        nl.models.torch(module, id="m", **given).record(drawn(4), "IT")
+
+
+def test_one_number_for_all_stimuli_is_no_answer() -> None:
+    class Sum(nn.Module):
+        def forward(self, images: Any) -> Any:
+            return images.sum()
+
+    model = nl.models.torch(Sum(), id="m", layers=["output"], preprocessing={"resize": 8})
+    with pytest.raises(ModelError, match="one number for 2 stimuli"):
+        model.record(drawn(4), "IT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ PROBE: Final = 2
 MAX_BATCH: Final = 64
 BATCH_BYTES: Final = 256 * 1024**2
 REPEATABLE: Final = 1e-5
+COMPANY: Final = 1e-2
+"""How much an answer may depend on the size of the batch: what half precision adds up otherwise, and no more."""
 
 
 class Trial(NamedTuple):
@@ -139,6 +142,8 @@ def stream(
             ahead(stimuli, parts[number][1])
         values = checked(extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model)
         _same_shape(values, seen, part, model)
+        if number == 1 and size >= PROBE and not stochastic:
+            _alone_as_together(seen.answers, values, model)
         yield values
     if not stochastic:
         part = ids[:PROBE]
@@ -208,20 +213,37 @@ def _same_shape(values: Mapping[str, Array], seen: Probe, ids: Sequence[str], mo
 def _same(before: Mapping[str, Array], after: Mapping[str, Array], model: str) -> None:
     changed = differing(before, after)
     if changed is not None:
+        share = _gap(before[changed], after[changed])
         raise ModelError(
-            f"model {model!r}, layer {changed!r} answered differently to the same stimuli: put it in evaluation mode, "
-            "remove what it remembers between calls, or declare it stochastic"
+            f"model {model!r}, layer {changed!r} answered differently to the same stimuli (by {share:.2g} of its largest "
+            "response): put it in evaluation mode, remove what it remembers between calls, or declare it stochastic"
         )
+
+
+def _alone_as_together(few: Mapping[str, Array], many: Mapping[str, Array], model: str) -> None:
+    """Return if the first stimuli are answered alike in a small batch and in a large one."""
+    for layer, array in few.items():
+        share = _gap(array, many[layer][: len(array)])
+        if share > COMPANY:
+            raise ModelError(
+                f"model {model!r}, layer {layer!r} answers a stimulus otherwise when others are shown with it (by "
+                f"{share:.2g} of its largest response), so its score would depend on the batch: take out what is computed "
+                "over the batch, show one stimulus at a time with `batch: 1`, or declare it stochastic if it draws at random"
+            )
 
 
 def differing(before: Mapping[str, Array], after: Mapping[str, Array]) -> str | None:
     """The first layer whose answer changed by more than rounding, if any."""
     for layer, array in before.items():
-        now = after[layer]
-        if array.shape == now.shape:
-            scale = float(np.abs(array.astype(np.float64)).max(initial=0.0))
-            gap = float(np.abs(array.astype(np.float64) - now.astype(np.float64)).max(initial=0.0))
-            if gap <= REPEATABLE * scale:
-                continue
-        return layer
+        if array.shape != after[layer].shape or _gap(array, after[layer]) > REPEATABLE:
+            return layer
     return None
+
+
+def _gap(before: Array, after: Array) -> float:
+    """Largest difference, as a share of the largest number before; infinite where there was none but zeros."""
+    if before.shape != after.shape:
+        return math.inf
+    one, two = before.astype(np.float64), after.astype(np.float64)
+    gap = float(np.abs(one - two).max(initial=0.0))
+    return gap / scale if (scale := float(np.abs(one).max(initial=0.0))) else (math.inf if gap else 0.0)

@@ -120,10 +120,12 @@ class LayeredModel:
         for layer, region in asked.items():
             if layer not in self.layers:
                 raise ModelError(
-                    f"model {self.id!r}, region {region}: {unknown('layer', layer, self.layers)}"
+                    f"model {self.id!r}, region {region}: it records no {unknown('layer', layer, self.layers)}"
                 )
         if self.readout is not None and self.readout not in self.layers:
-            raise ModelError(f"model {self.id!r}, readout: {unknown('layer', self.readout, self.layers)}")
+            raise ModelError(
+                f"model {self.id!r}, readout: it records no {unknown('layer', self.readout, self.layers)}"
+            )
 
     @property
     def varies_in_time(self) -> bool:

@@ -18,6 +18,7 @@ from neuroledger.core.model import Model
 from neuroledger.core.score import Score
 from neuroledger.core.workspace import Workspace
 from neuroledger.engine.bind import BoundCeiling, BoundMetric, ceiling, metric
+from neuroledger.engine.device import device_for_metrics, named_device
 from neuroledger.engine.load import load_dataset, verified_files
 from neuroledger.errors import DataError, RequestError, SpecError, UnavailableError
 from neuroledger.spec.base import Override
@@ -38,6 +39,9 @@ class Request:
     limit: int | None = None
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "device", named_device(self.device))
+
 
 @dataclass
 class Session:
@@ -57,7 +61,7 @@ class Session:
     @property
     def workspace(self) -> Workspace:
         """Where metrics compute, and the Gram matrices that they share."""
-        return self.once(("workspace",), lambda: Workspace(device=self.request.device))
+        return self.once(("workspace",), lambda: Workspace(device=device_for_metrics(self.request.device)))
 
     def dataset(self, benchmark: BenchmarkSpec) -> Dataset:
         """The benchmark's data: verified, read, checked, selected, and cut to the request's limit."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
+from pydantic import ValidationError
 
 from neuroledger.core.assembly import check, content_sha256
-from neuroledger.core.model import LayeredModel, Model, Task
+from neuroledger.core.model import LayeredModel, Model, Task, unknown
 from neuroledger.errors import ModelError
 from neuroledger.models.brainscore_object import BrainModel, BrainScoreModel
 from neuroledger.models.precomputed import from_assembly
@@ -75,12 +76,14 @@ def torch(
     from neuroledger.models.torch_layers import check_layers, extractor, in_memory
     from neuroledger.models.torch_module import every_layer
 
+    if not (hasattr(module, "named_modules") and hasattr(module, "state_dict")):
+        raise ModelError(f"model {id!r}: {type(module).__name__} is no torch module (torch.nn.Module)")
     if microsaccades and visual_degrees is None:
         raise ModelError(f"model {id!r}: microsaccades are so many degrees wide: say its `visual_degrees`")
     named = tuple(layers) or every_layer(regions or {}, readout)
     check_layers(module, named, id)
     if preprocessing is None or isinstance(preprocessing, Mapping):
-        preprocessing = Preprocessing.model_validate(dict(preprocessing or {}))
+        preprocessing = _declared(preprocessing or {}, id)
     bins = None if times is None else tuple((float(start), float(end)) for start, end in times)
     return LayeredModel(
         id=id,
@@ -103,6 +106,18 @@ def torch(
         stochastic=stochastic or microsaccades,
         batch=batch,
     )
+
+
+def _declared(fields: Mapping[str, Any], model: str) -> Preprocessing:
+    known = list(Preprocessing.model_fields)
+    for name in fields:
+        if name not in known:
+            raise ModelError(f"model {model!r}: preprocessing has no {unknown('field', name, known)}")
+    try:
+        return Preprocessing.model_validate(dict(fields))
+    except ValidationError as error:
+        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ModelError(f"model {model!r}: preprocessing: {found}") from None
 
 
 def responses(

@@ -56,13 +56,23 @@ class Inputs:
             if begun is not None and of is stimuli:
                 return torch.from_numpy(begun.result())
             return torch.from_numpy(self._prepared(stimuli, ids))
-        tensors = [torch.as_tensor(self.preprocessing(image)) for image in shown(stimuli, ids)]
+        tensors = [self._tensor(self.preprocessing(image)) for image in shown(stimuli, ids)]
         sizes = sorted({tuple(tensor.shape) for tensor in tensors})
         if len(sizes) > 1:
             raise ModelError(
                 f"model {self.model!r}: its preprocessing gives tensors of several shapes, {sizes[0]} and {sizes[1]}"
             )
         return torch.stack(tensors)
+
+    def _tensor(self, made: Any) -> torch.Tensor:
+        import torch
+
+        try:
+            return torch.as_tensor(made)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ModelError(
+                f"model {self.model!r}: its preprocessing gives {type(made).__name__}, not a tensor or an array ({error})"
+            ) from error
 
     def ahead(self, stimuli: StimulusSet, ids: Sequence[str]) -> None:
         """Begin with what will be asked for next."""

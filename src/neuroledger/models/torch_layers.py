@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+# What a module raises on an input that is not for it.
+REFUSALS: Final = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
+
 OUTPUT: Final = "output"
 """Name under which a module's own output is recorded, unless one of its parts is called so."""
 
@@ -168,7 +179,7 @@ def _run(
 
     try:
         with recording(module, layers, model) as runs, torch.inference_mode():
-            answer = module(_like(module, inputs.to(device)))
+            answer = _forward(module, _like(module, inputs.to(device)), model)
         if OUTPUT in layers and OUTPUT not in runs:
             runs[OUTPUT] = [_tensor(answer, OUTPUT, model)]
         return {layer: _whole(runs.get(layer, []), layer, len(inputs), model, steps) for layer in layers}
@@ -181,6 +192,23 @@ def _run(
     half = len(inputs) // 2
     parts = [_run(module, part, layers, device, model, steps) for part in (inputs[:half], inputs[half:])]
     return {layer: np.concatenate([part[layer] for part in parts]) for layer in layers}
+
+
+def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> Any:
+    """What the module gives; what it cannot take is said with the input that it was given."""
+    import torch
+
+    try:
+        return module(inputs)
+    except torch.OutOfMemoryError:
+        raise
+    except REFUSALS as error:
+        kind = str(inputs.dtype).removeprefix("torch.")
+        raise ModelError(
+            f"model {model!r}: {type(module).__name__} fails on its input, {kind} {tuple(inputs.shape)} "
+            f"({type(error).__name__}: {error}); if that is not what it takes, change its preprocessing "
+            "(resize, crop, colour)"
+        ) from error
 
 
 @contextmanager
@@ -233,6 +261,10 @@ def _whole(runs: Sequence[torch.Tensor], layer: str, count: int, model: str, ste
         values = torch.stack([run.cpu() for run in runs], dim=1)
     else:
         values = runs[-1].cpu()
+    if values.ndim == 0:
+        raise ModelError(
+            f"model {model!r}, layer {layer!r} gives one number for {count} stimuli; record a layer with a row for each"
+        )
     if values.ndim == 1 and len(values) == count:
         values = values[:, None]
     if len(values) != count and values.ndim > 1 and values.shape[1] == count:

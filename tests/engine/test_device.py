@@ -1,0 +1,24 @@
+"""Devices are called by the names that the documentation gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from neuroledger.engine.device import device_for_metrics, named_device
+from neuroledger.engine.session import Request
+from neuroledger.errors import RequestError
+
+
+def test_auto_is_a_device_that_is_here() -> None:
+    assert named_device("auto") in {"cpu", "cuda", "mps"}
+    assert Request(device="auto") == Request(device=named_device("auto"))
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "", "CPU", "cuda:"])
+def test_unknown_names_are_refused(name: str) -> None:
+    with pytest.raises(RequestError, match="use auto, cpu, cuda, cuda:1 or mps"):
+        Request(device=name)
+
+
+def test_metrics_need_double_precision() -> None:
+    assert [device_for_metrics(name) for name in ("cpu", "cuda:1", "mps")] == ["cpu", "cuda:1", "cpu"]
