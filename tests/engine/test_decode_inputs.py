@@ -123,7 +123,7 @@ WRONG = {
     "nothing": (RequestError, "NoneType has no fit and predict", None, X, Y, {}),
     "unknown decoder": (RequestError, "did you mean 'covariance_logistic'", "covariance_logstic", X3, Y, {}),
     "image model": (RequestError, "it is no decoder", "gabor", X3, Y, {}),
-    "regressor": (ModelError, "classes need a classifier", Answers(lambda x: x.mean(axis=(1, 2))), X, Y, {}),
+    "regressor": (ModelError, "classes need a classifier", Answers(lambda x: x[:, 0]), X, Y, {}),
     "raises": (ModelError, "could not be trained on 48 windows: KeyError: 'oops'", Answers(KeyError("oops")), X, Y, {}),
     "answers nothing": (ModelError, r"gave answers \(\)", Answers(None), X, Y, {}),
     "answers too few": (ModelError, "gave 1 answers for 12", Answers(np.array(["rest"])), X, Y, {}),
