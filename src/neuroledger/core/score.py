@@ -111,6 +111,15 @@ class Score:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Score is immutable; make a new one with .replace({name}=…)")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything, for another process: what was left for later is computed now."""
+        made = {"_interval": self._bounds(), "_replicates": self.replicates, "_samples": self.samples}
+        return {name: getattr(self, name) for name in self.__slots__} | made
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, content in state.items():
+            object.__setattr__(self, name, content)
+
     @property
     def samples(self) -> xr.DataArray | None:
         """The values before aggregation; made when first asked for, where a function was given."""
@@ -219,11 +228,8 @@ class Score:
         return f"{text}{' · ' + counts if counts else ''}{' · partial: ' + self.reason if self.status == 'partial' else ''}"
 
     def _repr_html_(self) -> str:
-        rows = [
-            ("value", f"{self.value:.4g}"),
-            ("95 % interval", f"{self.low:.4g} – {self.high:.4g}"),
-            ("scale", self.scale),
-        ]
+        rows = [("value", f"{self.value:.4g}"), ("95 % interval", f"{self.low:.4g} – {self.high:.4g}")]
+        rows += [("scale", self.scale)]
         if self.ceiling is not None:
             rows += [("raw", f"{self.raw:.4g}"), ("ceiling", f"{self.ceiling.value:.4g}")]
         rows += [(name, f"{count:g}") for name, count in self.n.items()]
@@ -308,12 +314,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
     if value > 1:
         notes += (f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",)
     return raw.replace(
-        value=value,
-        error=error,
-        raw=raw.value,
-        ceiling=ceiling,
-        notes=notes,
-        replicates=replicates,
+        value=value, error=error, raw=raw.value, ceiling=ceiling, notes=notes, replicates=replicates
     )
 
 
