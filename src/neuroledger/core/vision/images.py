@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 64 * 1024**2
 MAX_PIXELS: Final = 64_000_000
 FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+_BEGINNINGS: Final = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\x00", b"MM\x00*", b"RIFF")
 _SIXTEEN_BIT: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
@@ -43,6 +44,8 @@ def decode(data: bytes, name: str) -> Image:
             opened.load()
             upright = ImageOps.exif_transpose(opened)
     except UnidentifiedImageError as error:
+        if data.startswith(_BEGINNINGS):
+            raise DataError(f"image of {name!r} is truncated or damaged: fetch it again") from error
         raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
