@@ -253,3 +253,13 @@ def test_probabilities_are_read_out_from_fitting_stimuli() -> None:
         model.perform(Task("probabilities"), drawn(3))
     with pytest.raises(RequestError, match="no column 'image_label'"):
         model.perform(Task("probabilities"), drawn(3), fitting)
+
+
+def test_responses_in_time_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def extract(stimuli: Any, ids: Any, layers: Any, trial: Any) -> dict[str, Any]:
+        return {"state": np.ones((len(ids), 2, 1000), dtype=np.float32) * np.arange(2)[:, None]}
+
+    model = LayeredModel(id="m", extract=extract, layers=("state",), times=((0, 10), (10, 20)))
+    monkeypatch.setattr("neuroledger.core.memory.available_bytes", lambda: 100_000)
+    with pytest.raises(RequestError, match="1,000 features in 3 time bins for 5 presentations needs about"):
+        model.record(drawn(5), "IT", [(0, 10), (0, 20), (10, 20)])

@@ -29,3 +29,11 @@ def test_gaps_are_not_bridged() -> None:
     values = np.ones((1, 2, 1))
     with pytest.raises(ModelError, match="covers 0–10, 20–30 ms"):
         align_time(values, [(0, 10), (20, 30)], [(5, 25)], "m")
+
+
+def test_blocks_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).standard_normal((50, 6, 7)).astype(np.float32)
+    source = [(10.0 * n, 10.0 * (n + 1)) for n in range(6)]
+    whole = align_time(values, source, [(0, 15), (20, 50)], "m")
+    monkeypatch.setattr("neuroledger.core.time_bins.BLOCK", 100)
+    assert np.array_equal(align_time(values, source, [(0, 15), (20, 50)], "m"), whole)

@@ -261,6 +261,12 @@ class LayeredModel:
             )
         if time_bins is None:
             return np.asarray(values.mean(axis=1)).reshape(len(values), -1)
+        features = int(np.prod(values.shape[2:]))
+        require_memory(
+            len(values) * features * len(time_bins) * np.dtype(float).itemsize,
+            f"model {self.id!r}: {features:,} features in {len(time_bins)} time bins for {len(values):,} presentations",
+            "commit a smaller layer to the region, or ask for fewer time bins or stimuli",
+        )
         aligned = align_time(values, self.times, time_bins, self.id)
         responses: Array = aligned.reshape(len(values), len(time_bins), -1).swapaxes(1, 2)
         return responses

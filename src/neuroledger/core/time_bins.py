@@ -12,6 +12,9 @@ from neuroledger.errors import ModelError
 
 Bin = tuple[float, float]
 
+BLOCK = 1 << 24
+"""Numbers that are aligned at once."""
+
 
 def overlap_weights(source: Sequence[Bin], target: Sequence[Bin]) -> NDArray[np.float64]:
     """Weights (target, source): the part of each source bin, in its own width, that lies within the target bin."""
@@ -42,7 +45,13 @@ def align_time(
             raise ModelError(f"model {model!r} has no answer for {start:g}–{end:g} ms: it covers {span} ms")
     weights = overlap_weights(source, target)
     weights = weights / weights.sum(axis=1, keepdims=True)
-    return np.moveaxis(np.tensordot(weights, values, axes=(1, 1)), 0, 1)
+    aligned = np.empty((len(values), len(target), *values.shape[2:]), np.result_type(weights, values))
+    # A block of presentations at a time: the activations may lie on disk, and a product copies what it is given.
+    step = max(1, BLOCK // max(1, int(np.prod(values.shape[1:]))))
+    for start in range(0, len(values), step):
+        block = np.tensordot(weights, values[start : start + step], axes=(1, 1))
+        aligned[start : start + step] = np.moveaxis(block, 0, 1)
+    return aligned
 
 
 def _merged(bins: Sequence[Bin]) -> list[Bin]:
