@@ -277,3 +277,15 @@ def test_right_answers_carry_what_the_table_says_of_the_stimulus():
     model = Asked(presentations(["x", "y"], stimulus_id=["a", "b"]))
     measured = task(model, Dataset(tested, None, id="lab"), decide="label")
     assert measured.target["texture"].values.tolist() == ["y", "x"]
+
+
+def test_a_class_that_was_never_fitted_is_refused():
+    tested = files(["a", "b"], [10, 20])
+    table = xr.DataArray(
+        [[0.5, 0.5], [0.2, 0.8]],
+        dims=("presentation", "choice"),
+        coords={"stimulus_id": ("presentation", ["a", "b"]), "choice": ["x", "z"]},
+    )
+    data = Dataset(tested, None, id="lab", extra_stimuli={"fit": files(["c", "d"], [30, 40])})
+    with pytest.raises(DataError, match=r"1 of the right answers .* first 'y' \(fitted: x, z\)"):
+        task(Asked(table), data, decide="probabilities", fitting="fit")

@@ -102,9 +102,24 @@ def task(
     )
     source = _with_columns(_one_each(source, tested, model.id), tested)
     target = _with_stimulus(_truths(tested, label_column) if target is None else target, tested)
+    _check_known(source, target)
     if alternatives:
         source, target = _choose(source, target, alternatives)
     return Measurement(source, target, target)
+
+
+def _check_known(source: xr.DataArray, target: xr.DataArray) -> None:
+    """Every right answer is one that the readout can give."""
+    truth = coordinate(target, "truth")
+    if truth is None or "choice" not in source.dims:
+        return
+    given = set(source["choice"].values.astype(str).tolist())
+    lost = sorted(set(truth.astype(str).tolist()) - given)
+    if lost:
+        raise DataError(
+            f"{len(lost)} of the right answers are no label that the readout was fitted to, first {lost[0]!r} "
+            f"(fitted: {', '.join(sorted(given))}): fit it on every class that is tested"
+        )
 
 
 def _described(data: Dataset) -> StimulusSet:
