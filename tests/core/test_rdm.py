@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 
 from neuroledger.core.gram import gram
-from neuroledger.core.rdm import compare, condensed, dissimilarities, mean_ranks, patterned
+from neuroledger.core.rdm import ALIKE, compare, condensed, dissimilarities, mean_ranks, patterned
 from neuroledger.core.workspace import Workspace
 
 DISTANCES = {
@@ -83,6 +83,26 @@ def test_ranks_of_values_that_hardly_differ(spread):
     values = 1 + spread * np.random.default_rng(0).standard_normal(20_000)
     np.testing.assert_array_equal(mean_ranks(values), stats.rankdata(values))
     np.testing.assert_array_equal(mean_ranks(-values), stats.rankdata(-values))
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 40])
+@pytest.mark.parametrize("kind", ["even", "bell", "heavy tails"])
+def test_ranks_of_many_values(kind, repeats):
+    rng = np.random.default_rng(repeats)
+    draw = {"even": rng.random, "bell": rng.standard_normal, "heavy tails": rng.standard_cauchy}[kind]
+    values = draw(20_000)
+    values[: 50 * repeats] = np.repeat(values[:50], repeats)
+    values = rng.permutation(values)
+    np.testing.assert_array_equal(mean_ranks(values), stats.rankdata(values))
+
+
+def test_many_values_that_rounding_sets_apart_are_tied():
+    rng = np.random.default_rng(0)
+    exact = rng.random(20_000)
+    exact[:300] = np.repeat(exact[:100], 3)
+    rounded = exact * (1 + 4e-16 * rng.integers(-3, 4, exact.size))
+    assert (np.unique(rounded).size > np.unique(exact).size) and not np.array_equal(rounded, exact)
+    np.testing.assert_array_equal(mean_ranks(rounded, ALIKE), stats.rankdata(exact))
 
 
 def tau_a(a, b):

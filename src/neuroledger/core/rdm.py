@@ -27,6 +27,11 @@ Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "
 Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
 Floats: TypeAlias = NDArray[np.float64]
 
+# From so many values on, ranks are found by levels; a level and a position share one integer.
+MANY = 1 << 12
+POSITION = 27
+LEVELS = 1 << 35
+
 # Dissimilarities below this (relative to the rows' size) are rounding: identical rows are exactly alike, and tied.
 ROUNDING = 1.5e-14
 PAIR = 2
@@ -116,12 +121,17 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
     no say in the order of dissimilarities that are equal, as for identical stimuli or for counts.
     """
     count = len(values)
+    lowest, highest = (float(values.min()), float(values.max())) if count else (0.0, 0.0)
+    tolerance = alike * max(abs(lowest), abs(highest))
+    if MANY <= count < 1 << POSITION and 2 * tolerance * LEVELS < highest - lowest < np.inf:
+        ranks = _ranks_by_level(values, lowest, highest, tolerance)
+        if ranks is not None:
+            return ranks
     order = _sorting(values)
     ordered = values[order]
     new = np.empty(count, bool)
     new[:1] = True
-    if count:
-        np.greater(ordered[1:] - ordered[:-1], alike * max(abs(ordered[0]), abs(ordered[-1])), out=new[1:])
+    np.greater(ordered[1:] - ordered[:-1], tolerance, out=new[1:])
     ranks = np.empty(count)
     if new.all():
         ranks[order] = np.arange(1.0, count + 1)
@@ -129,6 +139,42 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
     starts = np.flatnonzero(new)
     sizes = np.diff(np.append(starts, count))
     ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
+    return ranks
+
+
+def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: float) -> Floats | None:
+    """As :func:`mean_ranks`, of many values, whose tolerance is less than half a level; ``None`` if ties abound.
+
+    Values are cut into :data:`LEVELS` equal levels, and these, joined by their positions, are sorted as integers. Only
+    values whose neighbours are on the same or the next level need to be looked at again: mostly few.
+    """
+    count = len(values)
+    key = values - lowest
+    key *= LEVELS / (highest - lowest)
+    place = key.astype(np.int64)
+    place <<= POSITION
+    place |= np.arange(count, dtype=np.int64)
+    place.sort()
+    order = place & ((1 << POSITION) - 1)
+    place >>= POSITION
+    close = place[1:] - place[:-1] <= 1
+    if np.count_nonzero(close) > count // 8:
+        return None
+    ranks = np.empty(count)
+    ranks[order] = np.arange(1.0, count + 1)
+    after = np.flatnonzero(close) + 1
+    if after.size:
+        at = np.union1d(after - 1, after)
+        first = np.ones(len(at), bool)
+        first[1:] = ~close[at[1:] - 1]
+        rows = order[at]
+        inner = np.lexsort((values[rows], np.cumsum(first)))
+        rows = rows[inner]
+        ordered = values[rows]
+        first[1:] |= ordered[1:] - ordered[:-1] > tolerance
+        starts = np.flatnonzero(first)
+        sizes = np.diff(np.append(starts, len(at)))
+        ranks[rows] = np.repeat(at[starts] + (sizes + 1) / 2, sizes)
     return ranks
 
 
