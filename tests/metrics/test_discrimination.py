@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from scipy.stats import norm, pearsonr
 
+from neuroledger.core.behaviour.trials import read_trials
 from neuroledger.engine import bind
 from neuroledger.errors import CeilingError, MetricError
 from tests.golden.behaviour_cases import object_trials, presentations
@@ -125,6 +126,40 @@ def test_choices_and_rows_in_any_order_give_the_same_bits():
     source, target = object_trials(np.random.default_rng(1))
     moved = source.isel(presentation=[3, 1, 0, 2, *range(4, 12)], choice=[2, 0, 3, 1])
     assert bind.metric("i2n")(source, target).value == bind.metric("i2n")(moved, target).value
+
+
+@pytest.mark.parametrize("change", ["objects", "wider", "narrower truth", "not on offer", "swapped"])
+def test_trials_are_read_alike_however_their_labels_lie(change):
+    """Shortcuts for text of one width, for truths that repeat the sample, for choices on offer change nothing."""
+    _, target = object_trials(np.random.default_rng(3))
+    plain = target.copy(deep=True)
+    if change == "objects":
+        changed = plain.astype(object).assign_coords(
+            {n: ("presentation", c.values.astype(object)) for n, c in plain.coords.items()}
+        )
+    elif change == "wider":
+        changed = plain.astype("U21").assign_coords(stimulus_id=plain["stimulus_id"].astype("U18"))
+    elif change == "narrower truth":
+        changed = plain.assign_coords(truth=plain["truth"].astype("U40"))
+    elif change == "not on offer":
+        plain.values[7] = next(
+            name
+            for name in np.unique(plain["truth"].values)
+            if name not in (plain["sample_obj"].values[7], plain["dist_obj"].values[7])
+        )
+        changed = plain.astype(object)
+    else:  # some images are the distractor of their trial
+        swap = np.random.default_rng(0).random(plain.size) < 0.5
+        sample, other = plain["sample_obj"].values, plain["dist_obj"].values
+        sides = {"sample_obj": np.where(swap, other, sample), "dist_obj": np.where(swap, sample, other)}
+        changed = plain.assign_coords({n: ("presentation", c) for n, c in sides.items()})
+    one, two = read_trials(plain), read_trials(changed)
+    assert one.objects.tolist() == two.objects.tolist()
+    for name in ("image", "choice", "truth", "images"):
+        assert np.array_equal(getattr(one, name), getattr(two, name)), name
+    rows = np.arange(0, plain.size, 2)
+    np.testing.assert_array_equal(one.rates(rows), two.rates(rows))
+    assert (one.objects[one.choice] == plain.values).all()
 
 
 def test_halves_are_those_of_the_ceiling_and_seeded():
