@@ -234,3 +234,9 @@ def test_activations_go_by_the_module_that_calls_them():
     found = counted(Mixed(), torch.rand(2, 3, 4))
     named = {name for name, layer in found.layers.items() if layer.elements}
     assert named == {"inner.0", "inner.1", "inner.2", "inner.3", "functional.relu"}
+
+
+def test_strides_may_be_lists():
+    network = Holding(torch.full((2, 1, 3, 3), 0.5), lambda x, w: F.conv2d(x, w, None, [1, 1], [0, 0]))
+    found = counted(network, *half(4, 1, 6, 6).split(2))
+    assert per_sample(found) == (16 * 18, 0, 16 * 18) and not found.uncounted

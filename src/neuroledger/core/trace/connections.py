@@ -50,17 +50,6 @@ def exact(driven: Tensor, bound: float) -> Fan:
     return Fan(len(driven), driven.to(torch.float32 if bound < EXACT else torch.float64))
 
 
-def known(tally: Tally, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether this very call was met before, and then count it."""
-    if kwargs:
-        return False
-    site = tally.sites.get((id(args[1]), args[0].shape, args[3:]))
-    if site is None or site.weight is not args[1] or site.version != site.weight._version:
-        return False
-    tally.at(site, args[0])
-    return True
-
-
 def count(
     tally: Tally,
     name: str,
@@ -95,8 +84,6 @@ def count(
 
 def linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """``y = x Wᵀ + b``: dense operations = rows · in · out; the bias is no synapse."""
-    if known(tally, args, kwargs):
-        return
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     count_linear(tally, x, weight, tally.owner(weight) or "linear")
 
@@ -121,13 +108,11 @@ def column_sums(weight: Tensor, bound: float) -> Fan:
 
 def convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A convolution of any rank: dense = output values · weights per output value, padding included."""
-    if known(tally, args, kwargs):
-        return
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
     dilation, groups = argument(args, kwargs, 5, "dilation", 1), argument(args, kwargs, 6, "groups", 1)
     name = tally.owner(weight) or "conv"
-    key = (id(weight), x.shape, args[3:]) if not kwargs else None
+    key = (id(weight), x.shape, tuple(map(_fixed, args[3:]))) if not kwargs else None
     count_convolution(tally, x, weight, name, result, stride, padding, dilation, groups, key)
 
 
@@ -163,8 +148,6 @@ def count_convolution(
 
 def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A transposed convolution: dense = input values · weights per input value, cropped ones included."""
-    if known(tally, args, kwargs):
-        return
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
     extra, dilation = argument(args, kwargs, 5, "output_padding", 0), argument(args, kwargs, 7, "dilation", 1)
@@ -177,7 +160,7 @@ def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict
         return exact(_adjoint(driven, space, out, stride, padding, dilation, extra), bound)
 
     leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
-    key = (id(weight), x.shape, args[3:]) if not kwargs else None
+    key = (id(weight), x.shape, tuple(map(_fixed, args[3:]))) if not kwargs else None
     count(tally, name, x, leading, weight, float(x.numel()) * math.prod(weight.shape[1:]), fan, key)
 
 

@@ -22,7 +22,7 @@ from neuroledger.core.trace.tally import Tally, storage_of
 
 __all__ = ["ACTIVATIONS", "BLIND", "RULES", "Watch"]
 
-_COUNT, _MISS, _ACTIVATE, _MULTIPLY = 1, 2, 3, 4
+_LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY = 1, 2, 3, 4, 5
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -56,6 +56,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "multi_head_attention_forward": attention.multi_head,
         "scaled_dot_product_attention": attention.scaled_dot_product,
     }
+)
+
+# Functions of an input, a weight and a bias, most of whose calls are like one before.
+LAYERS = frozenset(
+    {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 )
 
 # Functions that multiply and accumulate, and that no rule counts.
@@ -119,7 +124,10 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         action = self._actions.get(getattr(func, "__name__", ""))
         if action is not None:
             name = func.__name__
-            if action == _COUNT:
+            if action == _LAYER:
+                if kwargs or not self.tally.again(args):
+                    self._count(name, result, args, kwargs or {})
+            elif action == _COUNT:
                 self._count(name, result, args, kwargs or {})
             elif action == _MISS:
                 self.tally.miss(name, f"no rule counts torch's {name}")
@@ -131,7 +139,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         return result
 
     def _count(self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if sys._getframe(2).f_globals.get("__name__", "").startswith(MAKES_WEIGHTS):
+        if name not in LAYERS and sys._getframe(2).f_globals.get("__name__", "").startswith(MAKES_WEIGHTS):
             return
         try:
             RULES[name](self.tally, result, args, kwargs)

@@ -153,8 +153,12 @@ def _one(
             with same_chances(network.module):
                 _measure(network, inputs, needs, state)
     with evaluation(network):
-        with run.batch(size):
+        run.begin(size)
+        try:
             answer = answered(network, inputs, state.time_axis)
+        finally:
+            run.end()
+        run.settle()
         if receive is not None:
             receive(batch, answer)
     if isinstance(run, PeerPass):

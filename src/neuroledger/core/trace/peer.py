@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -103,16 +102,18 @@ class PeerPass:
                 hook.remove()
         self._hooks.clear()
 
-    @contextmanager
-    def batch(self, size: int) -> Iterator[None]:
-        """Count what the network does inside to ``size`` samples; then settle the counts of this batch."""
+    def begin(self, size: int) -> None:
+        """Count what this thread does from here on to a batch of ``size`` samples."""
         self.tally.begin(size)
         self._thread = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._thread = None
-            self._past.clear()
+
+    def end(self) -> None:
+        """Count no more."""
+        self._thread = None
+        self._past.clear()
+
+    def settle(self) -> None:
+        """Settle the counts of the batch."""
         zeros = float(sum(float(zero) for zero, _ in self._zeros))
         elements = sum(count for _, count in self._zeros)
         self._zeros.clear()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,6 +36,7 @@ class StrictPass:
         self.watch = Watch(self.tally, operations="operations" in needs, activations="activations" in needs)
         self.needs = needs
         self._thread: int | None = None
+        self._before: dict[nn.Module, Tensor | None] = {}
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> StrictPass:
@@ -62,18 +62,21 @@ class StrictPass:
                     hook.remove()
             self._hooks.clear()
 
-    @contextmanager
-    def batch(self, size: int) -> Iterator[None]:
-        """Count what the network does inside to ``size`` samples; then settle the counts of this batch."""
+    def begin(self, size: int) -> None:
+        """Count what this thread does from here on to a batch of ``size`` samples."""
         self.tally.begin(size)
+        self._before.clear()
         self._thread = threading.get_ident()
-        self._before: dict[nn.Module, Tensor | None] = {}
-        try:
-            with self.watch:
-                yield
-        finally:
-            self._thread = None
-            self.watch.inside = 0
+        self.watch.__enter__()
+
+    def end(self) -> None:
+        """Count no more."""
+        self.watch.__exit__(None, None, None)
+        self._thread = None
+        self.watch.inside = 0
+
+    def settle(self) -> None:
+        """Settle the counts of the batch."""
         self.tally.settle()
 
     def finish(self) -> None:
