@@ -9,8 +9,10 @@ import numpy as np
 
 from perf.measure import Runs
 
-# A side that takes longer than this runs once, whatever the number of rounds.
+# A peer that takes longer than this runs once, whatever the number of rounds.
 LONG = 5.0
+# From here on, watching memory costs no time that would show, and the watched run counts as a round.
+SHORT = 1.0
 
 HEADER = (
     "| size | metric | against | peer s | ours s | ratio | peer MB | ours MB | largest difference | × limit |\n"
@@ -19,18 +21,20 @@ HEADER = (
 
 
 def in_turn(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, clock: str) -> tuple[Runs, Runs]:
-    """Each side once watched for its memory, then ``rounds`` times timed, one after the other.
+    """Each side once watched for its memory, then timed, one after the other: ``rounds`` times, a long peer once.
 
-    Of a peer that takes long the watched run is the timed one.
+    Of a side that is not short, the watched run is its first round.
     """
     mine, peer = Runs(clock), Runs(clock)
-    mine.watch(ours)
-    first = peer.watch(theirs)
-    if first >= LONG:
-        peer.seconds.append(first)
-    for _ in range(rounds):
-        mine.add(ours)
-        if first < LONG:
+    for side, run in ((mine, ours), (peer, theirs)):
+        seconds = side.watch(run)
+        if seconds >= SHORT:
+            side.seconds.append(seconds)
+    enough = 1 if peer.seconds and peer.seconds[0] >= LONG else rounds
+    while len(mine.seconds) < rounds or len(peer.seconds) < enough:
+        if len(mine.seconds) < rounds:
+            mine.add(ours)
+        if len(peer.seconds) < enough:
             peer.add(theirs)
     return mine, peer
 
