@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from pydantic import ValidationError
+from pydantic import BaseModel
 
 from neuroledger.core import registry
 from neuroledger.core.coding import encode
@@ -18,21 +17,20 @@ from neuroledger.core.score import Score
 from neuroledger.core.splits import draw, first_values, given, predefined
 from neuroledger.core.stats import aggregate, bootstrap, error_of
 from neuroledger.core.workspace import Memo, Workspace
+from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.engine.sides import aligned, check_repeated, joined
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.identity import spec_sha256
-from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 
 __all__ = ["BoundCeiling", "BoundMetric", "ceiling", "metric", "resolve"]
 
-Comparison = MetricSpec | CeilingSpec
 # Components that need time bins even where there is one.
 TIMED = ("object_solution_times",)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Bound:
     """A spec, the function it names, and the validated parameters."""
 
@@ -51,6 +49,12 @@ class _Bound:
             "component": f"{self.component.kind}:{self.component.name}",
             "component_version": self.component.version,
         }
+
+    def __repr__(self) -> str:
+        splits = self.spec.splits
+        drawn = "" if splits is None else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
+        values = ", ".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
+        return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){drawn}>"
 
     def _compute(
         self, arrays: Sequence[xr.DataArray], splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
@@ -87,7 +91,7 @@ class _Bound:
         return _score(self.spec, samples, self.seed, rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoundMetric(_Bound):
     """A metric, callable on assemblies."""
 
@@ -154,7 +158,7 @@ class BoundMetric(_Bound):
         return aligned(moved, kept, name, other), kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoundCeiling(_Bound):
     """A ceiling, callable on an assembly."""
 
@@ -186,7 +190,9 @@ def metric(
     """The metric ``id``, with fields of its spec (or parameters of its function) overridden.
 
     ``metric("pls", splits={"folds": 4})``, ``metric("i2n", compat="brainscore")``: nested mappings are merged
-    into the spec, other values replace.
+    into the spec, other values replace. A component is chosen by name, ``metric("pls", splits="kfold")``; what lies
+    deeper is given where it lies, ``metric("pls", estimator={"components": 10}, splits={"seed": 3})``. ``seed`` is that
+    of resampling; ``workspace`` says where to compute, and shares Gram matrices between metrics.
 
     Raises
     ------
@@ -194,7 +200,7 @@ def metric(
         Unknown id, field or compat; near misses are named.
     """
     spec, component, parameters = resolve("metrics", id, catalog or open_catalog(), overrides)
-    return BoundMetric(spec, component, parameters, workspace or Workspace(memo=Memo(0)), seed)
+    return BoundMetric(spec, component, parameters, _place(workspace), seed)
 
 
 def ceiling(
@@ -207,106 +213,25 @@ def ceiling(
 ) -> BoundCeiling:
     """The ceiling ``id``, overridden as in :func:`metric`."""
     spec, component, parameters = resolve("ceilings", id, catalog or open_catalog(), overrides)
-    return BoundCeiling(spec, component, parameters, workspace or Workspace(memo=Memo(0)), seed)
+    return BoundCeiling(spec, component, parameters, _place(workspace), seed)
 
 
-def resolve(
-    kind: Literal["metrics", "ceilings"], id: str | Override, catalog: Catalog, overrides: Mapping[str, Any]
-) -> tuple[Comparison, registry.Registered, dict[str, Any]]:
-    """The spec with overrides merged, its component, and the component's validated parameters.
-
-    Raises
-    ------
-    RequestError
-        Unknown id, field, compat or parameter; wrong value.
-    """
-    name = id.name if isinstance(id, Override) else id
-    changes = {**(id.parameters if isinstance(id, Override) else {}), **overrides}
-    model: type[Comparison] = MetricSpec if kind == "metrics" else CeilingSpec
-    spec: Comparison = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
-    if changes:
-        spec = _overridden(spec, model, changes, kind)
-    component = registry.get(kind[:-1], spec.compare.name)
-    try:
-        parameters = component.bind(spec.compare.parameters)
-    except ValidationError as error:
-        raise RequestError(f"{kind[:-1]} {name!r}, parameters of {component.name}: {_words(error)}") from None
-    return spec, component, parameters
+def _place(workspace: Workspace | None) -> Workspace:
+    if workspace is not None and not isinstance(workspace, Workspace):
+        raise RequestError(
+            f"workspace is a {type(workspace).__name__}; give neuroledger.core.workspace.Workspace(device=…, dtype=…)"
+        )
+    return workspace or Workspace(memo=Memo(0))
 
 
-def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str) -> Comparison:
-    plain = spec.model_dump(mode="python", by_alias=True)
-    compat = changes.pop("compat", None)
-    layers: list[Mapping[str, Any]] = []
-    if compat is not None:
-        if compat not in spec.compat:
-            known = ", ".join(spec.compat) or "none: its number is the peer's already, or the peer has none"
-            raise RequestError(f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}")
-        layers.append(spec.compat[compat])
-    fields = {f.alias or n for n, f in model.model_fields.items()}
-    # `scale` names the scale of the number; a number of that name is a parameter (of value_delta)
-    fields -= {key for key in ("scale",) if isinstance(changes.get(key), int | float)}
-    direct = {key: value for key, value in changes.items() if key in fields}
-    others = {key: value for key, value in changes.items() if key not in fields}
-    if others:
-        compare = direct.get("compare", {})
-        named = compare.get("name", spec.compare.name) if isinstance(compare, Mapping) else spec.compare.name
-        parameters = sorted(registry.get(kind[:-1], named).parameters.model_fields)
-        for key in others:
-            if key not in parameters:
-                close = difflib.get_close_matches(key, [*sorted(fields), *parameters], 1, 0.5)
-                hint = (
-                    f"did you mean {close[0]!r}?"
-                    if close
-                    else f"parameters of {named}: {', '.join(parameters) or 'none'}"
-                )
-                raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
-        direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
-    layers.append(direct)
-    for layer in layers:
-        if layer.get("splits", ...) is None and plain.get("splits") is not None:
-            plain["splits"] = None
-        plain = _merged(plain, _same_units(plain, layer))
-    try:
-        return model.model_validate(plain)
-    except ValidationError as error:
-        raise RequestError(f"{kind[:-1]} {spec.id!r}, overridden: {_words(error)}") from None
-
-
-def _same_units(plain: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Another splitting rule divides the same units, with the same classes and seed, unless it says otherwise."""
-    old, new = plain.get("splits"), layer.get("splits")
-    if (
-        not isinstance(old, Mapping)
-        or not isinstance(new, Mapping)
-        or new.get("name", old["name"]) == old["name"]
-    ):
-        return layer
-    kept = {key: old[key] for key in ("by", "unique", "repeats", "stratify", "seed")}
-    return {**layer, "splits": {**kept, **new}}
-
-
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``change`` merged in; a mapping that names another component replaces the old one."""
-    result = dict(base)
-    for key, value in change.items():
-        old = result.get(key)
-        if (
-            isinstance(value, Mapping)
-            and isinstance(old, Mapping)
-            and value.get("name", old.get("name")) == old.get("name")
-        ):
-            result[key] = _merged(old, value)
-        else:
-            result[key] = value
-    return result
-
-
-def _words(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else item["msg"]
-        for item in error.errors(include_url=False)
-    )
+def _short(value: Any) -> str:
+    """A parameter as people give it; long lists by their ends."""
+    if isinstance(value, BaseModel):
+        inside = ", ".join(f"{name}={_short(one)}" for name, one in value if name != "name")
+        return f"{getattr(value, 'name', type(value).__name__)}({inside})"
+    if isinstance(value, tuple | list) and len(value) > 4:
+        return f"({_short(value[0])}, …, {_short(value[-1])})"
+    return repr(value)
 
 
 def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArray) -> Score:

@@ -126,12 +126,15 @@ class Catalog:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
     def _suggestion(self, kind: str, id: str) -> str:
-        near = difflib.get_close_matches(id, self.ids(kind), 3, 0.5)
-        if near:
-            return f"; did you mean {' or '.join(repr(n) for n in near)}?"
         elsewhere = [other[:-1] for other in KINDS if other != kind and id in self._files[other]]
         if elsewhere:
             return f"; there is a {elsewhere[0]} of that name"
+        known = self.ids(kind)
+        near = difflib.get_close_matches(id, known, 3, 0.5) or difflib.get_close_matches(
+            id.lower(), known, 3, 0.5
+        )
+        if near:
+            return f"; did you mean {' or '.join(repr(n) for n in near)}?"
         return f"; see `neuroledger list {kind}`"
 
 

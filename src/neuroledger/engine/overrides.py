@@ -1,0 +1,156 @@
+"""What is asked of a metric or ceiling beside its id: fields of its spec and parameters of its function, merged."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from neuroledger.core import registry
+from neuroledger.errors import RequestError
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.kinds import CeilingSpec, MetricSpec, SplitsSpec
+
+__all__ = ["Comparison", "resolve"]
+
+Comparison = MetricSpec | CeilingSpec
+
+
+def resolve(
+    kind: Literal["metrics", "ceilings"], id: str | Override, catalog: Catalog, overrides: Mapping[str, Any]
+) -> tuple[Comparison, registry.Registered, dict[str, Any]]:
+    """The spec with overrides merged, its component, and the component's validated parameters.
+
+    Raises
+    ------
+    RequestError
+        Unknown id, field, compat or parameter; wrong value.
+    """
+    name = id.name if isinstance(id, Override) else id
+    if not isinstance(name, str):
+        raise RequestError(
+            f"a {kind[:-1]} is asked for by its id, not by {name!r}; see `neuroledger list {kind}`"
+        )
+    changes = {**(id.parameters if isinstance(id, Override) else {}), **overrides}
+    model: type[Comparison] = MetricSpec if kind == "metrics" else CeilingSpec
+    spec: Comparison = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
+    if changes:
+        spec = _overridden(spec, model, changes, kind)
+    component = registry.get(kind[:-1], spec.compare.name)
+    try:
+        parameters = component.bind(spec.compare.parameters)
+    except ValidationError as error:
+        raise RequestError(f"{kind[:-1]} {name!r}, parameters of {component.name}: {_words(error)}") from None
+    return spec, component, parameters
+
+
+def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str) -> Comparison:
+    plain = spec.model_dump(mode="python", by_alias=True)
+    compat = changes.pop("compat", None)
+    layers: list[Mapping[str, Any]] = []
+    if compat is not None:
+        if compat not in spec.compat:
+            known = ", ".join(spec.compat) or "none: its number is the peer's already, or the peer has none"
+            raise RequestError(f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}")
+        layers.append(spec.compat[compat])
+    fields = {f.alias or n for n, f in model.model_fields.items()}
+    # `scale` names the scale of the number; a number of that name is a parameter (of value_delta)
+    fields -= {key for key in ("scale",) if isinstance(changes.get(key), int | float)}
+    direct = {key: value for key, value in changes.items() if key in fields}
+    others = {key: value for key, value in changes.items() if key not in fields}
+    if others:
+        compare = direct.get("compare", {})
+        named = compare.get("name", spec.compare.name) if isinstance(compare, Mapping) else spec.compare.name
+        parameters = sorted(registry.get(kind[:-1], named).parameters.model_fields)
+        for key in others:
+            if key not in parameters:
+                hint = _hint(key, spec, [*sorted(fields), *parameters]) or (
+                    f"parameters of {named}: {', '.join(parameters) or 'none'}"
+                )
+                raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
+        direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
+    layers.append(direct)
+    for layer in layers:
+        if layer.get("splits", ...) is None and plain.get("splits") is not None:
+            plain["splits"] = None
+        plain = _merged(plain, _same_units(plain, layer))
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        raise RequestError(f"{kind[:-1]} {spec.id!r}, overridden: {_words(error)}") from None
+
+
+def _same_units(plain: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Another splitting rule divides the same units, with the same classes and seed, unless it says otherwise."""
+    old, new = plain.get("splits"), layer.get("splits")
+    if isinstance(new, str):
+        new = {"name": new}
+    if (
+        not isinstance(old, Mapping)
+        or not isinstance(new, Mapping)
+        or new.get("name", old["name"]) == old["name"]
+    ):
+        return layer
+    kept = {key: old[key] for key in ("by", "unique", "repeats", "stratify", "seed")}
+    return {**layer, "splits": {**kept, **new}}
+
+
+def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``change`` merged in; a mapping that names another component replaces the old one."""
+    result = dict(base)
+    for key, value in change.items():
+        old = result.get(key)
+        if isinstance(value, str) and isinstance(old, Mapping) and "name" in old:
+            value = {"name": value}
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, Mapping)
+            and value.get("name", old.get("name")) == old.get("name")
+        ):
+            result[key] = _merged(old, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _hint(key: str, spec: Comparison, known: list[str]) -> str:
+    """Where a field lies that was looked for in the wrong place, or what it may have been meant to be."""
+    if key in ("device", "dtype", "threads"):
+        return f"give workspace=Workspace({key}=…), of neuroledger.core.workspace"
+    for name, fields in _deeper(spec).items():
+        near = difflib.get_close_matches(key, fields, 1, 0.7)
+        if near:
+            return f"did you mean {name}={{{near[0]!r}: …}}?"
+    close = difflib.get_close_matches(key, known, 1, 0.6)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def _deeper(spec: Comparison) -> dict[str, list[str]]:
+    """Fields of what a comparison is made of: its estimator (or the like), and its splits."""
+    found: dict[str, list[str]] = {}
+    try:
+        bound = registry.get("metric" if isinstance(spec, MetricSpec) else "ceiling", spec.compare.name).bind(
+            spec.compare.parameters
+        )
+    except ValidationError:
+        bound = {}
+    for name, value in bound.items():
+        if isinstance(value, BaseModel):
+            found[name] = sorted(type(value).model_fields)
+    if spec.splits is not None:
+        found["splits"] = sorted(SplitsSpec.model_fields)
+    return found
+
+
+def _words(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, item['loc']))}: {_message(item)}" if item["loc"] else item["msg"]
+        for item in error.errors(include_url=False)
+    )
+
+
+def _message(item: Mapping[str, Any]) -> str:
+    return "there is no such field" if item["type"] == "extra_forbidden" else str(item["msg"])
