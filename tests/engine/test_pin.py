@@ -450,3 +450,16 @@ def test_a_full_disk_leaves_no_half_file(place: Path, tree: Path, monkeypatch: p
         pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
     assert not [path for path in (place / "data").rglob("*") if path.is_file()]
     assert "unavailable" in (place / "specs/datasets/Rest.yaml").read_text()
+
+
+def test_scoring_what_was_never_fetched_says_how_to_fetch_it(
+    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
+    shutil.rmtree(place / "data")
+    assert main(["check", "--write-schemas"]) == 0
+    assert main(["validate"]) == 0
+    assert main(["run", "dummy", "--benchmark", "Rest-group"]) == 1
+    assert "data set 'Rest' is not here: 18 of 18 files" in (said := "".join(capsys.readouterr()))
+    assert "`neuroledger fetch Rest`" in said

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from neuroledger.core.registry import get
+from neuroledger.engine.fetch import folder_of
 from neuroledger.engine.files import write_json
 from neuroledger.engine.gate.findings import Finding
 from neuroledger.spec.catalog import Catalog
@@ -177,6 +178,14 @@ def refusal(catalog: Catalog, dataset: str) -> str | None:
     path = report_path(catalog.root, dataset)
     command = f"run `neuroledger validate {dataset}`"
     if not path.exists():
+        folder = folder_of(catalog.root, "datasets", dataset)
+        away = [name for name in spec.files if not (folder / name).exists()]
+        if away:
+            size = sum(spec.files[name].size for name in away) / 1e6
+            return (
+                f"data set {dataset!r} is not here: {len(away)} of {len(spec.files)} files, {size:,.1f} MB; bring it with "
+                f"`neuroledger fetch {dataset}`, then {command}"
+            )
         return f"data set {dataset!r} has not been validated; {command}"
     report = read_report(path)
     if report is None:
