@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import torch
@@ -13,7 +14,9 @@ from torch import nn
 from neuroledger.engine.cost import DEFAULT, cost
 
 IMAGES = 450
+SIZES = (32, 64, 256, 450)
 OPERATIONS = ("effective_macs", "effective_acs", "dense_operations")
+WARM_UP = 3
 
 
 def network() -> nn.Module:
@@ -25,49 +28,53 @@ def network() -> nn.Module:
     ).eval()  # fmt: skip
 
 
-def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """CPU seconds of each run, taken in turn so that a busy machine is as unkind to all."""
+def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median CPU milliseconds of each run, taken in turn so that a busy machine is as unkind to all."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds + 3):
+    for _ in range(rounds + WARM_UP):
         for name, run in runs.items():
             before = time.process_time()
             run()
             seconds[name].append(time.process_time() - before)
-    return {name: sorted(values[3:]) for name, values in seconds.items()}
+    return {name: 1e3 * median(values[WARM_UP:]) for name, values in seconds.items()}
 
 
 def main() -> None:
-    """Print milliseconds and ratios by batch size."""
+    """Print milliseconds and ratios, by the number of passes over the images in one run and by batch size."""
     parser = argparse.ArgumentParser(prog="python -m perf.cost", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=40, help="repeats of each run; medians are printed")
     given = parser.parse_args()
     torch.set_num_threads(1)
     module = network()
     images = torch.rand(IMAGES, 64, generator=torch.Generator().manual_seed(0))
     images[images < 0.4] = 0
-    print("| batch | passes | bare ms | operations ms | ratio | all static and traced ms | ratio |")
+    print(f"{IMAGES} images, one thread, CPU time, medians of {given.rounds}\n")
+    print(
+        "| passes over the images | batch | bare ms | operations ms | ratio | all eight metrics ms | ratio |"
+    )
     print("|--:|--:|--:|--:|--:|--:|--:|")
-    for size, repeats in ((64, 1), (64, 10), (450, 1), (450, 10)):
-        batches = list(images.split(size)) * repeats
+    for passes in (1, 10):
+        for size in SIZES:
+            batches = list(images.split(size)) * passes
 
-        def bare(batches: list[torch.Tensor] = batches) -> None:
-            with torch.no_grad():
-                for batch in batches:
-                    module(batch)
+            def bare(batches: list[torch.Tensor] = batches) -> None:
+                with torch.no_grad():
+                    for batch in batches:
+                        module(batch)
 
-        found = in_turn(
-            {
-                "bare": bare,
-                "operations": lambda batches=batches: cost(module, batches, OPERATIONS),  # type: ignore[misc]
-                "all": lambda batches=batches: cost(module, batches, DEFAULT),  # type: ignore[misc]
-            },
-            given.rounds,
-        )
-        middle = {name: 1e3 * values[len(values) // 2] for name, values in found.items()}
-        print(
-            f"| {size} | {len(batches)} | {middle['bare']:.2f} | {middle['operations']:.2f} "
-            f"| {middle['operations'] / middle['bare']:.2f} | {middle['all']:.2f} | {middle['all'] / middle['bare']:.2f} |"
-        )
+            found = in_turn(
+                {
+                    "bare": bare,
+                    "operations": lambda batches=batches: cost(module, batches, OPERATIONS),  # type: ignore[misc]
+                    "all": lambda batches=batches: cost(module, batches, DEFAULT),  # type: ignore[misc]
+                },
+                given.rounds,
+            )
+            base, operations, everything = found["bare"], found["operations"], found["all"]
+            print(
+                f"| {passes} | {size} | {base:.2f} | {operations:.2f} | {operations / base:.2f} "
+                f"| {everything:.2f} | {everything / base:.2f} |"
+            )
 
 
 if __name__ == "__main__":
