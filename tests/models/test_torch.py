@@ -356,6 +356,8 @@ def test_optional_packages_name_their_extra(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"):
         get("builder", package).function(id="x", architecture="ViTModel")
+    with pytest.raises(UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"):
+        torch_module(id="x", module=f"{package}.models:Net")
 
 
 def test_weights_by_name_are_refused() -> None:

@@ -195,11 +195,15 @@ def trusted_class(path: str, model: str) -> type[torch.nn.Module]:
             f"{', '.join((*TRUSTED, *added))}. If you trust it, set NEUROLEDGER_TRUSTED={package}"
         )
     torch = require("torch", "torch")
+    if package in ("torchvision", "timm", "transformers"):
+        from neuroledger.models.hub_packages import hub_package
+
+        hub_package(package)
     if importlib.util.find_spec(package) is None:
         raise UnavailableError(f"model {model!r} needs the package {package!r}, which is not installed")
     try:
         owner = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, RuntimeError, OSError) as error:
         raise ModelError(f"model {model!r}: {module_name} cannot be imported: {error}") from error
     found = getattr(owner, class_name, None)
     if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
