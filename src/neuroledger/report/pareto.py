@@ -107,12 +107,15 @@ def front(scores: list[float], costs: list[float], *, lower: bool = False) -> li
 
 
 def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """The table as a figure: cost on a logarithmic axis, intervals as bars, the front joined."""
+    """The table as a figure: cost on a logarithmic axis, intervals as bars, the front joined.
+
+    Where a cost is 0, the axis is linear below the least that is not.
+    """
     if ax is None:
         from matplotlib.figure import Figure
 
         ax = Figure(figsize=(6, 4.2), layout="constrained").add_subplot()
-    for row in table.to_dict("records"):
+    for number, row in enumerate(table.sort_values("cost").to_dict("records")):
         colour = ACCENT if row["front"] else SOFT
         if pd.notna(row["low"]) and pd.notna(row["high"]):
             ax.plot([row["cost"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1)
@@ -120,15 +123,19 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.annotate(
             row["model"],
             (row["cost"], row["score"]),
-            xytext=(6, 4),
+            xytext=(6, 5 if number % 2 else -13),  # neighbours' names stay apart
             textcoords="offset points",
             color=INK,
             fontsize=9,
         )
     best = table[table["front"]]
     ax.plot(best["cost"], best["score"], color=ACCENT, linewidth=1.2, zorder=2)
-    if (table["cost"] > 0).all():
+    positive = table["cost"][table["cost"] > 0]
+    if len(positive) == len(table):
         ax.set_xscale("log")
+    elif len(positive):
+        ax.set_xscale("symlog", linthresh=float(positive.min()))
+    ax.margins(x=0.2, y=0.08)
     units = ", ".join(sorted(set(table["unit"]) - {""}))
     ax.set_xlabel(
         f"{table.attrs.get('cost', 'cost')} ({units})" if units else table.attrs.get("cost", "cost")

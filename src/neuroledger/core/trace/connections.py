@@ -60,10 +60,7 @@ def count(
     fan: Callable[[float], Fan],
     key: tuple[Any, ...] | None = None,
 ) -> None:
-    """Count a call on inputs that each drive a ``fan`` of non-zero weights; remember it where the weight is the model's.
-
-    ``fan`` is called with the number of operations that no row exceeds.
-    """
+    """Count a call on inputs that drive ``fan(most operations of a row)``; remember it if the weight is the model's."""
     tally.reach(weight)
     shape = (math.prod(leading), x.numel() // max(1, math.prod(leading)))
     bound = dense / max(1, shape[0])
