@@ -8,7 +8,7 @@ from neuroledger.core.trace.reading import Reading, cost_metric, failed
 __all__ = ["connection_sparsity", "footprint", "parameter_count"]
 
 
-@cost_metric("parameter_count", version=1, needs=("weights",))
+@cost_metric("parameter_count", version=2, needs=("weights",))
 def parameter_count(trace: Trace) -> Reading:
     """Number of parameters, trainable or not, each tensor once; packed weights of quantised layers included [yik2025].
 
@@ -19,7 +19,7 @@ def parameter_count(trace: Trace) -> Reading:
     return Reading(float(trace.weights.parameters))
 
 
-@cost_metric("footprint", version=1, needs=("weights",))
+@cost_metric("footprint", version=2, needs=("weights",))
 def footprint(trace: Trace) -> Reading:
     """Bytes of parameters and constant buffers, in the types they are stored in [yik2025].
 
@@ -37,7 +37,7 @@ def footprint(trace: Trace) -> Reading:
     )
 
 
-@cost_metric("connection_sparsity", version=1, needs=("weights",))
+@cost_metric("connection_sparsity", version=2, needs=("weights",))
 def connection_sparsity(trace: Trace) -> Reading:
     """Share of connection weights that are exactly zero [yik2025].
 
