@@ -160,7 +160,7 @@ def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: fl
     close = place[1:] - place[:-1] <= 1
     if np.count_nonzero(close) > count // 8:
         return None
-    ranks = np.empty(count)
+    ranks = key  # its memory serves again
     ranks[order] = np.arange(1.0, count + 1)
     after = np.flatnonzero(close) + 1
     if after.size:
