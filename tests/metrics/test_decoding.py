@@ -181,7 +181,43 @@ def test_the_interval_of_people_is_as_wide_as_students():
     values = samples.values[0]
     low, high = np.quantile(samples.attrs["replicates"], [0.025, 0.975])
     half = 2.3646 * values.std(ddof=1) / np.sqrt(8)
+    assert (high - low) / 2 == pytest.approx(half * np.sqrt(1 + 8 / 7), rel=0.12)
+    once = source.assign_coords(split=("presentation", np.zeros(source.sizes["presentation"], int)))
+    alone = decoding(once, target, rng=np.random.default_rng(0), measure="accuracy", resamples=4000)
+    low, high = np.quantile(alone.attrs["replicates"], [0.025, 0.975])
     assert (high - low) / 2 == pytest.approx(half, rel=0.12)
+
+
+def test_the_interval_of_cross_validated_noise_holds_chance_as_often_as_it_says():
+    """Nearest class means, one of eight people left out at a time: folds that learn from the same noise agree by chance."""
+    held, bare = 0, 0
+    people, trials = 8, 24
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        y = np.tile(["a", "b"], (people, trials // 2))
+        sign = np.where(y == "b", 1.0, -1.0)
+        x = rng.standard_normal((people, trials, 6))
+        answers = []
+        for person in range(people):
+            others = np.arange(people) != person
+            weights = np.einsum("ptf,pt->f", x[others], sign[others])
+            answers.append((x[person] - x[others].mean(axis=(0, 1))) @ weights)
+        scores = np.concatenate(answers)
+        who = np.repeat(np.arange(people), trials)
+        coords = {"subject": ("presentation", who.astype(str)), "split": ("presentation", who)}
+        source = xr.DataArray(
+            np.stack([-scores, scores], axis=1),
+            dims=("presentation", "choice"),
+            coords={**coords, "choice": ["a", "b"]},
+        )
+        target = xr.DataArray(y.ravel(), dims=("presentation",), coords=coords)
+        samples = decoding(source, target, rng=rng, resamples=300)
+        low, high = np.quantile(samples.attrs["replicates"], [0.025, 0.975])
+        held += low <= 0.5 <= high
+        middle, narrow = samples.values.mean(), np.sqrt(1 + people / (people - 1))
+        bare += abs(middle - 0.5) * narrow <= max(high - middle, middle - low)
+    assert held >= 136
+    assert bare < held - 5
 
 
 def test_the_interval_of_noise_holds_chance_as_often_as_it_says():
@@ -191,7 +227,7 @@ def test_the_interval_of_noise_holds_chance_as_often_as_it_says():
         samples = decoding(source, target, rng=np.random.default_rng(seed), resamples=300)
         low, high = np.quantile(samples.attrs["replicates"], [0.025, 0.975])
         held += low <= 0.5 <= high
-    assert 105 <= held <= 120
+    assert 110 <= held <= 120
 
 
 def test_one_person_has_no_interval_and_is_told():

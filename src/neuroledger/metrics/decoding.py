@@ -31,7 +31,7 @@ BOUNDS = {
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
 
-@metric("decoding", version=1, input="predictions")
+@metric("decoding", version=2, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -82,8 +82,10 @@ def decoding(
     xr.DataArray
         attrs["replicates"] (resample,): the mean over splits and seeds when clusters are drawn with replacement,
         spread about the value by :math:`\sqrt{n/(n-1)}\, t_{0.975,n-1}/z_{0.975}`, which makes the percentile
-        interval of few clusters as wide as Student's [hesterberg2015]. A split counts in a resample as often as its
-        clusters do. attrs["notes"]: the unit, the cluster and their numbers.
+        interval of few clusters as wide as Student's [hesterberg2015], and with :math:`K > 1` splits by
+        :math:`\sqrt{1 + K/(K-1)}` more: what their folds learn, they learn from the same data, so that the mean over
+        folds varies more than the folds tell [nadeau2003]. A split counts in a resample as often as its clusters do.
+        attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
     ------
@@ -94,6 +96,7 @@ def decoding(
     options = {
         name: value for name, value in (("k", k), ("symbols", symbols), ("edges", edges)) if value is not None
     }
+    folds = len(np.unique(splits))
     if pool:
         splits = np.zeros(len(splits), dtype=int)
     cells = {
@@ -109,13 +112,14 @@ def decoding(
         values[place] = scorers[seed, split](np.ones(len(at)))
     samples = xr.DataArray(values, dims=("seed", "split"), coords={"seed": seed_names, "split": split_names})
     names = np.unique(clusters)
-    samples.attrs["notes"] = _notes(per, cluster, len(names))
+    samples.attrs["notes"] = _notes(per, cluster, len(names), folds)
     samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
     samples.attrs["replicates"] = np.empty(0)
     samples.attrs["predictions"] = _predictions(source, target)
     if len(names) > 1 and np.isfinite(values).all():
         raw = _resample(cells, scorers, clusters, names, resamples, rng)
         spread = np.sqrt(len(names) / (len(names) - 1)) * stdtrit(len(names) - 1, 0.975) / ndtri(0.975)
+        spread *= np.sqrt(1 + folds / (folds - 1)) if folds > 1 else 1.0
         value = float(values.mean(axis=1).mean())
         samples.attrs["replicates"] = np.clip(
             value + spread * (raw - value), *BOUNDS.get(measure, (0.0, 1.0))
@@ -222,7 +226,7 @@ def _along(array: xr.DataArray, name: str, count: int, default: Any = None) -> A
     raise MetricError(f"no coordinate {name!r} on the presentations: name one that was drawn independently")
 
 
-def _notes(unit: str, cluster: str, clusters: int) -> list[str]:
+def _notes(unit: str, cluster: str, clusters: int, folds: int) -> list[str]:
     scored = {
         "window": "every window is scored",
         "recording": "one answer per recording",
@@ -231,7 +235,8 @@ def _notes(unit: str, cluster: str, clusters: int) -> list[str]:
     if clusters < 2:
         return [f"{scored[unit]}; no interval: all rows have one {cluster}"]
     few = ", too few to trust its ends" if clusters < FEW_CLUSTERS else ""
-    return [f"{scored[unit]}; interval over {clusters} values of {cluster}{few}"]
+    shared = f", widened because {folds} folds learn from the same data" if folds > 1 else ""
+    return [f"{scored[unit]}; interval over {clusters} values of {cluster}{shared}{few}"]
 
 
 def _predictions(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
