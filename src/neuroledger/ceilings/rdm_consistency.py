@@ -18,7 +18,7 @@ from neuroledger.errors import CeilingError
 __all__ = ["rdm_consistency"]
 
 
-@ceiling("rdm_consistency", version=1)
+@ceiling("rdm_consistency", version=2)
 def rdm_consistency(
     assembly: xr.DataArray,
     *,

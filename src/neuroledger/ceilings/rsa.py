@@ -21,7 +21,7 @@ __all__ = ["rsa_ceiling"]
 Floats = NDArray[np.float64]
 
 
-@ceiling("rsa", version=1)
+@ceiling("rsa", version=2)
 def rsa_ceiling(
     assembly: xr.DataArray,
     *,

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Noise = Literal["none", "univariate", "multivariate"]
 
 
-@metric("crossnobis", version=1)
+@metric("crossnobis", version=2)
 def crossnobis(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -15,7 +15,7 @@ from neuroledger.metrics.rdm import rdm
 __all__ = ["rdm_subjects"]
 
 
-@metric("rdm_subjects", version=1)
+@metric("rdm_subjects", version=2)
 def rdm_subjects(
     source: xr.DataArray,
     target: xr.DataArray,
