@@ -66,7 +66,9 @@ def subject_predictivity(
     for subject in subjects:
         others = (own != subject) & complete
         if not others.any():
-            raise CeilingError(f"no other subject than {str(subject)!r} has a neuroid without missing responses")
+            raise CeilingError(
+                f"no other subject than {str(subject)!r} has a neuroid without missing responses"
+            )
         try:
             found = correlations(
                 values[:, others],
