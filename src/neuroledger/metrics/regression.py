@@ -10,8 +10,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.core.registry import metric
-from neuroledger.core.regressions.held_out import Correlation, Estimator, Facts, correlations
+from neuroledger.core.regressions.held_out import Correlation, Facts, MapEstimator, correlations
 from neuroledger.core.regressions.linear import Linear
+from neuroledger.core.regressions.mask import Mask
 from neuroledger.core.regressions.pls import Pls
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, Workspace
@@ -27,7 +28,7 @@ def regression(
     *,
     splits: Sequence[Split],
     workspace: Workspace,
-    estimator: Estimator = Pls(),  # noqa: B008 - a frozen default
+    estimator: MapEstimator = Pls(),  # noqa: B008 - a frozen default
     correlation: Correlation = "pearson",
     time: Literal["none", "shared", "separate"] = "none",
     reverse: bool = False,
@@ -38,7 +39,8 @@ def regression(
     (presentation, neuroid), and predicts the test presentations; each neuroid's prediction is correlated with its
     responses. With a ``time_bin`` dimension on both sides, ``time`` says whether one set of weights serves all bins
     (``shared``: bins are further rows of the fit) or each bin has its own (``separate``). ``reverse`` predicts the
-    source from the target.
+    source from the target. A ``mask`` needs ``channel``, ``channel_x`` and ``channel_y`` on the neuroids that it
+    predicts from.
 
     Returns
     -------
@@ -49,7 +51,8 @@ def regression(
     Raises
     ------
     MetricError
-        The sides do not fit together, features are missing, or no neuroid can be predicted.
+        The sides do not fit together, features are missing or lie nowhere that a mask could cover, or no neuroid
+        can be predicted.
     """
     if reverse:
         source, target = target, source
@@ -64,8 +67,10 @@ def regression(
             f"source has {source.sizes['time_bin']} time bins and target {target.sizes['time_bin']}; "
             "record both in the same bins"
         )
-    if isinstance(estimator, Linear) and estimator.solver == "lapack":
+    by_order = isinstance(estimator, Mask) or (isinstance(estimator, Linear) and estimator.solver == "lapack")
+    if by_order:
         source, target, splits = _by_stimulus(source, target, splits)
+    readout = estimator.over(source) if isinstance(estimator, Mask) else estimator
     facts = Facts([], {})
     if time == "separate":
         bins = [
@@ -74,7 +79,7 @@ def regression(
                 target[..., t].values,
                 splits,
                 workspace,
-                estimator,
+                readout,
                 correlation,
                 1,
                 facts,
@@ -89,7 +94,7 @@ def regression(
             _stacked(target),
             _repeated(splits, count),
             workspace,
-            estimator,
+            readout,
             correlation,
             count,
             facts,
@@ -100,7 +105,7 @@ def regression(
 def _by_stimulus(
     source: xr.DataArray, target: xr.DataArray, splits: Sequence[Split]
 ) -> tuple[xr.DataArray, xr.DataArray, Sequence[Split]]:
-    """Both sides with rows sorted by ``stimulus_id``, and the splits among those rows."""
+    """Both sides with rows sorted by ``stimulus_id``, and the splits among those rows: rounding and draws follow rows."""
     if "stimulus_id" not in target.coords:
         return source, target, splits
     order = np.argsort(target["stimulus_id"].values, kind="stable")

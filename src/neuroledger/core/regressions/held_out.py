@@ -11,6 +11,7 @@ from pydantic import Field
 
 from neuroledger.core.regressions.best_unit import BestUnit
 from neuroledger.core.regressions.linear import Linear
+from neuroledger.core.regressions.mask import Mask
 from neuroledger.core.regressions.pls import Pls
 from neuroledger.core.regressions.problem import Problem, Readout, column_correlation
 from neuroledger.core.regressions.ridge import Ridge
@@ -19,9 +20,11 @@ from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, Workspace
 from neuroledger.errors import MetricError
 
-__all__ = ["Correlation", "Estimator", "Facts", "correlations"]
+__all__ = ["Correlation", "Estimator", "Facts", "MapEstimator", "correlations"]
 
 Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
+# With those that need features with a place: a model's, not a brain's.
+MapEstimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")]
 Correlation = Literal["pearson", "spearman"]
 
 

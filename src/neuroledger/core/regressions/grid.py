@@ -1,0 +1,108 @@
+"""Where features lie: the units of a convolution's maps as a complete grid of channels and places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.errors import MetricError
+
+__all__ = ["Grid", "grid"]
+
+AXES = ("channel", "channel_x", "channel_y")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Features that fill ``channels`` maps of ``width`` (channel_x) × ``height`` (channel_y) places.
+
+    ``units`` (channel × width × height, in C order) are the features' columns.
+    """
+
+    channels: int
+    width: int
+    height: int
+    units: NDArray[np.intp]
+
+    @property
+    def places(self) -> int:
+        """Number of places in a map."""
+        return self.width * self.height
+
+    @property
+    def deep(self) -> bool:
+        """Whether there are more channels than places: the longer axis is best multiplied first, and lies last."""
+        return self.channels > self.places
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shorter axis and the longer one."""
+        return (self.places, self.channels) if self.deep else (self.channels, self.places)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Columns in the order of ``shape``."""
+        units = self.units.reshape(self.channels, self.places)
+        return np.ascontiguousarray(units.T if self.deep else units).ravel()
+
+
+def grid(source: xr.DataArray) -> Grid:
+    """The grid that the neuroids of ``source`` fill, by their coordinates channel, channel_x and channel_y.
+
+    They may come in any order; places are sorted along each coordinate.
+
+    Raises
+    ------
+    MetricError
+        A coordinate is missing, for all neuroids or for some; two lie at one place; or places are empty.
+    """
+    known = [str(name) for name, coord in source.coords.items() if coord.dims == ("neuroid",)]
+    absent = [name for name in AXES if name not in known]
+    if absent:
+        raise MetricError(
+            f"a mask needs to know where features lie: the source's neuroids have no {', '.join(absent)} (they have: "
+            f"{', '.join(known) or 'no coordinates'}); record a convolutional layer, whose units carry {', '.join(AXES)}, "
+            "or give them these coordinates"
+        )
+    values = [np.asarray(source[name].values) for name in AXES]
+    for name, along in zip(AXES, values, strict=True):
+        missing = np.flatnonzero(pd.isna(along))
+        if missing.size:
+            raise MetricError(
+                f"{missing.size} of {len(along)} neuroids of the source have no {name} (the first is number {missing[0]}"
+                f"{_named(source, missing[0])}); select one layer with maps of channels and places"
+            )
+    found = [np.unique(along, return_inverse=True) for along in values]
+    labels, numbers = [labels for labels, _ in found], [number for _, number in found]
+    channels, width, height = shape = tuple(len(label) for label in labels)
+    flat = np.ravel_multi_index(tuple(numbers), shape)
+    filled = np.bincount(flat, minlength=channels * width * height)
+    if filled.max() > 1:
+        at = int(np.argmax(filled > 1))
+        one, other = np.flatnonzero(flat == at)[:2]
+        raise MetricError(
+            f"{filled[at]} neuroids of the source lie at {_place(at, labels)}: numbers {one}{_named(source, one)} and "
+            f"{other}{_named(source, other)}; select one layer (and one channel_temporal, where there are several)"
+        )
+    if filled.min() == 0:
+        raise MetricError(
+            f"the source's {len(flat)} neuroids do not fill their grid of {channels} channels × {width} × {height} places: "
+            f"{int((filled == 0).sum())} are missing, the first at {_place(int(np.argmin(filled)), labels)}; keep all units "
+            "of the layer"
+        )
+    return Grid(channels, width, height, np.argsort(flat))
+
+
+def _place(at: int, labels: list[NDArray[np.generic]]) -> str:
+    where = np.unravel_index(at, tuple(len(label) for label in labels))
+    return ", ".join(f"{name} {label[i]}" for name, label, i in zip(AXES, labels, where, strict=True))
+
+
+def _named(source: xr.DataArray, at: int) -> str:
+    """The layer of a neuroid, where it is known."""
+    return f" of layer {source['layer'].values[at]}" if "layer" in source.coords else ""
