@@ -82,7 +82,7 @@ def test_the_readme_shows_the_leaderboard_of_the_records(repository: Path) -> No
 def shown_board(repository: Path) -> str:
     catalog = open_catalog(repository)
     board = boards_of(catalog, "core", list(read_all(repository / "results" / "records")))[0]
-    return f"<!-- leaderboard -->\n```\n{leaderboard_text(board, width=120).rstrip()}\n```\n<!-- /leaderboard -->"
+    return f"<!-- leaderboard -->\n```\n{leaderboard_text(board, width=140).rstrip()}\n```\n<!-- /leaderboard -->"
 
 
 if __name__ == "__main__":
