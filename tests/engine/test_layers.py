@@ -11,7 +11,7 @@ from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.layers import layer_scores
 from neuroledger.engine.present import open_store
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import MetricError, ModelError, RequestError
 from neuroledger.spec.base import Component
 from tests.engine.lab import Lab
 from tests.engine.test_commit import network
@@ -48,3 +48,19 @@ def test_what_has_no_layers_or_regions_is_refused(lab: Lab, monkeypatch: pytest.
     monkeypatch.setattr(Session, "model", lambda self, id: type("Bare", (), {"id": id})())
     with pytest.raises(ModelError, match="'net' has no layers to compare"):
         layer_scores(session, benchmark, "net")
+
+
+def test_a_mask_reads_a_convolution_and_the_data_predict_themselves_through_it(lab: Lab) -> None:
+    network(lab, regions={"V4": "conv1"})
+    long = {"epochs": 400, "decay": 300, "batch": 20}
+    metric = {"name": "mask_regression", "splits": {"folds": 2}, "compare": {"estimator": long}}
+    lab.dataset()
+    lab.benchmark("lab.V4-mask", metric=metric, controls={"floor_at_most": 2.0})
+    catalog = lab.open()
+    validate(catalog, "lab")
+    session = Session(catalog, Request(), open_store(catalog.root))
+    done = evaluate(session, catalog.benchmark("lab.V4-mask"), "net")
+    assert done.headline.value > 0.5
+    assert done.controls["itself"]["value"] > 0.8
+    with pytest.raises(MetricError, match="no channel, channel_x, channel_y"):
+        layer_scores(session, catalog.benchmark("lab.V4-mask"), "net", ["logits"])

@@ -247,7 +247,14 @@ def _itself(measured: Measurement) -> xr.DataArray:
     if "neuroid" not in target.dims:
         return target
     whole = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
-    return target.isel(neuroid=np.flatnonzero(whole)) if whole.any() else target.fillna(0.0)
+    return _placed(target.isel(neuroid=np.flatnonzero(whole)) if whole.any() else target.fillna(0.0))
+
+
+def _placed(target: xr.DataArray) -> xr.DataArray:
+    """Neuroids as channels of one place, for readouts that need to know where features lie."""
+    number = np.arange(target.sizes["neuroid"])
+    places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}
+    return target.assign_coords({name: ("neuroid", values) for name, values in places.items()})
 
 
 def _permuted(session: Session, answers: xr.DataArray) -> xr.DataArray:
