@@ -8,7 +8,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from neuroledger.core import blas
+
 __version__ = "0.1.0"
+
+# Before NumPy is loaded, where it is not yet.
+blas.prepare()
 
 if TYPE_CHECKING:
     from neuroledger import errors

@@ -134,23 +134,26 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     offset = float(X[0].mean(dtype=np.float64))
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
     each = np.full(rows, 1 / rows)
+    # All products by one library: the threads of NumPy's and of SciPy's would wait for work at each other's expense.
+    times = blas.sgemv if single else blas.dgemv
     part_sum = np.zeros((rows, rows) if single else (0, 0), np.float32, order="F")
     for start in range(0, count, BLOCK):
         part = X[:, start : start + BLOCK]
         block = space[:, : part.shape[1]]
         if not block.flags.c_contiguous:
             block = np.empty(part.shape, space.dtype)
+        ones = np.ones(block.shape[1])
         if single:
             mean = _means(part).astype(np.float32).astype(np.float64)
             np.subtract(part, mean, out=block, casting="same_kind")
         else:
             # Any shift near the mean will do, as long as it is the one that is remembered.
             np.copyto(block, part)
-            mean = each @ block
+            mean = blas.dgemv(1.0, block.T, each)
             block -= mean
         mean -= offset
-        mean_product += block @ mean.astype(block.dtype)
-        total = block.sum(axis=1, dtype=np.float64) if single else block @ np.ones(block.shape[1])
+        mean_product += times(1.0, block.T, mean.astype(block.dtype), trans=1)
+        total = block.sum(axis=1, dtype=np.float64) if single else times(1.0, block.T, ones, trans=1)
         row_sum += total + mean.sum()
         mean_square += float(mean @ mean)
         if single:
