@@ -7,11 +7,10 @@ version of the data set.
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from pathlib import Path
 
 from data.generate import motor_imagery, small_tasks, temporal, temporal_models, vision
+from data.generate.pins import build_and_print
 
 
 def build(folder: Path) -> list[Path]:
@@ -25,14 +24,5 @@ def build(folder: Path) -> list[Path]:
     return written
 
 
-def main() -> None:
-    """Build, then print the pins."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("data")
-    for path in build(folder):
-        content = path.read_bytes()
-        pin = f"size: {len(content)}, sha256: {hashlib.sha256(content).hexdigest()}"
-        print(f"{path.relative_to(folder)}: {{dvc: true, {pin}}}")
-
-
 if __name__ == "__main__":
-    main()
+    build_and_print(build)

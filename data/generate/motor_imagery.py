@@ -11,8 +11,6 @@ Values are rounded to 0.05 µV.
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from data.generate import write
+from data.generate.pins import build_and_print
 from neuroledger.core import assembly
 from neuroledger.core.decoding.signals import signals
 
@@ -143,14 +142,5 @@ def build(folder: Path) -> list[Path]:
     return written
 
 
-def main() -> None:
-    """Build, then print the pins."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("data")
-    for path in build(folder):
-        content = path.read_bytes()
-        pin = f"size: {len(content)}, sha256: {hashlib.sha256(content).hexdigest()}"
-        print(f"{path.relative_to(folder)}: {{dvc: true, {pin}}}")
-
-
 if __name__ == "__main__":
-    main()
+    build_and_print(build)

@@ -6,9 +6,7 @@ each file, as they are pinned in ``specs/``.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from data.generate.pins import build_and_print
 from neuroledger.core import assembly
 
 Floats = NDArray[np.float64]
@@ -209,14 +208,5 @@ def build(folder: Path) -> list[Path]:
     return written
 
 
-def main() -> None:
-    """Build, then print the pins."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("data")
-    for path in build(folder):
-        content = path.read_bytes()
-        pin = f"size: {len(content)}, sha256: {hashlib.sha256(content).hexdigest()}"
-        print(f"{path.relative_to(folder)}: {{dvc: true, {pin}}}")
-
-
 if __name__ == "__main__":
-    main()
+    build_and_print(build)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from neuroledger.core.score import Score
-from neuroledger.engine.files import write_text
-from neuroledger.engine.record import read_all
-from neuroledger.errors import RequestError
+from neuroledger.engine.record import Record
+from neuroledger.report.export import export_records
 from neuroledger.spec.catalog import Catalog
 
 __all__ = ["export_neurobench", "flat", "plain"]
@@ -91,15 +90,8 @@ def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]
     RequestError
         No such benchmark, or no model was scored on it.
     """
-    catalog.benchmark(benchmark)
-    written = []
-    for record in read_all(catalog.root / "results" / "records"):
-        if record.benchmark == benchmark and record.status != "failed":
-            path = out / "neurobench" / benchmark / f"{record.model}.json"
-            write_text(path, json.dumps(flat(record.scores), indent=4, allow_nan=False) + "\n")
-            written.append(path)
-    if not written:
-        raise RequestError(
-            f"no model has a score on {benchmark!r}; run `neuroledger run --benchmark {benchmark}`"
-        )
-    return sorted(written)
+
+    def text(record: Record) -> str:
+        return json.dumps(flat(record.scores), indent=4, allow_nan=False) + "\n"
+
+    return export_records(catalog, benchmark, out / "neurobench", text)

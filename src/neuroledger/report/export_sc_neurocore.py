@@ -11,9 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from neuroledger.core.score import Score
-from neuroledger.engine.files import write_text
-from neuroledger.engine.record import read_all
-from neuroledger.errors import RequestError
+from neuroledger.engine.record import Record
+from neuroledger.report.export import export_records
 from neuroledger.report.export_neurobench import plain
 from neuroledger.spec.catalog import Catalog
 
@@ -113,17 +112,10 @@ def export_sc_neurocore(catalog: Catalog, benchmark: str, out: Path) -> list[Pat
     RequestError
         No such benchmark, or no model was scored on it.
     """
-    catalog.benchmark(benchmark)
-    written = []
-    for record in read_all(catalog.root / "results" / "records"):
-        if record.benchmark == benchmark and record.status != "failed":
-            path = out / "sc-neurocore" / benchmark / f"{record.model}.json"
-            extra = {"record": record.id, "seed": record.request.get("seed")}
-            content = nested(benchmark, record.model, record.scores, extra=extra)
-            write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
-            written.append(path)
-    if not written:
-        raise RequestError(
-            f"no model has a score on {benchmark!r}; run `neuroledger run --benchmark {benchmark}`"
-        )
-    return sorted(written)
+
+    def text(record: Record) -> str:
+        extra = {"record": record.id, "seed": record.request.get("seed")}
+        content = nested(benchmark, record.model, record.scores, extra=extra)
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+    return export_records(catalog, benchmark, out / "sc-neurocore", text)

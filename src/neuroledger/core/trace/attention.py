@@ -25,14 +25,16 @@ def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[st
 
     Raises
     ------
-    NotImplementedError
+    ValueError
         Keys or values are handed in ready-made (``static_k``, ``static_v``).
     """
     given = _SIGNATURE.bind(*args, **kwargs)
     given.apply_defaults()
     a = given.arguments
     if a["static_k"] is not None or a["static_v"] is not None:
-        raise NotImplementedError("attention with static keys or values")
+        raise ValueError(
+            "its keys or values are handed in ready-made (static_k, static_v), which is not counted"
+        )
     query, key, value = (x.unsqueeze(1) if x.dim() == 2 else x for x in (a["query"], a["key"], a["value"]))
     if a["use_separate_proj_weight"]:
         weights = [a["q_proj_weight"], a["k_proj_weight"], a["v_proj_weight"]]
