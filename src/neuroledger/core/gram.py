@@ -144,8 +144,10 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
             block = np.empty(part.shape, space.dtype)
         ones = np.ones(block.shape[1])
         if single:
-            mean = _means(part).astype(np.float32).astype(np.float64)
-            np.subtract(part, mean, out=block, casting="same_kind")
+            near = _means(part).astype(np.float32)
+            mean = near.astype(np.float64)
+            # Of float32 features the difference is the same, correctly rounded, without widening them.
+            np.subtract(part, near if part.dtype == np.float32 else mean, out=block, casting="same_kind")
         else:
             # Any shift near the mean will do, as long as it is the one that is remembered.
             np.copyto(block, part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,8 +76,11 @@ def read_trials(
                 f"trials have no coordinate {name!r}; each trial needs stimulus_id, sample_obj, dist_obj"
             )
         columns[name] = found
-    ids = encode(columns["stimulus_id"])
-    coded = _objects(choices, columns, ids)
+    # Text is compared outside of Python's lock, so that the images' ids and what was on offer take one time together.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        offer = beside.submit(_offer, choices, columns)
+        ids = encode(columns["stimulus_id"])
+        coded = _objects(choices, columns, ids, offer.result())
     if objects is None:
         objects = encode(
             np.concatenate([np.asarray(one.labels, dtype=object) for one in coded.values()])
@@ -99,17 +103,24 @@ def read_trials(
     )
 
 
-def _objects(choices: Any, columns: dict[str, Any], ids: Coded) -> dict[str, Coded]:
+def _offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, npt.NDArray[np.bool_] | None]:
+    """The distractors, encoded, and where the sample was chosen (``None`` where choices are of neither object)."""
+    sample, other = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "dist_obj"))
+    return encode(columns["dist_obj"]), _chosen(words(choices), sample, other)
+
+
+def _objects(
+    choices: Any, columns: dict[str, Any], ids: Coded, offer: tuple[Coded, npt.NDArray[np.bool_] | None]
+) -> dict[str, Coded]:
     """The four columns of objects, encoded.
 
     In most experiments the image determines the object that is shown, ``truth`` repeats it, and the choice is one of
     the two on offer. To see that this is so takes a fraction of the time of encoding each column on its own; where
     it is not, each is.
     """
-    names = ("sample_obj", "dist_obj", "truth")
-    text = {name: words(np.asarray(columns[name]).ravel()) for name in names} | {"choice": words(choices)}
-    plain = {"dist_obj": encode(columns["dist_obj"])}
-    sample, other, shown, chosen = (text[name] for name in (*names, "choice"))
+    distractor, right = offer
+    plain = {"dist_obj": distractor}
+    sample, shown = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "truth"))
     if sample is not None:
         first = first_rows(ids.codes, len(ids.labels))
         if np.array_equal(sample[first].take(ids.codes, axis=0), sample):
@@ -119,14 +130,20 @@ def _objects(choices: Any, columns: dict[str, Any], ids: Coded) -> dict[str, Cod
         plain["sample_obj"] = encode(columns["sample_obj"])
     same = shown is not None and sample is not None and np.array_equal(shown, sample)
     plain["truth"] = plain["sample_obj"] if same else encode(columns["truth"])
-    right = _chosen(chosen, sample, other)
     if right is None:
         plain["choice"] = encode(choices)
     else:
-        labels = encode(np.concatenate([plain["sample_obj"].labels, plain["dist_obj"].labels])).labels
-        one, two = (locate(plain[name].labels, labels)[plain[name].codes] for name in names[:2])
+        labels = encode(np.concatenate([plain["sample_obj"].labels, distractor.labels])).labels
+        one, two = (
+            _moved(plain[name], locate(plain[name].labels, labels)) for name in ("sample_obj", "dist_obj")
+        )
         plain["choice"] = Coded(np.where(right, one, two), labels)
     return plain
+
+
+def _moved(coded: Coded, places: Codes) -> Codes:
+    """The column's codes after its labels moved to ``places``; the very codes where none did."""
+    return coded.codes if np.array_equal(places, np.arange(len(places))) else places[coded.codes]
 
 
 def _chosen(chosen: Words, sample: Words, other: Words) -> npt.NDArray[np.bool_] | None:
@@ -149,4 +166,4 @@ def _into(coded: Coded, objects: Any, column: str, error: type[MetricError]) -> 
         raise error(
             f"{column} {absent} is not among the model's choices; both sides must know the same objects"
         )
-    return places[coded.codes]
+    return _moved(coded, places)

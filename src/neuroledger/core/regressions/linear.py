@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from neuroledger.core.gram import BLOCK
 from neuroledger.core.regressions.problem import Prediction, Problem
-from neuroledger.core.regressions.ridge import leave_out
+from neuroledger.core.regressions.ridge import Withheld, leave_out
 from neuroledger.core.workspace import Array
 from neuroledger.errors import MetricError
 
@@ -57,7 +57,7 @@ class Linear(BaseModel):
             inverse = _wide_inverse(problem)
             if inverse is not None:
                 P = put(inverse)
-                yield from leave_out(problem, P, P.sum(1), intercept=False)
+                yield from leave_out(problem, Withheld(np.arange(rows), P, P @ problem.centred))
                 return
         elif count + 1 < fewest:
             hat = _tall_basis(problem)

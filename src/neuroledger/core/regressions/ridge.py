@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.core.gram import mirror_upper
 from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.workspace import Array, device_of
 from neuroledger.errors import MetricError
 
-__all__ = ["Ridge", "leave_out", "penalised"]
+__all__ = ["Ridge", "Withheld", "leave_out"]
 
 # A penalty below this share of the features' variance does not make their cross-products safely positive definite.
 LIGHT = 1e-12
@@ -53,78 +54,124 @@ class Ridge(BaseModel):
             if heavy:
                 yield from _direct(problem, self.alpha)
             else:
-                K = features.K
-                P, total = problem.workspace.once(
-                    f"ridge {self.alpha!r}",
-                    problem.key,
-                    lambda: _with_sums(_inverse(penalised(K, self.alpha, xp), xp)),
-                    lambda found: 8 * len(found[0]) ** 2,
-                )
-                yield from leave_out(problem, P, total)
+                yield from leave_out(problem, _withheld(problem, features.K, self.alpha))
 
 
-def penalised(K: Array, alpha: float, xp: Any) -> Array:
-    """A copy of ``K + αI`` with the constant vector lifted out of the null space of centred ``K``.
+class Withheld(NamedTuple):
+    """What the inverse ``P`` of the penalised Gram matrix of all rows says of those that some split leaves out.
 
-    The lift is taken out again with the intercept; it keeps that subtraction free of cancellation.
+    ``rows`` are those rows, ascending; ``P`` their part of the inverse, of which the upper triangle counts; ``PY``
+    (row × target) their part of its product with the targets. ``total`` is the sum of each of their rows of the inverse,
+    ``mass`` that of all its entries and ``level`` (target) that of its product with the targets: with these the constant
+    vector is taken out, or with none of them, as ``None``, it is left.
     """
-    lifted = K + float(K.diagonal().sum()) / len(K) ** 2
-    every = xp.arange(len(K), **device_of(K))
-    lifted[every, every] += alpha
-    return cast(Array, lifted)
+
+    rows: NDArray[np.intp]
+    P: Array
+    PY: Array
+    total: Array | None = None
+    mass: Any = None
+    level: Array | None = None
 
 
-def _inverse(K: Array, xp: Any) -> Array:
-    """Inverse of a symmetric positive definite matrix, which is overwritten.
+def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
+    """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows.
+
+    The residual of left-out rows ``o`` is the solution of ``P[o, o] r = (P Y)[o]``: no split is fitted again.
+    """
+    workspace, xp = problem.workspace, problem.workspace.xp
+    Y, mean = problem.centred, workspace.put(problem.mean)
+    for split in problem.splits:
+        out = problem.left_out(split)
+        at = workspace.indices(np.searchsorted(held.rows, out))
+        within, product = held.P[at[:, None], at], held.PY[at]
+        if held.total is not None and held.level is not None:
+            # Taking the constant vector out of P changes it by a product of its row sums.
+            share = held.total[at] / held.mass
+            within -= share[:, None] * held.total[at]
+            product -= share[:, None] * held.level
+        residual = _solved(within, product, xp)
+        tested = workspace.indices(np.searchsorted(out, split.test))
+        yield Prediction(Y[workspace.indices(split.test)] - residual[tested] + mean)
+
+
+def _withheld(problem: Problem, K: Array, alpha: float) -> Withheld:
+    """By a Cholesky factor with the rows that are left out last: its end is the factor of their part of the inverse.
 
     Raises
     ------
     MetricError
-        The matrix is singular in float64.
-    """
-    if xp is not np:
-        return cast(Array, xp.cholesky_inverse(xp.linalg.cholesky(K)))
-    from scipy.linalg import lapack
-
-    # A symmetric matrix in C order is its own transpose in Fortran order: no copy is made.
-    factor, info = lapack.dpotrf(K.T, lower=0, overwrite_a=1)
-    if info == 0:
-        inverse, info = lapack.dpotri(factor, lower=0, overwrite_c=1)
-    if info != 0:
-        raise MetricError("the penalised Gram matrix is singular; use a larger alpha")
-    mirror_upper(inverse)
-    return cast(Array, inverse)
-
-
-def _with_sums(P: Array) -> tuple[Array, Array]:
-    return P, P.sum(1)
-
-
-def leave_out(problem: Problem, P: Array, total: Array, *, intercept: bool = True) -> Iterator[Prediction]:
-    """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows, and its row sums.
-
-    With the intercept projected out of ``P`` (``intercept``: here), the residual of left-out rows ``o`` is the solution of
-    ``P[o, o] r = (P Y)[o]``: no split is fitted again.
+        The penalised Gram matrix is singular in float64.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
-    Y, mean = problem.centred, workspace.put(problem.mean)
-    outs = [problem.left_out(split) for split in problem.splits]
-    ever = np.unique(np.concatenate(outs))
-    if 2 * len(ever) > len(problem.Y):
-        ever = np.arange(len(problem.Y))
-        C = P @ Y
+    ever = np.zeros(len(problem.Y), bool)
+    for split in problem.splits:
+        ever[problem.left_out(split)] = True
+    order = np.argsort(ever, kind="stable")
+    start = len(order) - int(ever.sum())
+    key = problem.key and f"{problem.key} {hashlib.sha256(np.packbits(ever).tobytes()).hexdigest()}"
+    L, P = workspace.once(
+        f"ridge {alpha!r}",
+        key,
+        lambda: _factored(_penalised(K, workspace.indices(order), alpha, xp), start, xp),
+        lambda found: 8 * sum(len(part) ** 2 for part in found),
+    )
+    Y = problem.centred[workspace.indices(order)]
+    Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
+    half = _divided(L, Y, xp)
+    PY = _divided(L[start:, start:], half[start:], xp, transposed=True)
+    level = half[:, -1] @ half
+    return Withheld(order[start:], P, PY[:, :-1], PY[:, -1], level[-1], level[:-1])
+
+
+def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
+    """``K + αI`` with rows and columns in ``order``, and with the constant vector lifted out of its null space.
+
+    The lift is taken out again with the intercept; it keeps that subtraction free of cancellation. On the host only the
+    lower triangle is filled.
+    """
+    lift = float(K.diagonal().sum()) / len(K) ** 2
+    if xp is not np:
+        moved = K[order[:, None], order] + lift
     else:
-        C = P[workspace.indices(ever)] @ Y
-    # Taking the constant vector out of P changes it by a product of its row sums.
-    share = total / total.sum() if intercept else 0 * total
-    level = total @ Y
-    for split, out in zip(problem.splits, outs, strict=True):
-        rows = workspace.indices(out)
-        within = P[rows[:, None], rows] - share[rows][:, None] * total[rows]
-        held = C[workspace.indices(np.searchsorted(ever, out))] - share[rows][:, None] * level
-        residual = _solved(within, held, xp)
-        at = workspace.indices(np.searchsorted(out, split.test))
-        yield Prediction(Y[workspace.indices(split.test)] - residual[at] + mean)
+        moved = np.empty_like(K, order="C")
+        for row, of in enumerate(order):
+            np.take(K[of], order[: row + 1], out=moved[row, : row + 1], mode="clip")
+            moved[row, : row + 1] += lift
+    every = xp.arange(len(K), **device_of(K))
+    moved[every, every] += alpha
+    return cast(Array, moved)
+
+
+def _factored(K: Array, start: int, xp: Any) -> tuple[Array, Array]:
+    """The lower Cholesky factor of ``K``, which is overwritten, and the inverse's part from row ``start`` on.
+
+    Of the part, only the upper triangle is filled on the host.
+    """
+    if xp is not np:
+        L = xp.linalg.cholesky(K)
+        return cast(Array, L), cast(Array, xp.cholesky_inverse(L[start:, start:]))
+    from scipy.linalg import lapack
+
+    # The lower triangle in C order is the upper one in Fortran order: no copy is made.
+    factor, info = lapack.dpotrf(K.T, lower=0, overwrite_a=1, clean=0)
+    if info == 0:
+        part, info = lapack.dpotri(np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1)
+    if info != 0:
+        raise MetricError("the penalised Gram matrix is singular; use a larger alpha")
+    return cast(Array, factor.T), cast(Array, part)
+
+
+def _divided(L: Array, B: Array, xp: Any, *, transposed: bool = False) -> Array:
+    """``L⁻¹ B`` of a lower triangular matrix, or with its transpose."""
+    if xp is not np:
+        triangle = L.T if transposed else L
+        return cast(Array, xp.linalg.solve_triangular(triangle, B, upper=transposed))
+    from scipy.linalg import solve_triangular
+
+    return cast(
+        Array, solve_triangular(L.T, B, trans="N" if transposed else "T", lower=False, check_finite=False)
+    )
 
 
 def _whitened(X: Array, alpha: float, xp: Any) -> Array:
@@ -157,15 +204,16 @@ def _left_out_of_hat(problem: Problem, W: Array) -> Iterator[Prediction]:
 
 
 def _solved(A: Array, B: Array, xp: Any) -> Array:
-    """``A⁻¹ B`` of symmetric ``A``, by its Cholesky factor unless rounding has left it none."""
-    if xp is np:
-        from scipy.linalg import lapack
+    """``A⁻¹ B`` of symmetric ``A``, of which the upper triangle counts, by its Cholesky factor unless rounding left none."""
+    if xp is not np:
+        return cast(Array, xp.linalg.solve(A, B))
+    from scipy.linalg import lapack
 
-        # Symmetric in C order is the same in Fortran order: no copy is made.
-        _, solution, info = lapack.dposv(A.T, B)
-        if info == 0:
-            return cast(Array, solution)
-    return cast(Array, xp.linalg.solve(A, B))
+    # The upper triangle in C order is the lower one in Fortran order: no copy is made.
+    _, solution, info = lapack.dposv(A.T, B, lower=1)
+    if info == 0:
+        return cast(Array, solution)
+    return np.linalg.solve(np.triu(A) + np.triu(A, 1).T, B)
 
 
 def _direct(problem: Problem, alpha: float) -> Iterator[Prediction]:
