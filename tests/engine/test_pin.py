@@ -209,10 +209,13 @@ def test_an_edited_spec_keeps_its_remarks_and_sources_when_a_recording_changes(
     other = changed.read_bytes()[:-12] + bytes(12)
     changed.unlink()
     changed.write_bytes(other)
-    with pytest.raises(IntegrityError, match="move it away, then pin again"):
+    with pytest.raises(IntegrityError, match=r"it is another file; .* pin it with --renew"):
         pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
+    meant = Downloads(folder=tree, label="Group", url_prefix=prefix, renew=True)
+    with pytest.raises(IntegrityError, match="move it away, then pin again"):
+        pin(open_catalog(place), "Rest", meant)
     (place / "data/Rest/sub-02/eeg/sub-02_task-rest_eeg.eeg").unlink()
-    done = pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group", url_prefix=prefix))
+    done = pin(open_catalog(place), "Rest", meant)
     assert (
         "  # noisy at the end\n  sub-02/eeg/sub-02_task-rest_eeg.eeg: {url: https://data.example.org/ds1/sub-02"
         in done.after
@@ -375,6 +378,10 @@ def test_windows_that_are_cut_already_are_pinned_by_name(place: Path, tmp_path: 
         pin(open_catalog(place), "Rest", Downloads(folder=tmp_path))
     (tmp_path / "down").mkdir()
     assembly.write(windows(), tmp_path / "down" / "signals.nc")
+    with pytest.raises(DataError, match=r"'subject': 4 different values, 6 declared"):
+        pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "down"))
+    assert "unavailable" in path.read_text()
+    path.write_text(path.read_text().replace("count: 6", "count: 4"))
     assert pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "down")).files == 1
     assert list(open_catalog(place).dataset("Rest").files) == ["signals.nc"]
 
@@ -399,13 +406,6 @@ def test_the_real_recording_is_pinned_as_it_was_by_hand(
     found = parse((place / "specs/datasets/EEGLAB.sample.yaml").read_text(), "pinned").data
     assert found["files"] == held["files"]
     assert found["reader"] == held["reader"]
-
-
-def test_a_set_without_a_reader_of_recordings_is_refused(place: Path, tree: Path) -> None:
-    path = place / "specs/datasets/Rest.yaml"
-    path.write_text(path.read_text().replace("mne_epochs", "netcdf"))
-    with pytest.raises(RequestError, match="has no reader of recordings"):
-        pin(open_catalog(place), "Rest", Downloads(folder=tree))
 
 
 def test_every_set_that_is_not_here_names_a_command_that_exists(repository: Path) -> None:

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     p = verb(
         "pin",
         "data",
-        "recordings that you downloaded: hashed, put in place, and pinned in their data set's spec",
+        "files that you downloaded: hashed, read once, put in place, and pinned in their data set's spec",
     )
     p.add_argument("id", help="the data set")
     p.add_argument("--from", dest="source", type=Path, required=True, metavar="FOLDER", help="where they lie")
@@ -75,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--task", help="only this BIDS task")
     p.add_argument(
         "--bids", action="store_true", help="read through mne-bids: events.tsv and channels.tsv count"
+    )
+    p.add_argument("--renew", action="store_true", help="files that changed since they were pinned are meant")
+    p.add_argument(
+        "--no-check", action="store_true", help="do not read the files first: data too large for this machine"
     )
     p.add_argument("--dry-run", action="store_true", help="show the spec's changes, write nothing")
 

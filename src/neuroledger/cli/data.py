@@ -133,6 +133,8 @@ def pin(options: argparse.Namespace) -> int:
         events=events,
         task=options.task,
         bids=options.bids,
+        renew=options.renew,
+        check=not options.no_check,
     )
     done = pin_downloads(catalog, options.id, downloads, dry_run=options.dry_run)
     shown = catalog.shown(done.path)

@@ -7,12 +7,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = ["Component", "Frozen", "Id", "Override", "Published", "Scale", "Sha256", "SourceFile", "Spec"]
+__all__ = [
+    "Component",
+    "Frozen",
+    "Id",
+    "Override",
+    "Published",
+    "Scale",
+    "Sha256",
+    "SourceFile",
+    "Spec",
+    "Stated",
+    "is_pattern",
+]
 
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*")
+# The same, with `*` and `?`, and what else files elsewhere may be called; never a way out of the folder.
+DownloadName = Annotated[
+    str, StringConstraints(pattern=r"^[^\s./\\][^\n\t\\]{0,400}$", strip_whitespace=True)
+]
 FileName = Annotated[str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$")]
 
 Scale = Literal[
@@ -86,6 +103,24 @@ class SourceFile(Frozen):
     def by_hand(self) -> bool:
         """Whether no program can bring the file: it has no url, and DVC does not track it."""
         return self.url is None and not self.dvc
+
+
+class Stated(Frozen):
+    """What a publisher says of a file that nobody pinned yet: an address, a size, checksums, or only that it is there.
+
+    None of it is a pin: MD5 and SHA-1 can be forged. `neuroledger pin` compares a download with it.
+    """
+
+    url: Annotated[str, StringConstraints(pattern=r"^(https|s3)://\S+$")] | None = None
+    size: Annotated[int, Field(ge=0)] | None = None
+    md5: Md5 | None = None
+    sha1: Sha1 | None = None
+    sha256: Sha256 | None = None
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name below `downloads` stands for many files: `*` for anything, folders too, `?` for one character."""
+    return "*" in name or "?" in name
 
 
 class Published(Frozen):

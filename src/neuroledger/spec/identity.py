@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 __all__ = ["canonical", "sha256_of", "spec_sha256"]
 
-# What describes a thing without determining any number.
+# What describes a thing without determining any number; what files must be is in their pins, not in `downloads`.
 DESCRIPTIVE = frozenset(
-    {"title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by"}
+    {"title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads"}
 )
 
 

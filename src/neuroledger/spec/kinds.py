@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from neuroledger.spec.base import (
     Component,
     Direction,
+    DownloadName,
     FileName,
     Frozen,
     Id,
@@ -18,6 +19,8 @@ from neuroledger.spec.base import (
     Sha256,
     SourceFile,
     Spec,
+    Stated,
+    is_pattern,
 )
 from neuroledger.spec.expectations import Expectations
 
@@ -116,12 +119,23 @@ class DatasetSpec(Spec):
     species: str | None = None
     modality: str | None = None
     files: dict[FileName, SourceFile] = Field(default_factory=dict)
+    downloads: dict[DownloadName, Stated] = Field(default_factory=dict)
     reader: Component | None = None
     degrees: Annotated[float, Field(gt=0)] | None = None
     expectations: Expectations = Field(default_factory=Expectations)
     unavailable: str | None = None
     defects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @field_validator("downloads")
+    @classmethod
+    def _inside(cls, downloads: dict[str, Stated]) -> dict[str, Stated]:
+        for name, stated in downloads.items():
+            if ".." in name.split("/"):
+                raise ValueError(f"{name!r} leads out of the folder of downloads")
+            if is_pattern(name) and stated != Stated():
+                raise ValueError(f"{name!r} stands for many files, so nothing is true of each: write `{{}}`")
+        return downloads
 
     @model_validator(mode="after")
     def _readable(self) -> DatasetSpec:

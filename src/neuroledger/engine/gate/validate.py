@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
 
-__all__ = ["is_here", "is_valid", "refusal", "validate"]
+__all__ = ["is_here", "is_valid", "refusal", "trial", "validate"]
 
 NOT_REACHED: Final = "not reached"
 
@@ -90,6 +90,15 @@ def validate(
     return report
 
 
+def trial(catalog: Catalog, id: str, files: Mapping[str, Path]) -> tuple[Finding, ...]:
+    """What reading and examining data set ``id`` from these files finds; nothing is hashed and nothing is written."""
+    spec = catalog.dataset(id)
+    data, found = _read(catalog, spec, files)
+    if data is None or found:
+        return tuple(found)
+    return tuple(examine(catalog, spec, data, None)["findings"])
+
+
 def _report(
     catalog: Catalog, spec: DatasetSpec, broken: list[Finding], data_docs: Path | None
 ) -> ValidationReport:
@@ -104,7 +113,8 @@ def _report(
     if broken:
         stages["hash"] = "failed"
     else:
-        data, found = _read(catalog, spec)
+        folder = folder_of(catalog.root, "datasets", spec.id)
+        data, found = _read(catalog, spec, {name: folder / name for name in spec.files})
         stages["structure"] = "passed"
         if data is None or found:
             stages["structure"] = "failed"
@@ -151,13 +161,14 @@ def _hash(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> Iterato
             yield Finding("hash", "error", f"the file {what}", catalog.shown(folder / name), do)
 
 
-def _read(catalog: Catalog, spec: DatasetSpec) -> tuple[Dataset | None, list[Finding]]:
-    folder = folder_of(catalog.root, "datasets", spec.id)
+def _read(
+    catalog: Catalog, spec: DatasetSpec, files: Mapping[str, Path]
+) -> tuple[Dataset | None, list[Finding]]:
     where = f"data set {spec.id}"
     reader = spec.reader.name if spec.reader is not None else ""
     do = f"mend the files and renew their pins, or correct the fields of reader `{reader}` in the spec"
     try:
-        data = read_dataset(catalog, spec.id, {name: folder / name for name in spec.files})
+        data = read_dataset(catalog, spec.id, dict(files))
     except (DataError, SpecError) as error:
         return None, [Finding("structure", "error", _quotable(spec, error), where, do)]
     if data.stimuli is None and data.assembly is None:

@@ -48,8 +48,8 @@ class Table(NamedTuple):
     rows: Mapping[str, Mapping[str, str]]
 
 
-def files_below(folder: Path) -> list[str]:
-    """Every file below the folder, as relative names in order; hidden folders and what BIDS keeps beside are left out.
+def files_below(folder: Path, *, aside: frozenset[str] = NOT_RAW) -> list[str]:
+    """Every file below the folder, as relative names in order, without hidden ones and the folders ``aside``.
 
     Raises
     ------
@@ -61,16 +61,16 @@ def files_below(folder: Path) -> list[str]:
     names, empty = [], []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        if any(part.startswith(".") for part in relative.parts) or relative.parts[0] in NOT_RAW:
+        if any(part.startswith(".") for part in relative.parts) or relative.parts[0] in aside:
             continue
         if path.is_symlink() and not path.exists():
             empty.append(relative.as_posix())
         elif path.is_file():
             names.append(relative.as_posix())
-    lost = [name for name in empty if PurePosixPath(name).suffix in OPENED]
+    lost = [name for name in empty if not aside or PurePosixPath(name).suffix in OPENED]
     if lost:
         raise RequestError(
-            f"{len(lost)} recordings in {folder} are links without content, first {lost[0]}: "
+            f"{len(lost)} {'recordings' if aside else 'files'} in {folder} are links without content, first {lost[0]}: "
             "download them first (`datalad get`, `git annex get`)"
         )
     return names

@@ -1,0 +1,136 @@
+"""Which files of a folder a data set consists of, and whether they are what their publisher says."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from neuroledger.engine.pin.downloads import Downloads
+from neuroledger.engine.pin.placing import place_of
+from neuroledger.errors import IntegrityError, RequestError
+from neuroledger.spec.base import Stated, is_pattern
+from neuroledger.spec.kinds import DatasetSpec
+
+__all__ = ["compare", "named"]
+
+BLOCK = 1 << 20
+SHOWN = 5
+
+
+def named(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) -> list[str]:
+    """The files that the spec names, in order: below `downloads`, else below `files`, else whatever is there.
+
+    Raises
+    ------
+    RequestError
+        One of them is not in the folder, the folder is empty, or something was said that only recordings need.
+    """
+    _only_files(spec, downloads)
+    if spec.reader is not None and spec.reader.name == "prepared_signals" and not spec.downloads:
+        return _prepared(spec, names, downloads.folder)
+    if not names:
+        raise RequestError(f"{downloads.folder} holds no files: name the folder that holds the downloads")
+    if spec.downloads:
+        chosen = {name for wanted in spec.downloads for name in _matching(wanted, names, downloads.folder)}
+        return sorted(chosen)
+    if spec.files:
+        by_place = {place_of(name): name for name in names}
+        lost = [place for place in spec.files if place not in by_place]
+        if lost:
+            raise RequestError(_lacks(downloads.folder, lost, names))
+        return [by_place[place] for place in spec.files]
+    return list(names)
+
+
+def _only_files(spec: DatasetSpec, downloads: Downloads) -> None:
+    said = {
+        "--label": downloads.label,
+        "--event": downloads.events,
+        "--task": downloads.task,
+        "--bids": downloads.bids,
+    }
+    given = [option for option, value in said.items() if value]
+    if given and spec.reader is not None:
+        raise RequestError(
+            f"{given[0]} is about recordings; {spec.id} is read by {spec.reader.name}, whose fields stand in the spec"
+        )
+
+
+def _matching(wanted: str, names: Sequence[str], folder: Path) -> list[str]:
+    if not is_pattern(wanted):
+        if wanted not in names:
+            raise RequestError(_lacks(folder, [wanted], names))
+        return [wanted]
+    expression = "".join(
+        {"*": ".*", "?": "."}.get(part, re.escape(part)) for part in re.split(r"([*?])", wanted)
+    )
+    found = [name for name in names if re.fullmatch(expression, name)]
+    if not found:
+        raise RequestError(f"{folder} holds no file like {wanted}, which the spec names below `downloads`")
+    return found
+
+
+def _lacks(folder: Path, lost: Sequence[str], names: Sequence[str]) -> str:
+    """What is missing, and where it lies instead, if it does."""
+    shown = f"{', '.join(lost[:SHOWN])}{', …' if lost[SHOWN:] else ''}"
+    deeper = [name for name in names if name.endswith(f"/{lost[0]}")]
+    if deeper:
+        return f"{folder} lacks {shown}, but holds {deeper[0]}: name the folder {folder / deeper[0].removesuffix(lost[0])}"
+    packed = [name for name in names if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}]
+    hint = f"; unpack {packed[0]} first" if packed and lost[0] not in packed else ""
+    return f"{folder} lacks {len(lost)} files that the spec names: {shown}{hint}"
+
+
+def _prepared(spec: DatasetSpec, names: Sequence[str], folder: Path) -> list[str]:
+    """The files that `prepared_signals` was told to read."""
+    told = spec.reader.parameters if spec.reader is not None else {}
+    wanted = [told.get("file", "signals.nc"), *(told.get("embeddings") or {}).values()]
+    wanted += [told["split_file"]] if told.get("split_file") else []
+    lost = [name for name in wanted if name not in names]
+    if lost:
+        raise RequestError(
+            f"{folder} lacks {', '.join(lost)}: {spec.id} is read from windows that are cut already, "
+            "(presentation, channel, sample) as netCDF (docs/decoding.md)"
+        )
+    return [str(name) for name in wanted]
+
+
+def compare(path: Path, stated: Stated) -> None:
+    """Return if a download is what its publisher says it is: its size, and every checksum that is stated.
+
+    Raises
+    ------
+    IntegrityError
+        It is not; the first difference is named.
+    """
+    size = path.stat().st_size
+    if stated.size is not None and size != stated.size:
+        raise IntegrityError(_differs(path, f"{size:,} bytes", f"{stated.size:,}"))
+    wanted: Mapping[str, str | None] = {
+        "MD5": stated.md5,
+        "SHA-1": stated.sha1,
+        "SHA-256": stated.sha256,
+    }
+    digests = {
+        name: hashlib.new(name.replace("-", ""), usedforsecurity=False)
+        for name, value in wanted.items()
+        if value is not None
+    }
+    if not digests:
+        return
+    with path.open("rb") as opened:
+        while block := opened.read(BLOCK):
+            for digest in digests.values():
+                digest.update(block)
+    for name, digest in digests.items():
+        if digest.hexdigest() != wanted[name]:
+            raise IntegrityError(_differs(path, f"{name} {digest.hexdigest()}", f"{wanted[name]}"))
+
+
+def _differs(path: Path, found: str, stated: str) -> str:
+    return (
+        f"{path} has {found} where its publisher states {stated} (`downloads` in the spec): the download is incomplete "
+        "or another version; get it again"
+    )

@@ -1,0 +1,145 @@
+"""Recordings in a folder of downloads: whose they are and what is decoded go into the reader's fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from neuroledger.engine.pin.downloads import Downloads
+from neuroledger.engine.pin.found import Found, Table, facts_of, people, recordings_in, sidecars
+from neuroledger.engine.pin.placing import place_of
+from neuroledger.engine.pin.text import with_entries, with_field
+from neuroledger.errors import RequestError
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.kinds import DatasetSpec
+
+__all__ = ["recorded"]
+
+# Coordinates that every window has, whatever the data set.
+GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
+
+
+def recorded(
+    catalog: Catalog, spec: DatasetSpec, names: Sequence[str], text: str, downloads: Downloads
+) -> tuple[list[str], str, int, list[str]]:
+    """Files to pin and the spec's text with their recordings, or with the task and facts that mne-bids is to read.
+
+    Returns
+    -------
+    tuple
+        Names of the files, the text, the number of subjects, and remarks.
+
+    Raises
+    ------
+    RequestError
+        Something is missing: files, people, what events mean, what is to be decoded.
+    """
+    table = people(downloads.folder)
+    told = spec.reader.parameters if spec.reader is not None else {}
+    bids = downloads.bids or (spec.reader is not None and spec.reader.name == "bids_epochs")
+    task = downloads.task or (told.get("task") if bids else None)
+    found = recordings_in(downloads.folder, names, task=task, table=table)
+    facts, remarks = facts_of(found, table, downloads.label)
+    window = dict(told.get("window", {}))
+    if downloads.events:
+        window["labels"] = {**window.get("labels", {}), **downloads.events}
+        text = with_field(text, ("reader", "window"), window)
+    if not window.get("labels") and not window.get("stride"):
+        raise RequestError(
+            f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
+            f"{_descriptions(downloads.folder / found[0].file)}"
+        )
+    subjects = {item.subject for item in found}
+    _expected(spec, subjects, downloads)
+    _decodable(catalog, spec, window, facts[0], told)
+    files = [name for item in found for name in (item.file, *item.companions)]
+    if bids:
+        if "dataset_description.json" not in names:
+            raise RequestError(f"{downloads.folder} has no dataset_description.json: it is no BIDS folder")
+        if task is None:
+            raise RequestError(
+                "--bids needs --task: the name of the task whose recordings are read, as in task-NAME"
+            )
+        text = _by_bids(text, task, downloads, table, facts[0])
+        return sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks
+    entries = {item.file: _entry(item, fact) for item, fact in zip(found, facts, strict=True)}
+    return files, with_entries(text, ("reader", "recordings"), entries), len(subjects), remarks
+
+
+def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
+    entry |= {name: value for name, value in (("session", item.session), ("run", item.run)) if value != "1"}
+    return entry | ({"facts": dict(facts)} if facts else {})
+
+
+def _by_bids(
+    text: str, task: str, downloads: Downloads, table: Table | None, facts: Mapping[str, Any]
+) -> str:
+    """The text with a reader that leaves recordings to mne-bids."""
+    text = with_field(text, ("reader", "name"), "bids_epochs")
+    text = re.sub(r"^  recordings:.*\n(?:    .*\n)*", "", text, count=1, flags=re.MULTILINE)
+    text = with_field(text, ("reader", "task"), task)
+    columns = {re.sub(r"\W+", "_", c.strip()).strip("_").lower(): c for c in (table.columns if table else ())}
+    kept = {name: column for name, column in columns.items() if name in facts}
+    if downloads.label is not None:
+        kept["label"] = downloads.label
+    return with_field(text, ("reader", "facts"), kept) if kept else text
+
+
+def _descriptions(path: Path) -> str:
+    """What the events of a recording are called, where MNE is here to tell."""
+    try:
+        import mne
+
+        raw = mne.io.read_raw(path, preload=False, verbose="ERROR")
+    except (ImportError, OSError, ValueError, RuntimeError) as error:
+        return f"Its events could not be read from {path.name} ({error})."
+    kinds = sorted(set(map(str, raw.annotations.description)))
+    shown = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
+    return (
+        f"{path.name} has {shown}"
+        if kinds
+        else f"{path.name} has no events; are they in events.tsv (--bids)?"
+    )
+
+
+def _expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:
+    """As many people as the spec expects."""
+    for check in spec.expectations.assembly:
+        said = check.model_dump()
+        about = said.get("check") == "distinct" and said.get("column") == "subject"
+        if about and said.get("count") not in (None, len(subjects)):
+            raise RequestError(
+                f"{spec.id} expects {said['count']} subjects, {downloads.folder} holds {len(subjects)}: "
+                "bring the rest, or correct the expectation in the spec"
+            )
+
+
+def _decodable(
+    catalog: Catalog, spec: DatasetSpec, window: Mapping[str, Any], facts: Mapping[str, Any], told: Any
+) -> None:
+    """Everything that a benchmark on these data decodes, holds out or groups by is known of each window."""
+    known = {*GIVEN, *facts, *window.get("until", {}), *told.get("event_fields", ())}
+    known |= {"label"} if window.get("labels") else set()
+    known |= {"trial"} if window.get("trial_starts_with") else set()
+    for id in catalog.ids("benchmarks"):
+        benchmark = catalog.benchmark(id)
+        if benchmark.dataset != spec.id or benchmark.paradigm.name != "decoding":
+            continue
+        rules = benchmark.paradigm.parameters
+        if rules.get("objective") == "retrieval":
+            continue
+        target, splits = rules.get("target", "label"), rules.get("splits", {})
+        wanted = [target] if isinstance(target, str) else list(target)
+        wanted += [splits[name] for name in ("by", "column", "stratify", "trial") if splits.get(name)]
+        wanted += ["split"] if splits.get("name") == "declared" and "column" not in splits else []
+        lost = [name for name in wanted if name not in known]
+        if lost:
+            raise RequestError(
+                f"benchmark {id} needs {', '.join(lost)} of each window, and the downloads do not say it; they say "
+                f"{', '.join(sorted(known))}. Name the column to decode with --label, or put a table recordings.tsv "
+                f"(file, subject, {', '.join(lost)}) into the folder; what changes within a recording needs --event, or "
+                "windows that you cut yourself (reader prepared_signals, docs/decoding.md)"
+            )
