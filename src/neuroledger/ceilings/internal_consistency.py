@@ -9,10 +9,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
+from scipy.sparse import coo_array
 
 from neuroledger.core.coding import encode
 from neuroledger.core.registry import ceiling
 from neuroledger.core.splits import Split
+from neuroledger.core.threads import side_by_side
 from neuroledger.errors import CeilingError
 
 __all__ = ["internal_consistency"]
@@ -21,14 +23,16 @@ Floats = NDArray[np.float64]
 
 # Columns are halved together while the means of all halves stay below this many numbers.
 TOGETHER = 16_000_000
-# Repetitions are summed in pieces of this many numbers.
+# Repetitions are summed in pieces of this many numbers, which stay in the processor's cache,
 CACHED = 1 << 17
+# and multiplied in pieces of so few operations that a BLAS does not divide them among threads of its own.
+SINGLE = 1 << 18
 # Splits whose halves fit into one integer, two bits each.
 DIGITS = 28
 
 
 class _Layout(NamedTuple):
-    """Presentations as a table of slot × stimulus, slots being sets of presentations that always share a half.
+    """Presentations as a table of stimulus × slot, slots being sets of presentations that always share a half.
 
     ``rows`` is the row in each slot (-1: none), ``halves`` (2·split, slot) says which slots form each half.
     """
@@ -130,8 +134,8 @@ def _layout(stimulus: NDArray[np.intp], splits: Sequence[Split]) -> _Layout:
             "the responses are; use an assembly with repetitions, or a ceiling that is a constant with a source"
         )
     slot, slots = _slots(stimulus, _patterns(splits, count))
-    rows = np.full((slots, shown), -1, np.intp)
-    rows[slot, stimulus] = np.arange(count)
+    rows = np.full((shown, slots), -1, np.intp)
+    rows[stimulus, slot] = np.arange(count)
     halves = np.zeros((2 * len(splits), slots))
     for at, split in enumerate(splits):
         halves[2 * at, slot[split.train]] = 1.0
@@ -155,10 +159,15 @@ def _slots(stimulus: NDArray[np.intp], pattern: NDArray[np.intp]) -> tuple[NDArr
     """The slot of each presentation, and how many there are: one for each pattern and time it occurs for a stimulus."""
     count, patterns = len(stimulus), int(pattern.max()) + 1
     key = stimulus * patterns + pattern
-    few = (int(stimulus.max()) + 1) * patterns <= 16 * count
-    if few and np.bincount(key).max() == 1:
-        return pattern, patterns
-    order = np.argsort(key, kind="stable")
+    if (int(stimulus.max()) + 1) * patterns > 16 * count:
+        order = np.argsort(key, kind="stable")
+    else:
+        times = np.bincount(key)
+        if times.max() == 1:
+            return pattern, patterns
+        # Rows of a sparse matrix are counted, not compared, into their order.
+        place = coo_array((np.ones(count, np.int8), (key, np.arange(count))), shape=(len(times), count))
+        order = place.tocsr().indices.astype(np.intp)
     start = np.flatnonzero(np.diff(key[order], prepend=-1))
     nth = np.empty(count, np.intp)
     nth[order] = np.arange(count) - np.repeat(start, np.diff(np.append(start, count)))
@@ -167,65 +176,92 @@ def _slots(stimulus: NDArray[np.intp], pattern: NDArray[np.intp]) -> tuple[NDArr
 
 
 def _parts(values: NDArray[Any], layout: _Layout) -> Iterator[NDArray[Any]]:
-    width = max(1, TOGETHER // (len(layout.halves) * layout.rows.shape[1]))
+    width = max(1, TOGETHER // (len(layout.halves) * len(layout.rows)))
     for start in range(0, values.shape[1], width):
         yield values[:, start : start + width]
 
 
 def _agreement(values: NDArray[Any], layout: _Layout, notes: list[str]) -> Floats:
     """Correlation over stimuli of the means of both halves (split × column)."""
-    stimuli = layout.rows.shape[1]
     there = layout.rows >= 0
-    mean = np.empty((len(layout.halves), stimuli, values.shape[1]))
-    for part, table in _tables(values, layout):
-        np.matmul(layout.halves, table, out=mean[:, part].reshape(len(mean), -1))
+    mean = np.empty((len(layout.halves), len(layout.rows), values.shape[1]))
+
+    def sums(part: slice) -> None:
+        _halved(layout.halves, _table(values, layout.rows[part]), mean[:, part])
+
+    side_by_side(sums, _pieces(layout, values.shape[1]))
     if there.all() and np.isfinite(mean).all():
         mean /= layout.halves.sum(axis=1)[:, None, None]
         return _correlation(mean[0::2], mean[1::2])
     count = np.empty_like(mean)
-    for part, table in _tables(values, layout):
-        present = np.isfinite(table).reshape(len(table), -1, values.shape[1])
-        present &= there[:, part, None]
-        np.copyto(table, 0.0, where=~present.reshape(table.shape))
-        mean[:, part] = (layout.halves @ table).reshape(len(mean), -1, values.shape[1])
-        count[:, part] = (layout.halves @ present.reshape(table.shape)).reshape(
-            len(mean), -1, values.shape[1]
-        )
+
+    def counted(part: slice) -> None:
+        table = _table(values, layout.rows[part])
+        present = np.isfinite(table)
+        present &= there[part, :, None]
+        np.copyto(table, 0.0, where=~present)
+        _halved(layout.halves, table, mean[:, part])
+        _halved(layout.halves, present.astype(np.float64), count[:, part])
+
+    side_by_side(counted, _pieces(layout, values.shape[1]))
     both = (count[0::2] > 0) & (count[1::2] > 0)
     mean /= np.maximum(count, 1)
     if both.all():
         return _correlation(mean[0::2], mean[1::2])
-    note = f"stimuli without responses in both halves are left out: at least {int(both.sum(axis=1).min())} of {stimuli} stay"
+    fewest = int(both.sum(axis=1).min())
+    note = f"stimuli without responses in both halves are left out: at least {fewest} of {len(both[0])} stay"
     if note not in notes:
         notes.append(note)
     return _correlation_of(mean[0::2], mean[1::2], both)
 
 
-def _tables(values: NDArray[Any], layout: _Layout) -> Iterator[tuple[slice, Floats]]:
-    """Some stimuli at a time: responses as slot × (stimulus, column), few enough to stay in the processor's cache."""
-    slots, stimuli = layout.rows.shape
-    width = max(1, CACHED // (slots * values.shape[1]))
+def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
+    """Some stimuli at a time."""
+    stimuli, slots = layout.rows.shape
+    width = max(1, CACHED // (slots * columns))
     for start in range(0, stimuli, width):
-        part = slice(start, min(stimuli, start + width))
-        rows = layout.rows[:, part].ravel()
-        table = np.asarray(values.take(rows, axis=0, mode="wrap"), dtype=np.float64).reshape(slots, -1)
-        table.reshape(len(rows), -1)[rows < 0] = 0.0
-        yield part, table
+        yield slice(start, min(stimuli, start + width))
+
+
+def _table(values: NDArray[Any], rows: NDArray[np.intp]) -> Floats:
+    """Responses as stimulus × slot × column; 0 where there is no presentation."""
+    table = np.asarray(values.take(rows.ravel(), axis=0, mode="wrap"), dtype=np.float64)
+    if rows.min() < 0:
+        table[rows.ravel() < 0] = 0.0
+    return table.reshape(*rows.shape, -1)
+
+
+def _halved(halves: Floats, table: Floats, out: Floats) -> None:
+    """Sums of each half (half × stimulus × column)."""
+    width = max(1, SINGLE // halves.size)
+    for start in range(0, table.shape[2], width):
+        part = slice(start, start + width)
+        np.matmul(halves, table[:, :, part], out=out[:, :, part].transpose(1, 0, 2))
 
 
 def _correlation(A: Floats, B: Floats) -> Floats:
     """Pearson correlation over axis 1; NaN below 3 stimuli or without variation."""
     result = np.full((A.shape[0], A.shape[2]), np.nan)
-    if A.shape[1] < 3:
-        return result
-    for a, b, r in zip(A, B, result, strict=True):
-        constant = (a[:1] == a).all(axis=0) | (b[:1] == b).all(axis=0)
-        a -= a.mean(axis=0)
-        b -= b.mean(axis=0)
-        size = np.einsum("sn,sn->n", a, a) * np.einsum("sn,sn->n", b, b)
-        defined = ~constant & (size > 0)
-        np.divide(np.einsum("sn,sn->n", a, b), np.sqrt(size), out=r, where=defined)
+    if A.shape[1] >= 3:
+        side_by_side(lambda at: _correlated(A[at], B[at], result[at]), range(len(A)))
     return result
+
+
+def _correlated(a: Floats, b: Floats, r: Floats) -> None:
+    one, two = _centred(a), _centred(b)
+    size = one * two
+    np.divide(np.einsum("sn,sn->n", a, b), np.sqrt(size), out=r, where=size > 0)
+
+
+def _centred(values: Floats) -> Floats:
+    """Squared deviations of each column, which is centred in place; exactly 0 where all its values are the same."""
+    level = values.mean(axis=0)
+    values -= level
+    size = np.einsum("sn,sn->n", values, values)
+    # What rounding alone may have left is looked at: distinct values near their mean stay distinct without it.
+    near = np.flatnonzero(size <= 1e-20 * len(values) * level * level)
+    size[near[(values[:1, near] == values[:, near]).all(axis=0)]] = 0.0
+    return np.asarray(size)
 
 
 def _correlation_of(A: Floats, B: Floats, both: NDArray[np.bool_]) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +12,7 @@ import xarray as xr
 
 from neuroledger.core.behaviour.discrimination import cells, rates_from_cells
 from neuroledger.core.coding import Coded, coordinate, encode, first_rows, locate, words
+from neuroledger.core.threads import pool
 from neuroledger.errors import MetricError
 
 __all__ = ["ObjectTrials", "read_trials"]
@@ -77,10 +77,9 @@ def read_trials(
             )
         columns[name] = found
     # Text is compared outside of Python's lock, so that the images' ids and what was on offer take one time together.
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        offer = beside.submit(_offer, choices, columns)
-        ids = encode(columns["stimulus_id"])
-        coded = _objects(choices, columns, ids, offer.result())
+    offer = pool().submit(_offer, choices, columns)
+    ids = encode(columns["stimulus_id"])
+    coded = _objects(choices, columns, ids, offer.result())
     if objects is None:
         objects = encode(
             np.concatenate([np.asarray(one.labels, dtype=object) for one in coded.values()])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import pandas as pd
 
 from neuroledger.core.stimuli import StimulusSet
+from neuroledger.core.threads import THREADS, pool
 from neuroledger.core.vision.images import MAX_PIXELS, decode
 from neuroledger.errors import DataError, RequestError
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GREY: Final = (128, 128, 128)
-THREADS: Final = min(
-    8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-)
 AHEAD: Final = 4 * THREADS
 
 
@@ -212,7 +209,7 @@ def shown_as(
     waiting: deque[Future[T]] = deque()
     try:
         for name, data in files:
-            waiting.append(_threads(os.getpid()).submit(lambda name, data: make(see(name, data)), name, data))
+            waiting.append(pool().submit(lambda name, data: make(see(name, data)), name, data))
             if len(waiting) >= ahead:
                 yield waiting.popleft().result()
         while waiting:
@@ -220,9 +217,3 @@ def shown_as(
     finally:
         for future in waiting:
             future.cancel()
-
-
-@lru_cache(maxsize=1)
-def _threads(process: int) -> ThreadPoolExecutor:
-    """The threads of this process; Pillow and NumPy let others run while they work."""
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="neuroledger-images")
