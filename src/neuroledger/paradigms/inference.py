@@ -21,7 +21,7 @@ __all__ = ["inference"]
 COUNTED: tuple[Need, ...] = ("weights", "operations", "activations", "membranes")
 
 
-@paradigm("inference", version=1)
+@paradigm("inference", version=2)
 def inference(
     model: Learner,
     data: Dataset,

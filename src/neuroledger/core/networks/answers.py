@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import xarray as xr
 
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.networks.learner import Examples, Learner, Task
+from neuroledger.core.networks.presentations import Presentations, in_batches, shown
 from neuroledger.core.trace.counts import Mode, Need, Trace
 from neuroledger.errors import DataError, ModelError
 
@@ -22,6 +24,7 @@ __all__ = ["answered", "answers", "coordinates", "parts_of"]
 
 Array = npt.NDArray[Any]
 CORNERS = ("x1", "y1", "x2", "y2")
+UNCOUNTED = "what prepares the input of this model is no part of the network: it is not counted"
 
 
 def answers(
@@ -45,22 +48,21 @@ def answers(
     rows = parts_of(assembly, split, targets)
     if task != "regression" and len(targets) != 1:
         raise DataError(f"a {task} has one target, not {', '.join(targets)}")
-    values = np.asarray(assembly.values, dtype=np.float32)
     classes: list[str] = []
-    shown: Array
+    learnt: Array
     if task == "regression":
         truth = np.stack([assembly[name].values.astype(np.float64) for name in targets], axis=1)
-        shown = truth[rows["train"]]
+        learnt = truth[rows["train"]]
     elif task == "classification":
         truth = assembly[targets[0]].values.astype(str)
-        classes = np.unique(truth).tolist()
-        shown = np.searchsorted(classes, truth[rows["train"]])
+        classes = np.unique(truth[np.concatenate(list(rows.values()))]).tolist()
+        learnt = np.searchsorted(classes, truth[rows["train"]])
     else:
         boxes = [_boxes(text, targets[0]) for text in assembly[targets[0]].values]
         classes = sorted({str(label) for scene in boxes for label, *_ in scene})
-        shown = _numbered([boxes[row] for row in rows["train"]], classes)
-    module = model.ready(Examples(values[rows["train"]], shown, classes))
-    given, counted = answered(model, module, values[rows["test"]], count, mode)
+        learnt = _numbered([boxes[row] for row in rows["train"]], classes)
+    module = model.ready(Examples(shown(assembly, rows["train"], model.prepare), learnt, classes))
+    given, counted = answered(model, module, shown(assembly, rows["test"], model.prepare), count, mode)
     coords = coordinates(assembly, rows["test"])
     if task == "detection":
         source, target = _detected(model, given, [boxes[row] for row in rows["test"]], classes, coords)
@@ -100,7 +102,11 @@ def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict
 
 
 def answered(
-    model: Learner, module: nn.Module, inputs: Array, count: tuple[Need, ...], mode: Mode
+    model: Learner,
+    module: nn.Module,
+    inputs: npt.NDArray[np.float32] | Presentations,
+    count: tuple[Need, ...],
+    mode: Mode,
 ) -> tuple[Array, Trace]:
     """The module's answers to all inputs, in batches, and what they cost."""
     import torch
@@ -108,15 +114,17 @@ def answered(
     from neuroledger.core.trace.passes import trace
 
     held = next(iter(module.parameters()), None)
-    tested = torch.from_numpy(inputs).to(held.device if held is not None else "cpu")
+    device = held.device if held is not None else "cpu"
     found: list[Array] = []
     counted = trace(
         module,
-        tested.split(model.batch),
+        (torch.from_numpy(batch).to(device) for batch in in_batches(inputs, model.batch)),
         needs=count,
         mode=mode,
         receive=lambda _, answer: found.append(answer.detach().cpu().to(torch.float64).numpy()),
     )
+    if model.prepare is not None:
+        counted = replace(counted, notes=(*counted.notes, UNCOUNTED))
     return np.concatenate(found), counted
 
 

@@ -12,6 +12,7 @@ import xarray as xr
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.networks.answers import answered, coordinates, parts_of
 from neuroledger.core.networks.learner import Examples, Learner
+from neuroledger.core.networks.presentations import shown
 from neuroledger.core.trace.counts import Mode, Need, Trace
 from neuroledger.errors import DataError, ModelError
 
@@ -51,7 +52,6 @@ def incremental(
     rows = parts_of(assembly, split, targets)
     labels = assembly[targets[0]].values.astype(str)
     sessions = sessions_of(assembly, labels, increments)
-    values = np.asarray(assembly.values, dtype=np.float32)
     every = [name for session in sessions for name in session]
     known: list[str] = []
     parts: list[xr.DataArray] = []
@@ -65,10 +65,12 @@ def incremental(
         if lacking:
             raise DataError(f"class {lacking[0]!r} has no test presentation")
         places = {name: place for place, name in enumerate(known)}
-        examples = Examples(values[seen], np.array([places[name] for name in labels[seen]]), tuple(known))
+        numbers = np.array([places[name] for name in labels[seen]])
+        examples = Examples(shown(assembly, seen, model.prepare), numbers, tuple(known))
         module = model.ready(examples) if module is None else model.learn(module, examples)
         last = number == len(sessions) - 1
-        given, counted = answered(model, module, values[asked], count if last else (), mode)
+        asking = shown(assembly, asked, model.prepare)
+        given, counted = answered(model, module, asking, count if last else (), mode)
         if given.shape != (len(asked), len(known)):
             raise ModelError(f"model {model.id!r} answered {given.shape}, not {(len(asked), len(known))}")
         scores = np.full((len(asked), len(every)), -np.inf)

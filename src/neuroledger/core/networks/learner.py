@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy.typing as npt
 
+from neuroledger.core.networks.presentations import Prepare, Presentations
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -19,13 +21,14 @@ Task = Literal["classification", "regression", "forecast", "detection", "increme
 class Examples(NamedTuple):
     """What a learner may learn from.
 
-    ``inputs`` are (presentation, neuroid, time_bin); ``truth`` is (presentation,) class numbers, or numbers
-    (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and ``truth`` its next values.
-    For a detection, ``truth`` are boxes (box, 6): the number of their presentation, x1, y1, x2, y2, class number.
+    ``inputs`` are (presentation, neuroid, time_bin): an array, or of data on the disk and of what is prepared a view of
+    the same shape, which slices and ``numpy.asarray`` turn into arrays. ``truth`` is (presentation,) class numbers, or
+    numbers (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and ``truth`` its next
+    values. For a detection, ``truth`` are boxes (box, 6): the number of their presentation, x1, y1, x2, y2, class number.
     ``classes`` are the names of the class numbers, in order.
     """
 
-    inputs: npt.NDArray[Any]
+    inputs: npt.NDArray[Any] | Presentations
     truth: npt.NDArray[Any]
     classes: Sequence[str] = ()
 
@@ -50,6 +53,9 @@ class Learner:
         classes, which stand behind the known ones in ``classes``. The module before is not changed.
     batch
         Presentations shown at once.
+    prepare
+        What is done to presentations before the network is shown them, such as band energies of a sound, from
+        (presentation, neuroid, time_bin) and the time bins per second. Learning is given the same. Costs leave it out.
     """
 
     id: str
@@ -57,6 +63,7 @@ class Learner:
     ready: Callable[[Examples], nn.Module]
     learn: Callable[[nn.Module, Examples], nn.Module] | None = None
     batch: int = 128
+    prepare: Prepare | None = None
 
     # What every model answers; a learner is not shown stimuli one by one.
     visual_degrees: None = None
