@@ -11,7 +11,7 @@ from scipy.stats import kendalltau
 from neuroledger.cli import main
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
-from neuroledger.report.standings import Standings, agreement_of, standings
+from neuroledger.report.standings import Standings, agreement_of, basis_of, standings
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record
 
@@ -76,6 +76,20 @@ def test_agreement_of_core_and_full_is_that_of_scipy(suites: Lab) -> None:
     assert without.tau < whole.tau
 
 
+def test_what_an_agreement_rests_on_is_counted(suites: Lab) -> None:
+    basis = basis_of(of(suites, "small"), of(suites, "full"))
+    assert (basis.first_scored, basis.first_all, basis.second_scored, basis.second_all) == (1, 1, 3, 4)
+    assert (basis.shared, basis.trivial) == (1, False)
+    # without the other two, full says what small says
+    only = [item for item in RECORDS if item.benchmark == RIDGE]
+    same = basis_of(
+        standings("small", catalog=suites.open(), records=only),
+        standings("full", catalog=suites.open(), records=only),
+    )
+    assert same.trivial
+    assert "the same 1 benchmarks (of 1 and of 4)" in str(same)
+
+
 def test_several_sets_of_one_task_count_as_one(suites: Lab) -> None:
     suites.benchmark(PLS, metric="pls", parent="IT")
     # Two benchmarks of V4 in which ant is first, one of IT in which it failed.
@@ -104,11 +118,13 @@ def test_the_command_prints_ranks_and_agreement(
     shown = capsys.readouterr().out
     assert "suite full, version 1: 5 models on 3 benchmarks, records" in shown
     assert "1 benchmarks have no score of anybody and do not count" in shown
+    assert "compared: small on 1 of its 1 benchmarks with full on 3 of its 4; 1 are in both" in shown
     assert "over 5 models\n" in shown
     assert "over 4 models, without those that do not look" in shown
     assert main(["ranks", "--suite", "small", "--against", "full", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
     assert plain["agreement"]["models"] == 5
+    assert plain["basis"]["second_scored"] == 3
     assert plain["standings"][1]["failed"]["ant"] == 1
     assert main(["ranks", "--suite", "nowhere"]) == 2
 
@@ -121,3 +137,11 @@ def test_the_published_ranks_by_command(
     shown = capsys.readouterr().out
     assert "REVE                   0.201       0" in shown
     assert "61 benchmarks have no score of anybody and do not count" in shown
+    # the same 36 published tables are in both suites: no tau is made of that
+    assert "no tau: neuralbench.core and neuralbench.full have figures on the same 36 benchmarks" in shown
+    assert "Kendall" not in shown
+    both = ["ranks", "--suite", "neuralbench.core", "--against", "neuralbench.full", "--published", "--json"]
+    assert main(both) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["basis"]["trivial"]
+    assert "agreement" not in plain

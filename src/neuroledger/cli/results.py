@@ -43,7 +43,7 @@ def ranks(options: argparse.Namespace) -> int:
     """Mean normalised ranks, and agreement."""
     from dataclasses import asdict
 
-    from neuroledger.report.standings import agreement_of, standings
+    from neuroledger.report.standings import agreement_of, basis_of, standings
 
     catalog = open_catalog(options.root)
     names = [
@@ -51,15 +51,20 @@ def ranks(options: argparse.Namespace) -> int:
         *([options.against] if options.against else []),
     ]
     found = [standings(name, published=options.published, catalog=catalog) for name in names]
-    taus = agreement_of(found[0], found[1]) if options.against else (None, None)
+    basis = basis_of(found[0], found[1]) if options.against else None
+    taus = agreement_of(found[0], found[1]) if basis is not None and not basis.trivial else (None, None)
     if options.json:
         plain = {"standings": [asdict(one) for one in found]}
         for name, tau in zip(("agreement", "agreement_without_dummies"), taus, strict=True):
             plain |= {name: tau._asdict()} if tau is not None else {}  # type: ignore[dict-item]
+        if basis is not None:
+            plain |= {"basis": {**asdict(basis), "trivial": basis.trivial}}  # type: ignore[dict-item]
         say_json(plain)
         return 0
     for one in found:
         say(f"{one}\n")
+    if basis is not None:
+        say(str(basis))
     for words, tau in zip(("", ", without those that do not look"), taus, strict=True):
         if tau is not None:
             say(f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{words}")

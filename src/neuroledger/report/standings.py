@@ -12,7 +12,7 @@ from neuroledger.report.ranks import Agreement, agreement, mean_rank, normalised
 from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import Catalog, open_catalog
 
-__all__ = ["Standings", "agreement_of", "standings"]
+__all__ = ["Basis", "Standings", "agreement_of", "basis_of", "standings"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,35 @@ class Standings:
         if self.unscored:
             lines += ["", f"{len(self.unscored)} benchmarks have no score of anybody and do not count"]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What an agreement of two suites rests on: how many benchmarks of each have scores, of how many, and how many in both."""
+
+    first: str
+    first_scored: int
+    first_all: int
+    second: str
+    second_scored: int
+    second_all: int
+    shared: int
+
+    @property
+    def trivial(self) -> bool:
+        """Whether both orders come from the very same benchmarks: the agreement is that of a table with itself."""
+        return self.shared == self.first_scored == self.second_scored
+
+    def __str__(self) -> str:
+        if self.trivial:
+            return (
+                f"no tau: {self.first} and {self.second} have figures on the same {self.shared} benchmarks (of "
+                f"{self.first_all} and of {self.second_all}), so that it would compare a table with itself"
+            )
+        return (
+            f"compared: {self.first} on {self.first_scored} of its {self.first_all} benchmarks with {self.second} on "
+            f"{self.second_scored} of its {self.second_all}; {self.shared} are in both"
+        )
 
 
 def standings(
@@ -128,3 +157,16 @@ def agreement_of(first: Standings, second: Standings) -> tuple[Agreement, Agreem
     whole = agreement(first.ranks, second.ranks)
     left = (set(first.ranks) & set(second.ranks)) - set(dummies)
     return whole, agreement(first.ranks, second.ranks, without=dummies) if dummies and len(left) > 2 else None
+
+
+def basis_of(first: Standings, second: Standings) -> Basis:
+    """How many benchmarks an agreement rests on; a benchmark counts once somebody has a score on it."""
+    return Basis(
+        first.suite,
+        len(first.scored),
+        len(first.scored) + len(first.unscored),
+        second.suite,
+        len(second.scored),
+        len(second.scored) + len(second.unscored),
+        len({*first.scored} & {*second.scored}),
+    )
