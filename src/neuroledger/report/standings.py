@@ -56,7 +56,7 @@ class Standings:
 
 @dataclass(frozen=True)
 class Basis:
-    """What an agreement of two suites rests on: how many benchmarks of each have scores, of how many, and how many in both."""
+    """What an agreement of two suites rests on: benchmarks with scores in each, of how many, and in both."""
 
     first: str
     first_scored: int
