@@ -240,3 +240,24 @@ def test_strides_may_be_lists():
     network = Holding(torch.full((2, 1, 3, 3), 0.5), lambda x, w: F.conv2d(x, w, None, [1, 1], [0, 0]))
     found = counted(network, *half(4, 1, 6, 6).split(2))
     assert per_sample(found) == (16 * 18, 0, 16 * 18) and not found.uncounted
+
+
+def test_one_weight_used_forwards_and_backwards_meets_each_input_its_own_way():
+    weight = torch.tensor([[1.0, 1.0], [0.0, 1.0]])[..., None, None]
+    x = torch.full((3, 2, 4, 4), 0.5)
+    x[:, 1] = 0
+    tied = Holding(weight, lambda x, w: F.conv2d(x, w) + F.conv_transpose2d(x, w))
+    assert per_sample(counted(tied, x)) == (16 * 1 + 16 * 2, 0, 2 * 16 * 4)
+
+
+@pytest.mark.parametrize("sizes", [(9,), (1,) * 9])
+def test_weights_made_on_the_way_go_by_the_layer_that_uses_them(sizes):
+    network = ones(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 2)))
+    prune.l1_unstructured(network[0], "weight", 8)
+    prune.l1_unstructured(network[2][0], "weight", 4)
+    weight_norm(network[3])
+    found = counted(network, *torch.ones(9, 4).split(sizes))
+    assert {name: (layer.macs, layer.acs) for name, layer in found.layers.items() if layer.dense} == {
+        "0": (0, 9 * 8), "2.0": (9 * 12, 0), "3": (9 * 8, 0),
+    }  # fmt: skip
+    assert found.connection_weights == 16 + 16 + 8

@@ -41,13 +41,13 @@ def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[st
     else:
         weights = list(a["in_proj_weight"].chunk(3))
     biases = a["in_proj_bias"].chunk(3) if a["in_proj_bias"] is not None else (None, None, None)
-    name = tally.owner(weights[0]) or "attention"
+    name = tally.name(weights[0], "attention")
     projected = []
     for x, weight, bias in zip((query, key, value), weights, biases, strict=True):
         count_linear(tally, x, weight, name)
         projected.append(F.linear(x, weight, bias))
     if a["in_proj_weight"] is not None:
-        tally.reach(a["in_proj_weight"])
+        tally.reach(a["in_proj_weight"], name)
     q, k, v = projected
     added = 0
     if a["bias_k"] is not None:

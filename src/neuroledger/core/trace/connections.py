@@ -61,7 +61,7 @@ def count(
     key: tuple[Any, ...] | None = None,
 ) -> None:
     """Count a call on inputs that drive ``fan(most operations of a row)``; remember it if the weight is the model's."""
-    tally.reach(weight)
+    tally.reach(weight, name)
     shape = (math.prod(leading), x.numel() // max(1, math.prod(leading)))
     bound = dense / max(1, shape[0])
     if key is None or weight.is_inference() or tally.owner(weight) is None:
@@ -72,7 +72,7 @@ def count(
     site = tally.sites.get(key)
     if site is None or site.weight is not weight or site.version != weight._version:
         # The batch's size is no part of the role: the first dimensions of an input do not change its fan-out.
-        role = (weight.data_ptr(), weight._version, x.shape[len(leading) :], *key[2:])
+        role = (key[0], weight.data_ptr(), weight._version, x.shape[len(leading) :], key[3])
         inbox = tally.known_inbox(name, role) or tally.inbox(name, role, fan(bound))
         site = Site(weight, weight._version, tally.layer(name), inbox, shape, leading, dense)
         tally.sites[key] = site
@@ -82,16 +82,16 @@ def count(
 def linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """``y = x Wᵀ + b``: dense operations = rows · in · out; the bias is no synapse."""
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
-    count_linear(tally, x, weight, tally.owner(weight) or "linear")
+    count_linear(tally, x, weight, tally.name(weight, "linear"))
 
 
 def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     """Count ``x Wᵀ`` for x ``(…, in)`` and W ``(out, in)``."""
     leading = tuple(x.shape[:-1])
     dense = float(math.prod(leading)) * weight.numel()
-    key = (id(weight), x.shape, ())
+    key = ("linear", id(weight), x.shape, ())
     if weight.layout != torch.strided:
-        tally.reach(weight)
+        tally.reach(weight, name)
         weight, x = weight.to_dense(), x if x.layout == torch.strided else x.to_dense()
     count(tally, name, x, leading, weight, dense, lambda bound: column_sums(weight, bound), key)
 
@@ -108,8 +108,8 @@ def convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dic
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
     dilation, groups = argument(args, kwargs, 5, "dilation", 1), argument(args, kwargs, 6, "groups", 1)
-    name = tally.owner(weight) or "conv"
-    key = (id(weight), x.shape, tuple(map(_fixed, args[3:]))) if not kwargs else None
+    name = tally.name(weight, "conv")
+    key = None if kwargs else (f"conv{weight.dim() - 2}d", id(weight), x.shape, tuple(map(_fixed, args[3:])))
     count_convolution(tally, x, weight, name, result, stride, padding, dilation, groups, key)
 
 
@@ -150,14 +150,15 @@ def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict
     extra, dilation = argument(args, kwargs, 5, "output_padding", 0), argument(args, kwargs, 7, "dilation", 1)
     rank = weight.dim() - 2
     space, out = x.shape[-rank:], result.shape[-rank:]
-    name = tally.owner(weight) or "conv_transpose"
+    name = tally.name(weight, "conv_transpose")
 
     def fan(bound: float) -> Fan:
         driven = nonzero(weight).sum(1, keepdim=True, dtype=torch.float32)
         return exact(_adjoint(driven, space, out, stride, padding, dilation, extra), bound)
 
     leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
-    key = (id(weight), x.shape, tuple(map(_fixed, args[3:]))) if not kwargs else None
+    kind = f"conv_transpose{rank}d"
+    key = None if kwargs else (kind, id(weight), x.shape, tuple(map(_fixed, args[3:])))
     count(tally, name, x, leading, weight, float(x.numel()) * math.prod(weight.shape[1:]), fan, key)
 
 
@@ -246,8 +247,8 @@ def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[s
     """``y_o = Σ_ij x_i W_oij z_j``: one operation for each pair of inputs and weight, none of them zero."""
     left, right = argument(args, kwargs, 0, "input1"), argument(args, kwargs, 1, "input2")
     weight = argument(args, kwargs, 2, "weight")
-    tally.reach(weight)
-    name = tally.owner(weight) or "bilinear"
+    name = tally.name(weight, "bilinear")
+    tally.reach(weight, name)
     leading = left.shape[:-1]
     left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
     driven = nonzero(weight).sum(0).to(torch.float32 if weight.numel() < EXACT else torch.float64)
@@ -290,7 +291,7 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
         if own is None:
             plain = plain | plain_rows(tally, factor)
         else:
-            tally.reach(given)
+            tally.reach(given, own)
     name = first_owner or second_owner or name
     tally.amounts(name, (name, "products"), batch, per_item, plain)
     tally.layer(name).dense += float(first.numel()) * second.shape[-1]
@@ -307,7 +308,7 @@ def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[
     columns = right.movedim(two, list(range(count))).flatten(0, count - 1) if count else right.unsqueeze(0)
     owner, other = tally.owner(right), tally.owner(left)
     if owner is not None and other is None:
-        tally.reach(right)
+        tally.reach(right, owner)
         count_linear(tally, rows, columns.flatten(1).t(), owner)
     else:
         products(tally, rows.flatten(0, -2), columns.flatten(1), other or "tensordot")
@@ -335,9 +336,9 @@ def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str
     per_item = torch.einsum(f"{left},{right}->{item}", *masks).reshape(-1)
     plain = torch.zeros(len(per_item), dtype=torch.bool, device=result.device)
     for indices, factor in zip((left, right), factors, strict=True):
-        weight = tally.owner(factor) is not None
-        if weight:
-            tally.reach(factor)
+        owner = tally.owner(factor)
+        if owner is not None:
+            tally.reach(factor, owner)
         else:
             rows = factor.movedim(indices.index(item), 0) if item and item in indices else factor.unsqueeze(0)
             plain = plain | plain_rows(tally, rows)

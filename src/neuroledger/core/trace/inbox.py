@@ -173,6 +173,7 @@ class Inbox:
 
     def _book(self, total: Tensor | float, plain: Tensor | float) -> None:
         if isinstance(total, torch.Tensor):
+            self._scratch.due = True
             self.due.append(
                 torch.stack([total, torch.as_tensor(plain, dtype=total.dtype, device=total.device)])
             )

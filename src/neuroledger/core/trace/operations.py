@@ -102,7 +102,10 @@ def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
     found: dict[str, int] = {}
     if operations:
         found = (
-            dict.fromkeys(RULES, _COUNT) | dict.fromkeys(BLIND, _MISS) | dict.fromkeys(PRODUCTS, _MULTIPLY)
+            dict.fromkeys(RULES, _COUNT)
+            | dict.fromkeys(LAYERS, _LAYER)
+            | dict.fromkeys(BLIND, _MISS)
+            | dict.fromkeys(PRODUCTS, _MULTIPLY)
         )
     return MappingProxyType(found | dict.fromkeys(ACTIVATIONS, _ACTIVATE) if activations else found)
 
@@ -121,11 +124,11 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         """Call the function, then count it if it is one that counts."""
         result = func(*args, **kwargs) if kwargs else func(*args)
-        action = self._actions.get(getattr(func, "__name__", ""))
+        name = getattr(func, "__name__", "")
+        action = self._actions.get(name)
         if action is not None:
-            name = func.__name__
             if action == _LAYER:
-                if kwargs or not self.tally.again(args):
+                if kwargs or not self.tally.again(name, args):
                     self._count(name, result, args, kwargs or {})
             elif action == _COUNT:
                 self._count(name, result, args, kwargs or {})

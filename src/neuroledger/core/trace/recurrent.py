@@ -101,7 +101,7 @@ def cell(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], 
         states = States(x.reshape(-1, x.shape[-1]), hidden.reshape(-1, hidden.shape[-1]), memory)
         if memory is not None:
             states = states._replace(memory=memory.reshape(-1, memory.shape[-1]))
-        count_cell(tally, Cell(kind, *weights), states, tally.owner(weights[0]) or kind)
+        count_cell(tally, Cell(kind, *weights), states, tally.name(weights[0], kind))
 
     return rule
 
@@ -173,7 +173,7 @@ def count_stack(
             start = None if memory is None else memory[number]
             given = sequence.backwards() if direction else sequence
             states, output = unroll(parts, given.values, hidden[number], start)
-            count_cell(tally, parts, states, tally.owner(own[0]) or kind, valid)
+            count_cell(tally, parts, states, tally.name(own[0], kind), valid)
             answer = Sequences(output, sequence.lengths)
             outputs.append((answer.backwards() if direction else answer).values)
         sequence = Sequences(torch.cat(outputs, -1), sequence.lengths)

@@ -95,7 +95,7 @@ class Scratch:
     def __init__(self) -> None:
         self._held: dict[tuple[torch.dtype, torch.device, int], Tensor] = {}
         self._borrowed: list[Tensor] = []
-        self._mask = np.empty(PIECE, dtype=np.bool_)
+        self.due = False  # whether numbers of an inbox wait on a device to be fetched
 
     def piece(self, dtype: torch.dtype) -> Tensor:
         """Uninitialised memory for ``PIECE`` values, until the pass ends."""
@@ -132,17 +132,7 @@ class Scratch:
             return self.amounts(rows, fan).sum(dtype=torch.float64)
         if fan.each is not None:
             return count_nonzero(rows) * fan.each
-        driven = fan.of(torch.float64, rows.device)
-        if rows.dtype not in FLOATS:
-            return float(self.amounts(rows, fan).numpy().sum(dtype=np.float64))
-        # Bytes are a quarter of what the values themselves would take through the cache a second time.
-        active = np.zeros(fan.width)
-        for part in _parts(rows):
-            mask = self._mask[: part.numel()] if part.numel() <= PIECE else np.empty(part.numel(), dtype=bool)
-            mask = mask.reshape(part.shape)
-            np.not_equal(part.numpy(), 0, out=mask)
-            active += np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.uint32)
-        return float(active @ driven.numpy())
+        return float(np.add.reduce(self.amounts(rows, fan).numpy(), dtype=np.float64))
 
     def amounts(self, rows: Tensor, fan: Fan) -> Tensor:
         """Operations of each row: the sum of the fan-outs of its values that are not zero."""
@@ -165,10 +155,10 @@ class Scratch:
             return self._signs(rows)
         if rows.dtype in FLOATS and rows.shape[1] <= WIDEST:
             sums = (rows @ trial(rows.shape[1], rows.dtype)).numpy()
-            with np.errstate(invalid="ignore"):
-                undecided = np.flatnonzero(np.rint(sums) == sums)
-            if not undecided.size:
+            whole = np.rint(sums) == sums
+            if not whole.any():
                 return False
+            undecided = np.flatnonzero(whole)
             if undecided.size < len(rows):
                 some = torch.from_numpy(undecided)
                 found = self._signs(rows[some])

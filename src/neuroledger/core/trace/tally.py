@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from neuroledger.core.trace.scratch import Fan, Scratch, count_nonzero
 from neuroledger.core.trace.static import connection_weights
 
 __all__ = ["Site", "Tally", "storage_of"]
+
+FRAMES = 12
+"""How far up the callers the module is sought that uses a weight made on the way."""
 
 SITES = 512
 """Inputs of ever new shapes are forgotten beyond this number, so that memory stays bounded."""
@@ -46,7 +50,7 @@ class Tally:
     def __init__(self, network: Network) -> None:
         self.layers: dict[str, Layer] = {}
         self.uncounted: dict[str, Uncounted] = {}
-        self.reached: dict[int, int] = {}
+        self.reached: dict[object, int] = {}
         self.sites: dict[object, Site] = {}
         self.scratch = Scratch()
         self.samples = self.batch = 0
@@ -89,9 +93,27 @@ class Tally:
         """Dotted name of a part of the network; of the network itself, its type."""
         return self._parts.get(id(part))
 
-    def reach(self, weight: Tensor) -> None:
-        """Note that operations were counted for these weights."""
-        self.reached[storage_of(weight) or id(weight)] = weight.numel()
+    def name(self, weight: Tensor, otherwise: str) -> str:
+        """Dotted name of the module that holds a weight; of one made on the way, that of the module it is used in."""
+        found = self.owner(weight)
+        if found is not None:
+            return found
+        frame = sys._getframe(2)
+        for _ in range(FRAMES):
+            if frame.f_code.co_varnames[:1] == ("self",):
+                found = self.module(frame.f_locals.get("self"))
+                if found is not None:
+                    return found
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+        return otherwise
+
+    def reach(self, weight: Tensor, name: str) -> None:
+        """Note that operations were counted for these weights; those made on the way go by the layer's name."""
+        own = self.owner(weight) is not None
+        key = storage_of(weight) or id(weight) if own else (name, tuple(weight.shape))
+        self.reached[key] = weight.numel()
 
     def layer(self, name: str) -> Layer:
         """The counts of one layer, to be added to."""
@@ -119,17 +141,16 @@ class Tally:
             found = self._inboxes[name, role] = (self.layer(name), Inbox(fan, self.scratch))
         return found[1]
 
-    def again(self, args: tuple[Any, ...]) -> bool:
-        """Count a call ``(input, weight, …)`` that is like one before; whether there was one."""
+    def again(self, kind: str, args: tuple[Any, ...]) -> bool:
+        """Count a call of the function ``kind`` with ``(input, weight, …)`` like one before; whether there was one."""
         x, weight = args[0], args[1]
         try:
-            site = self.sites.get((id(weight), x.shape, args[3:]))
+            site = self.sites.get((kind, id(weight), x.shape, args[3:]))
         except TypeError:  # a stride or padding written as a list
             return False
         if site is None or site.weight is not weight or site.version != weight._version:
             return False
-        site.inbox.take(x.reshape(site.shape), site.leading, self.batch, self.samples)
-        site.layer.dense += site.dense
+        self.at(site, x)
         return True
 
     def at(self, site: Site, x: Tensor) -> None:
@@ -174,7 +195,8 @@ class Tally:
     def settle(self, *, last: bool = False) -> None:
         """Fetch what is due from its device; at the end of the pass, everything is."""
         last = last or len(self.sites) > SITES or len(self._inboxes) > SITES
-        if last or any(inbox.due for _, inbox in self._inboxes.values()):
+        if last or self.scratch.due:
+            self.scratch.due = False
             for layer, inbox in self._inboxes.values():
                 if last:
                     inbox.flush(None)

@@ -36,7 +36,7 @@ class Metered(BaseModel):
     meter: Annotated[str, Field(min_length=3)]
 
 
-@cost_metric("energy", version=2, needs=("operations",))
+@cost_metric("energy", version=3, needs=("operations",))
 def energy(
     trace: Trace, *, model: Annotated[PerOperation | Metered, Field(discriminator="name")] | None = None
 ) -> Reading:
