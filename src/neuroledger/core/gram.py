@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.core.threads import side_by_side
 from neuroledger.core.workspace import Array, Workspace
 from neuroledger.errors import MetricError
 
@@ -15,6 +16,8 @@ __all__ = ["Features", "Gram", "features", "gram", "mirror_upper"]
 
 # Columns that are centred and multiplied at a time: few enough that a block of them stays in the cache meanwhile.
 BLOCK = 1024
+# Numbers that a thread is handed at a time.
+PIECE = 1 << 18
 # Columns whose products are summed in float32, where that was asked for, before they are added up in float64.
 SINGLE = 2048
 # Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
@@ -133,7 +136,6 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
     offset = float(X[0].mean(dtype=np.float64))
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
-    each = np.full(rows, 1 / rows)
     # All products by one library: the threads of NumPy's and of SciPy's would wait for work at each other's expense.
     times = blas.sgemv if single else blas.dgemv
     part_sum = np.zeros((rows, rows) if single else (0, 0), np.float32, order="F")
@@ -142,27 +144,16 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
         block = space[:, : part.shape[1]]
         if not block.flags.c_contiguous:
             block = np.empty(part.shape, space.dtype)
-        ones = np.ones(block.shape[1])
-        if single:
-            near = _means(part).astype(np.float32)
-            mean = near.astype(np.float64)
-            # Of float32 features the difference is the same, correctly rounded, without widening them.
-            np.subtract(part, near if part.dtype == np.float32 else mean, out=block, casting="same_kind")
-        else:
-            # Any shift near the mean will do, as long as it is the one that is remembered.
-            np.copyto(block, part)
-            mean = blas.dgemv(1.0, block.T, each)
-            block -= mean
+        mean, total = _narrowed(part, block) if single else _widened(part, block)
         mean -= offset
         mean_product += times(1.0, block.T, mean.astype(block.dtype), trans=1)
-        total = block.sum(axis=1, dtype=np.float64) if single else times(1.0, block.T, ones, trans=1)
         row_sum += total + mean.sum()
         mean_square += float(mean @ mean)
         if single:
             fresh = start % SINGLE == 0
             part_sum = blas.ssyrk(1.0, block.T, beta=float(not fresh), c=part_sum, trans=1, overwrite_c=1)
             if start + BLOCK >= count or (start + BLOCK) % SINGLE == 0:
-                K += part_sum
+                _add(K.T, part_sum.T)
         else:
             K = blas.dsyrk(1.0, block.T, beta=1.0, c=K, trans=1, overwrite_c=1)
     mirror_upper(K)
@@ -170,6 +161,47 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     if _idle(float(np.trace(K)), rows * (mean_square + count * offset**2)):
         K[:] = 0.0
     return Gram(K.T, mean_product, mean_square, row_sum, offset, count)
+
+
+def _widened(part: Array, block: Array) -> tuple[Array, Array]:
+    """``part`` as float64 in ``block``, centred by what is returned, near its column means; and the sums of its rows."""
+    from scipy.linalg import blas
+
+    pieces = _pieces(block)
+    side_by_side(lambda some: np.copyto(block[some], part[some]), pieces)
+    # Any shift near the mean will do, as long as it is the one that is remembered.
+    mean = blas.dgemv(1.0, block.T, np.full(len(block), 1 / len(block)))
+    side_by_side(lambda some: np.subtract(block[some], mean, out=block[some]), pieces)
+    return mean, blas.dgemv(1.0, block.T, np.ones(block.shape[1]), trans=1)
+
+
+def _narrowed(part: Array, block: Array) -> tuple[Array, Array]:
+    """The same in float32, where the shift can be written exactly; sums are those of float64."""
+    mean, total = np.empty(block.shape[1]), np.empty(len(block))
+    side_by_side(
+        lambda some: np.mean(part[:, some], axis=0, dtype=np.float64, out=mean[some]), _pieces(block.T)
+    )
+    near = mean.astype(np.float32)
+    mean = near.astype(np.float64)
+    # Of float32 features the difference is the same, correctly rounded, without widening them.
+    shift = near if part.dtype == np.float32 else mean
+
+    def centre(some: slice) -> None:
+        np.subtract(part[some], shift, out=block[some], casting="same_kind")
+        np.sum(block[some], axis=1, dtype=np.float64, out=total[some])
+
+    side_by_side(centre, _pieces(block))
+    return mean, total
+
+
+def _add(K: Array, part: Array) -> None:
+    side_by_side(lambda some: np.add(K[some], part[some], out=K[some]), _pieces(K))
+
+
+def _pieces(values: Array) -> list[slice]:
+    """Rows of ``values``, enough at a time to be worth a thread of their own."""
+    step = max(1, PIECE // values.shape[1])
+    return [slice(start, start + step) for start in range(0, len(values), step)]
 
 
 def _gram_torch(X: Array, workspace: Workspace) -> Gram:
@@ -201,11 +233,14 @@ def mirror_upper(K: Array, block: int = 512) -> None:
     """Copy the upper triangle of ``K`` onto the lower, in place, without a second row × row array."""
     rows = len(K)
     below = np.tri(min(block, rows), k=-1, dtype=bool)
-    for start in range(0, rows, block):
+
+    def mirror(start: int) -> None:
         end = min(rows, start + block)
         corner = K[start:end, start:end]
         np.copyto(corner, corner.T, where=below[: end - start, : end - start])
         K[end:, start:end] = K[start:end, end:].T
+
+    side_by_side(mirror, range(0, rows, block))
 
 
 def _idle(deviation: float, level: float) -> bool:

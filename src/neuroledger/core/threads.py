@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final, TypeVar
 
-__all__ = ["THREADS", "pool", "side_by_side"]
+__all__ = ["THREADS", "limited", "pool", "side_by_side"]
 
 T = TypeVar("T")
 
-# More than a few threads wait for memory rather than for each other.
-THREADS: Final = min(
-    8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-)
+
+def _count(environment: str | None) -> int:
+    """As many as there are processors for this process, and as ``OMP_NUM_THREADS`` grants; never more than eight."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = int(environment) if environment and environment.isdecimal() else here
+    return max(1, min(8, here, granted))
+
+
+THREADS: Final = _count(os.environ.get("OMP_NUM_THREADS"))
+_limit: ContextVar[int] = ContextVar("limit", default=THREADS)
+
+
+@contextmanager
+def limited(threads: int) -> Iterator[None]:
+    """No more than ``threads`` at a time for :func:`side_by_side` in this context."""
+    before = _limit.set(max(1, threads))
+    try:
+        yield
+    finally:
+        _limit.reset(before)
 
 
 def pool() -> ThreadPoolExecutor:
@@ -28,7 +46,22 @@ def _pool(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="neuroledger")
 
 
-def side_by_side(work: Callable[[T], None], parts: Iterable[T]) -> None:
+def side_by_side(work: Callable[[T], object], parts: Iterable[T]) -> None:
     """``work`` on each of ``parts``, several at a time; parts must not touch each other's results."""
-    for _ in pool().map(work, parts):
-        pass
+    waiting = list(parts)
+    lanes = min(_limit.get(), THREADS, len(waiting))
+
+    def lane(first: int) -> None:
+        for part in waiting[first::lanes]:
+            work(part)
+
+    if lanes <= 1:
+        for part in waiting:
+            work(part)
+        return
+    others = [pool().submit(lane, first) for first in range(1, lanes)]
+    try:
+        lane(0)
+    finally:
+        for other in others:
+            other.result()

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.core.threads import limited
 from neuroledger.errors import UnavailableError
 
 __all__ = ["Array", "Memo", "Workspace", "device_of"]
@@ -68,7 +69,7 @@ class Workspace:
 
     ``device`` is ``cpu`` (NumPy and BLAS), ``cuda`` or ``cuda:<n>`` (torch), or ``torch`` (torch on the CPU:
     the code path of the other devices, for checking it). ``dtype`` is the precision in which blocks of features
-    are multiplied; sums are kept in float64 either way. ``threads`` limits BLAS within :meth:`limits`.
+    are multiplied; sums are kept in float64 either way. ``threads`` limits BLAS and NumPy's work while a metric computes.
     ``memo`` keeps Gram matrices by content, so that all who share a workspace share them.
     """
 
@@ -131,13 +132,13 @@ class Workspace:
 
     @contextmanager
     def limits(self) -> Iterator[None]:
-        """BLAS and OpenMP limited to ``threads`` threads, where that is set."""
+        """BLAS, OpenMP and work side by side limited to ``threads`` threads, where that is set."""
         if self.threads is None:
             yield
             return
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-        with threadpool_limits(self.threads):
+        with threadpool_limits(self.threads), limited(self.threads):
             yield
 
 

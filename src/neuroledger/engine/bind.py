@@ -75,7 +75,7 @@ class _Bound:
         if "workspace" in self.component.injected:
             injected["workspace"] = self.workspace
         # What is undefined is NaN in the samples, and said in the notes.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with self.workspace.limits(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
                 samples = self.component.function(*arrays, **injected, **self.parameters)
             except (AttributeError, TypeError, ValueError) as error:
