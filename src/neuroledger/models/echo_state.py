@@ -16,16 +16,20 @@ from neuroledger.models.torch_module import require
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["echo_state", "linear_forecast", "ridge"]
+__all__ = ["echo_state", "linear_forecast", "ridge", "solved"]
 
 Floats = npt.NDArray[np.float64]
 
 
 def ridge(features: Floats, targets: Floats, penalty: float) -> Floats:
     """Weights (feature, output) that minimise ``‖features·w - targets‖² + penalty·‖w‖²``."""
-    gram = features.T @ features
+    return solved(features.T @ features, features.T @ targets, penalty)
+
+
+def solved(gram: Floats, cross: Floats, penalty: float) -> Floats:
+    """The same weights from the products ``featuresᵀ·features`` (changed in place) and ``featuresᵀ·targets``."""
     gram[np.diag_indices_from(gram)] += penalty
-    return np.asarray(np.linalg.solve(gram, features.T @ targets), dtype=np.float64)
+    return np.asarray(np.linalg.solve(gram, cross), dtype=np.float64)
 
 
 @builder("echo_state", version=1)

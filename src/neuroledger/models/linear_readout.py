@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from neuroledger.core.networks.learner import Examples, Learner
+from neuroledger.core.networks.presentations import in_batches
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError
-from neuroledger.models.echo_state import ridge
+from neuroledger.models.echo_state import solved
 from neuroledger.models.torch_module import require
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["linear_readout"]
+
+Floats = npt.NDArray[np.float64]
+
+AT_ONCE: Final = 1 << 25
+"""Values (of 8 bytes) that are held at once while the readout is fitted."""
 
 
 @builder("linear_readout", version=1)
@@ -30,13 +37,31 @@ def linear_readout(*, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, dev
 
         if not len(examples.inputs):
             raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
-        x = np.asarray(examples.inputs, dtype=np.float64).reshape(len(examples.inputs), -1)
-        y = np.asarray(examples.truth, dtype=np.float64).reshape(len(x), -1)
-        weights = ridge(x - x.mean(axis=0), y - y.mean(axis=0), penalty)
-        linear = nn.Linear(x.shape[1], y.shape[1])
+        y = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
+        middle = y.mean(axis=0)
+        mean, gram, cross = _products(examples, y - middle)
+        weights = solved(gram, cross, penalty)
+        linear = nn.Linear(len(mean), len(middle))
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(weights.T))
-            linear.bias.copy_(torch.from_numpy(y.mean(axis=0) - x.mean(axis=0) @ weights))
+            linear.bias.copy_(torch.from_numpy(middle - mean @ weights))
         return nn.Sequential(nn.Flatten(), linear).to(device)
 
     return Learner(id=id, tasks=("regression",), ready=ready)
+
+
+def _products(examples: Examples, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Means of the features, and their products with each other and with ``y``, both after the means are taken away."""
+    features = int(np.prod(examples.inputs.shape[1:]))
+    size = max(1, AT_ONCE // max(1, features))
+    mean = np.zeros(features)
+    for batch in in_batches(examples.inputs, size):
+        mean += batch.reshape(len(batch), -1).astype(np.float64).sum(axis=0)
+    mean /= len(y)
+    gram, cross, at = np.zeros((features, features)), np.zeros((features, y.shape[1])), 0
+    for batch in in_batches(examples.inputs, size):
+        x = batch.reshape(len(batch), -1).astype(np.float64) - mean
+        gram += x.T @ x
+        cross += x.T @ y[at : at + len(x)]
+        at += len(x)
+    return mean, gram, cross

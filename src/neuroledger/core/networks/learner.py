@@ -21,10 +21,11 @@ Task = Literal["classification", "regression", "forecast", "detection", "increme
 class Examples(NamedTuple):
     """What a learner may learn from.
 
-    ``inputs`` are (presentation, neuroid, time_bin): an array, or of data on the disk and of what is prepared a view of
-    the same shape, which slices and ``numpy.asarray`` turn into arrays. ``truth`` is (presentation,) class numbers, or
-    numbers (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and ``truth`` its next
-    values. For a detection, ``truth`` are boxes (box, 6): the number of their presentation, x1, y1, x2, y2, class number.
+    ``inputs`` are (presentation, neuroid, time_bin): an array, or of large data, of data on the disk and of what is
+    prepared a view of the same shape, which slices and ``numpy.asarray`` turn into arrays. ``truth`` is (presentation,)
+    class numbers, or numbers (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and
+    ``truth`` its next values. For a detection, ``truth`` are boxes (box, 6): the number of their presentation, x1, y1,
+    x2, y2, class number.
     ``classes`` are the names of the class numbers, in order.
     """
 
