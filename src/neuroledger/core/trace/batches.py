@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ __all__ = [
     "Network",
     "answered",
     "call",
+    "copied",
     "evaluation",
     "first_sample",
     "hooks_of",
@@ -27,9 +28,12 @@ __all__ = [
     "size_of",
     "steps_through_time",
     "uncompiled",
+    "without_values",
+    "written",
 ]
 
-CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
+# A network is another's code: whatever it raises is its own failure, and told as such.
+CALL_ERRORS = (Exception,)
 
 _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
 _GUARD = threading.Lock()
@@ -63,7 +67,7 @@ class Network:
 
 def inputs_of(batch: Any) -> Any:
     """The input in a batch: the batch itself, or the first of ``(input, target, …)``."""
-    return batch[0] if isinstance(batch, (tuple, list)) else batch
+    return batch[0] if isinstance(batch, (tuple, list)) and batch else batch
 
 
 def size_of(inputs: Any) -> int:
@@ -77,19 +81,44 @@ def size_of(inputs: Any) -> int:
     first = inputs if isinstance(inputs, torch.Tensor) else next(iter(_tensors(inputs)), None)
     if first is None or first.dim() == 0:
         raise RequestError(
-            "a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments"
+            "a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments; "
+            f"in this one the input is {type(inputs).__name__}"
         )
     return int(first.shape[0])
 
 
 def first_sample(inputs: Any) -> Any:
-    """The first sample as a batch of one."""
+    """The first sample as a batch of one; tensors that have no row for each sample stay whole."""
+    size = size_of(inputs)
+    return _each(inputs, lambda x: x[:1] if x.dim() and len(x) == size else x)
+
+
+def copied(inputs: Any) -> Any:
+    """The same inputs in memory of their own, for networks that write into what they are given."""
+    return _each(inputs, torch.clone)
+
+
+def written(copy: Any) -> bool:
+    """Whether something was written into a fresh copy of inputs."""
+    return any(tensor.is_inference() or tensor._version > 0 for tensor in _tensors(copy))
+
+
+def without_values(network: Network, inputs: Any) -> str | None:
+    """What lies on the meta device, where no number is zero or not; None if nothing does."""
+    held = ((name, x) for name, x in network.module.named_parameters() if x.is_meta)
+    name = next(held, ("the input", None))[0]
+    return name if name != "the input" or any(x.is_meta for x in _tensors(inputs)) else None
+
+
+def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same structure of inputs, with every tensor changed."""
     if isinstance(inputs, torch.Tensor):
-        return inputs[:1]
+        return change(inputs)
     if isinstance(inputs, Mapping):
-        return {key: first_sample(value) for key, value in inputs.items()}
+        return {key: _each(value, change) for key, value in inputs.items()}
     if isinstance(inputs, (tuple, list)):
-        return type(inputs)(first_sample(value) for value in inputs)
+        parts = [_each(value, change) for value in inputs]
+        return type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
     return inputs
 
 
@@ -155,7 +184,7 @@ class evaluation:  # noqa: N801 - used as a function is
             if self._state is not None:
                 self._state.__enter__()
             for _, part in self._network.parts:
-                if part.training:
+                if getattr(part, "training", False):  # frozen TorchScript has no such flag
                     self._training.append(part)
                     part.training = False
         except BaseException:

@@ -11,12 +11,15 @@ from torch import nn
 from neuroledger.core.trace.batches import (
     Network,
     answered,
+    copied,
     evaluation,
     inputs_of,
     same_chances,
     size_of,
     steps_through_time,
     uncompiled,
+    without_values,
+    written,
 )
 from neuroledger.core.trace.counts import Energy, Memory, Mode, Need, Timing, Trace
 from neuroledger.core.trace.meters import measure_energy
@@ -26,7 +29,8 @@ from neuroledger.core.trace.static import count_weights
 from neuroledger.core.trace.strict import StrictPass
 from neuroledger.core.trace.tally import Tally
 from neuroledger.core.trace.timing import measure_memory, measure_time
-from neuroledger.errors import ModelError, NeuroLedgerError
+from neuroledger.core.trace.unaltered import unaltered
+from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
 
 __all__ = ["trace", "watched"]
 
@@ -68,6 +72,8 @@ def trace(
     network, wanted = Network.of(module), frozenset(needs)
     if isinstance(batches, (torch.Tensor, Mapping)):  # one batch handed over bare: its samples are no batches
         batches = (batches,)
+    if not isinstance(batches, Iterable):
+        raise RequestError(f"batches are a list or another iterable, not {type(batches).__name__}")
     failures: dict[str, str] = {}
     weights = _weights(network.module, mode, failures) if "weights" in wanted else None
     running = wanted - {"weights"}
@@ -76,7 +82,7 @@ def trace(
     state = _Progress()
     if running or receive is not None:
         try:
-            with same_chances(network.module), uncompiled(network), run:
+            with same_chances(network.module), unaltered(network), uncompiled(network), run:
                 for batch in batches:
                     _one(network, run, batch, time_axis, running, receive, state)
         except ModelError as error:
@@ -120,6 +126,7 @@ class _Progress:
         self.steps = 1
         self.sparsity = 0.0
         self.time_axis: int | None = None
+        self.writes = True  # whether the network may write into its inputs
         self.timing: Timing | None = None
         self.memory: Memory | None = None
         self.energy: Energy | None = None
@@ -142,7 +149,12 @@ def _one(
     if size == 0:
         return
     if state.batches == 0:
-        state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
+        empty = without_values(network, inputs)
+        if empty is not None:
+            raise ModelError(
+                f"{empty} lies on the meta device, which holds no values: load them first (module.to_empty)"
+            )
+        state.time_axis = _time_axis(network, copied(inputs)) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
             state.steps = inputs.shape[state.time_axis]
             if time_axis == "auto":
@@ -150,12 +162,13 @@ def _one(
                     f"the network takes single steps: it was stepped {state.steps} times along axis 1"
                 )
         if needs & {"timing", "memory", "energy"}:
-            with same_chances(network.module):
-                _measure(network, inputs, needs, state)
+            with same_chances(network.module), unaltered(network):
+                _measure(network, copied(inputs), needs, state)
+    given = copied(inputs) if state.writes else inputs
     with evaluation(network):
         run.begin(size)
         try:
-            answer = answered(network, inputs, state.time_axis)
+            answer = answered(network, given, state.time_axis)
         finally:
             run.end()
         run.settle()
@@ -163,6 +176,7 @@ def _one(
             receive(batch, answer)
     if isinstance(run, PeerPass):
         state.sparsity += run.batch_sparsity * size
+    state.writes = state.writes and written(given)
     state.samples += size
     state.batches += 1
 
@@ -170,7 +184,7 @@ def _one(
 def _time_axis(network: Network, inputs: Any) -> int | None:
     if not network.spiking:
         return None
-    with same_chances(network.module):
+    with same_chances(network.module), unaltered(network):
         return steps_through_time(network, inputs)
 
 

@@ -29,6 +29,7 @@ __all__ = ["PeerPass", "peer_weights"]
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONNECTIONS = (nn.Linear, *CONVOLUTIONS, nn.RNNBase, nn.RNNCellBase)
 ACTIVATIONS = (nn.ReLU, nn.Sigmoid)
+COUNTING_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 
 
 def below(module: nn.Module, sought: Callable[[nn.Module], bool]) -> Iterator[tuple[str, nn.Module]]:
@@ -132,6 +133,8 @@ class PeerPass:
                 count_as_peer(self.tally, name, layer, args)
             except MetricError as error:
                 self.failures["operations"] = str(error)
+            except COUNTING_ERRORS as error:
+                self.failures["operations"] = f"{name!r} cannot be counted as NeuroBench 2.3 does: {error}"
 
         return enter
 

@@ -35,7 +35,9 @@ class _Kind(NamedTuple):
 @lru_cache(maxsize=1024)
 def _kind(kind: type) -> _Kind:
     return _Kind(
-        ".quantized" in kind.__module__, issubclass(kind, CONNECTIONS), issubclass(kind, NOT_CONNECTIONS)
+        ".quantized" in kind.__module__ and ".reference" not in kind.__module__,
+        issubclass(kind, CONNECTIONS),
+        issubclass(kind, NOT_CONNECTIONS) or "Embedding" in kind.__name__,
     )
 
 
@@ -50,8 +52,8 @@ def is_quantised(module: nn.Module) -> bool:
 
 def packed(module: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Weight (quantised) and bias of a quantised layer."""
-    bias = module.bias() if callable(module.bias) else module.bias
-    return module.weight(), bias
+    bias = getattr(module, "bias", None)
+    return module.weight(), bias() if callable(bias) else bias
 
 
 def packed_weights(module: nn.Module) -> dict[str, Tensor]:
@@ -94,7 +96,7 @@ def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor
     """Name and tensor of the weights that a module holds itself."""
     kind = _kind_of(child)
     if kind.packs:
-        yield from packed_weights(child).items()
+        yield from () if kind.never else packed_weights(child).items()
     elif not kind.never and "parametrizations" not in prefix.split("."):
         for name, tensor in _effective(child):
             if tensor.dim() >= 2 if kind.connects else tensor.dim() == 2:
@@ -164,11 +166,13 @@ def count_weights(module: nn.Module) -> Weights:
 
 def _bytes(tensor: Tensor) -> int:
     """Bytes that a tensor's values take, and those of its indices where it is sparse."""
-    if tensor.layout == torch.strided:
-        return int(tensor.numel() * tensor.element_size())
     if tensor.layout == torch.sparse_coo:
         coalesced = tensor.coalesce()
         parts = [coalesced.values(), coalesced.indices()]
-    else:
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         parts = [tensor.values(), tensor.crow_indices(), tensor.col_indices()]
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [tensor.values(), tensor.ccol_indices(), tensor.row_indices()]
+    else:
+        return int(tensor.numel() * tensor.element_size())
     return int(sum(part.numel() * part.element_size() for part in parts))

@@ -37,6 +37,9 @@ class StrictPass:
         self.needs = needs
         self._thread: int | None = None
         self._before: dict[nn.Module, Tensor | None] = {}
+        # Membranes as they were handed over, to find out layers that write into theirs; those that do not are kept.
+        self._versions: dict[nn.Module, tuple[Tensor, int]] = {}
+        self._replaces: set[nn.Module] = set()
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> StrictPass:
@@ -66,6 +69,7 @@ class StrictPass:
         """Count what this thread does from here on to a batch of ``size`` samples."""
         self.tally.begin(size)
         self._before.clear()
+        self._versions.clear()
         self._thread = threading.get_ident()
         self.watch.__enter__()
 
@@ -101,9 +105,19 @@ class StrictPass:
         def start(layer: nn.Module, *_: Any) -> None:
             if self._mine():
                 self.watch.inside += 1
-                self._before[layer] = membrane(layer)
+                self._before[layer] = self._membrane(layer)
 
         return start
+
+    def _membrane(self, layer: nn.Module) -> Tensor | None:
+        """The membrane as it stands, out of reach of a layer that may write into it."""
+        found = membrane(layer)
+        if found is None or layer in self._replaces:
+            return found
+        with torch._C.DisableTorchFunction():
+            if not found.is_inference():
+                self._versions[layer] = (found, found._version)
+            return found.clone()
 
     def _spiking_ends(self, label: str) -> Callable[..., None]:
         def end(layer: nn.Module, _: Any, output: Any) -> None:
@@ -111,6 +125,9 @@ class StrictPass:
                 return
             self.watch.inside -= 1
             before = self._before.pop(layer, None)
+            handed, version = self._versions.pop(layer, (None, 0))
+            if handed is not None and handed._version == version:
+                self._replaces.add(layer)
             if output is None:
                 return
             with torch._C.DisableTorchFunction():
