@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from neuroledger.core.networks.learner import Examples, Learner
+from neuroledger.core.networks.presentations import in_batches
 from neuroledger.core.registry import builder
+from neuroledger.core.sound.hearing import Hearing, heard
 from neuroledger.models.torch_module import require
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["prototypes"]
+__all__ = ["prototype_rows", "prototypes"]
+
+Floats = npt.NDArray[np.floating]
+AT_ONCE = 256
 
 
 @builder("prototypes", version=1)
-def prototypes(*, id: str, device: str = "cpu") -> Learner:
+def prototypes(*, id: str, hearing: Hearing | None = None, device: str = "cpu") -> Learner:
     """A linear readout of the mean over time whose answer is the nearest class mean.
 
     ``-|x-c|²`` and ``2·c·x - c·c`` rank classes alike, so that a class of mean ``c`` is a row ``2c`` of the weights
     with the bias ``-c·c`` [snell2017]. New classes are new rows; those before stay as they are.
+    ``hearing`` turns sounds into bands or spikes before the mean is taken.
     """
     require("torch", "torch")
 
@@ -34,13 +42,25 @@ def prototypes(*, id: str, device: str = "cpu") -> Learner:
         new = _rows(examples, range(len(old[0]), len(examples.classes)))
         return _readout(np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]]), device)
 
-    return Learner(id=id, tasks=("classification", "incremental"), ready=ready, learn=learn)
+    prepare = partial(heard, hearing) if hearing is not None else None
+    return Learner(id=id, tasks=("classification", "incremental"), ready=ready, learn=learn, prepare=prepare)
 
 
 def _rows(examples: Examples, classes: range) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (class, neuroid) and biases (class,) of some classes."""
-    rates = np.asarray(examples.inputs, dtype=np.float64).mean(axis=2)
-    means = np.stack([rates[np.asarray(examples.truth) == number].mean(axis=0) for number in classes])
+    rates = [
+        np.asarray(batch, dtype=np.float64).mean(axis=2) for batch in in_batches(examples.inputs, AT_ONCE)
+    ]
+    return prototype_rows(np.concatenate(rates), examples.truth, classes)
+
+
+def prototype_rows(
+    features: Floats, truth: npt.NDArray[np.integer], classes: range
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (class, feature) and biases (class,) of some classes from the features (presentation, feature) of examples.
+
+    The weights of a class are twice the mean ``c`` of its examples, its bias is ``-c·c``.
+    """
+    means = np.stack([features[np.asarray(truth) == number].mean(axis=0) for number in classes])
     return (2 * means).astype(np.float32), -(means**2).sum(axis=1).astype(np.float32)
 
 

@@ -1,0 +1,1 @@
+"""Sound: what an ear hands on, band energies and the spikes that tell their changes."""

@@ -1,0 +1,169 @@
+"""Clips that were decoded once stay beside their archive as a memory map, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from neuroledger.errors import DataError
+from neuroledger.readers.sound_clips import FULL_SCALE, Clip, clip_of, window_of
+from neuroledger.readers.tar_members import tar_members
+
+__all__ = ["assembled", "decoded"]
+
+Int16 = npt.NDArray[np.int16]
+
+VERSION: Final = 1
+"""Rises when decoding gives other bytes."""
+FOLDER: Final = "decoded"
+SAMPLES: Final = "clips.npy"
+INDEX: Final = "index.json"
+
+
+def decoded(
+    archive: Path, clip: Clip, settings: Mapping[str, Any], listing: Callable[[], pd.DataFrame]
+) -> tuple[pd.DataFrame, Int16]:
+    """The table of an archive's clips, and the clips (row, time_bin) as a memory map.
+
+    They lie in ``decoded/`` beside the archive, under the SHA-256 of its bytes and of how they were decoded; if they
+    are not there, or not as they were written, the archive is read. They are written to another place and renamed at
+    the end: what lies there is whole.
+
+    Parameters
+    ----------
+    settings
+        What else the table depends on.
+    listing
+        Makes the table: a row for each clip, with the ``member`` of the archive, the sample ``start`` where it begins
+        (-1: it is the whole file), and what is known of it.
+
+    Raises
+    ------
+    DataError
+        The archive lacks a member, a clip is not as declared, or the disk refuses.
+    """
+    with archive.open("rb") as opened:
+        content = hashlib.file_digest(opened, "sha256").hexdigest()
+    made_of = {"archive": content, "clip": clip.model_dump(mode="json"), "version": VERSION, **settings}
+    key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:24]
+    place = archive.parent / FOLDER / key
+    held = _held(place)
+    if held is None:
+        table = listing()
+        try:
+            _write(place, archive, clip, table, made_of)
+        except OSError as error:
+            raise DataError(
+                f"{place} cannot be written ({error.strerror}); free space or rights on that disk"
+            ) from error
+        held = _held(place)
+    if held is None:
+        raise DataError(f"{place} does not hold what was written to it: delete it and try again")
+    return held
+
+
+def assembled(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray:
+    """(presentation, neuroid, time_bin) of one channel, the columns of the table as coordinates.
+
+    Values are integers; ``full_scale`` of them are 1. Times are ms from the beginning of the clip.
+    """
+    starts = np.arange(clip.samples) * (1000.0 / clip.final_rate)
+    known = table.columns.difference(["member", "start"], sort=False)
+    return xr.DataArray(
+        clips[:, None, :],
+        dims=("presentation", "neuroid", "time_bin"),
+        coords={
+            **{name: ("presentation", table[name].to_numpy(dtype=None)) for name in known},
+            "neuroid_id": ("neuroid", ["sound"]),
+            "time_bin_start": ("time_bin", starts),
+            "time_bin_end": ("time_bin", starts + 1000.0 / clip.final_rate),
+        },
+        attrs={"units": f"1/{FULL_SCALE}", "full_scale": FULL_SCALE},
+    )
+
+
+def _held(place: Path) -> tuple[pd.DataFrame, Int16] | None:
+    """What is there, if its bytes are those that were written."""
+    try:
+        index = json.loads((place / INDEX).read_text(encoding="utf-8"))
+        if _state(place / SAMPLES) != index["state"] and _sha256(place / SAMPLES) != index["sha256"]:
+            return None
+        clips: Int16 = np.load(place / SAMPLES, mmap_mode="r", allow_pickle=False)
+        return pd.DataFrame(index["table"]), clips
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _state(path: Path) -> list[int]:
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _write(place: Path, archive: Path, clip: Clip, table: pd.DataFrame, made_of: Mapping[str, Any]) -> None:
+    needed = len(table) * clip.samples * 2
+    place.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(place.parent).free
+    if needed > free:
+        raise DataError(
+            f"decoding {archive.name} takes {needed / 1024**3:.1f} GiB in {place.parent}, {free / 1024**3:.1f} GiB are "
+            "free: make room, or say a lower `resample` in the spec's reader"
+        )
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        _fill(temporary / SAMPLES, archive, clip, table)
+        state, digest = _state(temporary / SAMPLES), _sha256(temporary / SAMPLES)
+        columns = {str(name): table[name].tolist() for name in table}
+        index = {"made_of": dict(made_of), "state": state, "sha256": digest, "table": columns}
+        (temporary / INDEX).write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
+        shutil.rmtree(place, ignore_errors=True)
+        temporary.rename(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _fill(path: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> None:
+    """Write every clip to its row; no more than one file of the archive is in memory."""
+    shape = (len(table), clip.samples)
+    described = {"descr": "<i2", "fortran_order": False, "shape": shape}
+    missing = set(table["member"])
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_2_0(file, described)
+        begins = file.tell()
+        file.truncate(begins + shape[0] * shape[1] * 2)
+        for row, sound in _clips(archive, clip, table, missing):
+            file.seek(begins + row * shape[1] * 2)
+            file.write(sound.astype("<i2").tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+    if missing:
+        raise DataError(f"{archive.name} lacks {len(missing)} clips that it lists, first {min(missing)!r}")
+
+
+def _clips(archive: Path, clip: Clip, table: pd.DataFrame, missing: set[str]) -> Iterator[tuple[int, Int16]]:
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for row, (member, start) in enumerate(zip(table["member"], table["start"], strict=True)):
+        rows.setdefault(member, []).append((row, int(start)))
+    for name, content in tar_members(archive):
+        if name not in rows:
+            continue
+        missing.discard(name)
+        held = content()
+        for row, start in rows[name]:
+            yield row, clip_of(held, name, clip) if start < 0 else window_of(held, name, clip, start)
