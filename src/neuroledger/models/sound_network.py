@@ -76,7 +76,7 @@ def sound_network(
     kernel: Positive = 5,
     stride: Positive = 2,
     pool: Positive = 4,
-    readout: Literal["trained", "prototypes"] = "trained",
+    last_layer: Literal["trained", "prototypes"] = "trained",
     epochs: Positive = 10,
     at_once: Positive = 64,
     learning_rate: Annotated[float, Field(gt=0)] = 0.01,
@@ -93,7 +93,7 @@ def sound_network(
         What the network is shown of a sound. It is kept in memory while the network is trained.
     architecture, channels, kernel, stride, pool
         See :func:`m5` and :func:`narrow`.
-    readout
+    last_layer
         ``trained``, or ``prototypes``: a class is the mean of the features before the last layer, so that new classes
         can be added by means of their own while all else stays [snell2017].
     threads
@@ -111,7 +111,7 @@ def sound_network(
         with _repeatable(seed, threads):
             network = _made(make, id, inputs, len(examples.classes)).to(device)
             _train(network, inputs, examples.truth, epochs, at_once, learning_rate, weight_decay, device, id)
-            if readout == "prototypes":
+            if last_layer == "prototypes":
                 rows = prototype_rows(
                     _features(network, inputs, device), examples.truth, range(len(examples.classes))
                 )
@@ -133,13 +133,13 @@ def sound_network(
         return network
 
     tasks: tuple[Task, ...] = ("classification",)
-    if readout == "prototypes":
+    if last_layer == "prototypes":
         tasks = ("classification", "incremental")
     return Learner(
         id=id,
         tasks=tasks,
         ready=ready,
-        learn=learn if readout == "prototypes" else None,
+        learn=learn if last_layer == "prototypes" else None,
         prepare=partial(heard, hearing),
     )
 
