@@ -12,7 +12,7 @@ from neuroledger.core.threads import side_by_side
 from neuroledger.core.workspace import Array, Workspace
 from neuroledger.errors import MetricError
 
-__all__ = ["Features", "Gram", "features", "gram", "mirror_upper"]
+__all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "tall"]
 
 # Columns that are centred and multiplied at a time: few enough that a block of them stays in the cache meanwhile.
 BLOCK = 1024
@@ -97,12 +97,24 @@ class Features:
 def features(X: Array, workspace: Workspace, key: str | None = None) -> Features:
     """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself where it is much taller than wide."""
     rows, count = X.shape
-    if count <= TALL * rows:
-        centred = _finite(np.asarray(X, np.float64) - _means(X), 0)
-        if _idle(float((centred * centred).sum()), rows * float((_means(X) ** 2).sum())):
-            centred[:] = 0.0
-        return Features(count, X=workspace.put(centred))
-    return Features(count, K=gram(X, workspace, key).K)
+    return tall(X, workspace) if count <= TALL * rows else Features(count, K=gram(X, workspace, key).K)
+
+
+def tall(X: Array, workspace: Workspace) -> Features:
+    """``X`` (row × feature) as itself, centred.
+
+    Raises
+    ------
+    MetricError
+        Features are missing or infinite.
+    """
+    means = _means(X)
+    centred = _finite(np.asarray(X, np.float64) - means, 0)
+    # A mean of large numbers is rounded; that of what is left over is not.
+    centred -= centred.mean(axis=0)
+    if _idle(float((centred * centred).sum()), len(X) * float((means**2).sum())):
+        centred[:] = 0.0
+    return Features(X.shape[1], X=workspace.put(centred))
 
 
 def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:

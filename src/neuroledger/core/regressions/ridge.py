@@ -10,14 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.core.gram import tall
 from neuroledger.core.regressions.problem import Prediction, Problem
+from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, device_of
-from neuroledger.errors import MetricError
 
 __all__ = ["Ridge", "Withheld", "leave_out"]
 
-# A penalty below this share of the features' variance does not make their cross-products safely positive definite.
-LIGHT = 1e-12
+# Under a penalty below this share of the features' variance, directions that they lack cost digits: where rows outnumber
+# features these are left aside.
+LIGHT = 1e-7
+# Squared pivots hold rounding in place of digits when they are this far below the largest product of features, or, of what
+# a fit leaves over of rows that are taken out, below this share.
+SINGULAR = 1e-14
+SHAKY = 1e-5
 
 
 class Ridge(BaseModel):
@@ -31,30 +37,17 @@ class Ridge(BaseModel):
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """One prediction for each split, in order."""
         features = problem.features
-        xp = problem.workspace.xp
         heavy = self.alpha * len(problem.Y) > features.trace
-        if features.K is None:
-            X = cast(Array, features.X)
-            light = self.alpha <= LIGHT * features.trace
-            if (
-                heavy
-                or light
-                or max(len(problem.left_out(split)) for split in problem.splits) > features.count
-            ):
-                yield from _primal(problem, X, self.alpha)
-            else:
-                W = problem.workspace.once(
-                    f"ridge {self.alpha!r}",
-                    problem.key,
-                    lambda: _whitened(X, self.alpha, xp),
-                    lambda found: 8 * len(found) * features.count,
-                )
-                yield from _left_out_of_hat(problem, W)
+        if features.K is not None and features.count < len(problem.Y) and self.alpha < LIGHT * features.trace:
+            features = tall(problem.X, problem.workspace)
+        if features.K is not None:
+            yield from _direct(problem, self.alpha) if heavy else _by_inverse(problem, features.K, self.alpha)
+            return
+        X = cast(Array, features.X)
+        if heavy or max(len(problem.left_out(split)) for split in problem.splits) > features.count:
+            yield from (_refitted(problem, X, split, self.alpha) for split in problem.splits)
         else:
-            if heavy:
-                yield from _direct(problem, self.alpha)
-            else:
-                yield from leave_out(problem, _withheld(problem, features.K, self.alpha))
+            yield from _by_hat(problem, X, self.alpha)
 
 
 class Withheld(NamedTuple):
@@ -95,14 +88,8 @@ def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
         yield Prediction(Y[workspace.indices(split.test)] - residual[tested] + mean)
 
 
-def _withheld(problem: Problem, K: Array, alpha: float) -> Withheld:
-    """By a Cholesky factor with the rows that are left out last: its end is the factor of their part of the inverse.
-
-    Raises
-    ------
-    MetricError
-        The penalised Gram matrix is singular in float64.
-    """
+def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction]:
+    """Predictions from a Cholesky factor of all rows, those left out last: its end is that of their part of ``P``."""
     workspace, xp = problem.workspace, problem.workspace.xp
     ever = np.zeros(len(problem.Y), bool)
     for split in problem.splits:
@@ -110,18 +97,23 @@ def _withheld(problem: Problem, K: Array, alpha: float) -> Withheld:
     order = np.argsort(ever, kind="stable")
     start = len(order) - int(ever.sum())
     key = problem.key and f"{problem.key} {hashlib.sha256(np.packbits(ever).tobytes()).hexdigest()}"
-    L, P = workspace.once(
+    found = workspace.once(
         f"ridge {alpha!r}",
         key,
         lambda: _factored(_penalised(K, workspace.indices(order), alpha, xp), start, xp),
         lambda found: 8 * sum(len(part) ** 2 for part in found),
     )
+    if not found:
+        yield from _direct(problem, alpha, spectral=True)
+        return
+    L, P = found
     Y = problem.centred[workspace.indices(order)]
     Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
     half = _divided(L, Y, xp)
     PY = _divided(L[start:, start:], half[start:], xp, transposed=True)
     level = half[:, -1] @ half
-    return Withheld(order[start:], P, PY[:, :-1], PY[:, -1], level[-1], level[:-1])
+    held = Withheld(order[start:], P, PY[:, :-1], PY[:, -1], level[-1], level[:-1])
+    yield from leave_out(problem, held)
 
 
 def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
@@ -143,23 +135,21 @@ def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
     return cast(Array, moved)
 
 
-def _factored(K: Array, start: int, xp: Any) -> tuple[Array, Array]:
+def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
     """The lower Cholesky factor of ``K``, which is overwritten, and the inverse's part from row ``start`` on.
 
-    Of the part, only the upper triangle is filled on the host.
+    Nothing where ``K`` is singular to rounding. Of the part, only the upper triangle is filled on the host.
     """
     if xp is not np:
-        L = xp.linalg.cholesky(K)
-        return cast(Array, L), cast(Array, xp.cholesky_inverse(L[start:, start:]))
+        L, failed = xp.linalg.cholesky_ex(K)
+        return () if int(failed) else (L, xp.cholesky_inverse(L[start:, start:]))
     from scipy.linalg import lapack
 
     # The lower triangle in C order is the upper one in Fortran order: no copy is made.
     factor, info = lapack.dpotrf(K.T, lower=0, overwrite_a=1, clean=0)
     if info == 0:
         part, info = lapack.dpotri(np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1)
-    if info != 0:
-        raise MetricError("the penalised Gram matrix is singular; use a larger alpha")
-    return cast(Array, factor.T), cast(Array, part)
+    return () if info else (factor.T, part)
 
 
 def _divided(L: Array, B: Array, xp: Any, *, transposed: bool = False) -> Array:
@@ -174,33 +164,85 @@ def _divided(L: Array, B: Array, xp: Any, *, transposed: bool = False) -> Array:
     )
 
 
-def _whitened(X: Array, alpha: float, xp: Any) -> Array:
-    """``W`` (row × feature) whose product ``W Wᵀ`` takes centred targets to their fitted values."""
-    A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
-    L = xp.linalg.cholesky(A)
-    if xp is not np:
-        return cast(Array, xp.linalg.solve_triangular(L, X.T, upper=False).T)
-    from scipy.linalg import solve_triangular
-
-    return cast(Array, solve_triangular(L, X.T, lower=True, check_finite=False).T)
-
-
-def _left_out_of_hat(problem: Problem, W: Array) -> Iterator[Prediction]:
+def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
     """Predictions of every split from the fit to all rows: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
 
-    ``H`` is ``W Wᵀ`` and, for the intercept, the mean over all rows, about which features and targets are centred.
+    ``H`` is ``W Wᵀ`` and, for the intercept, the mean over all rows, about which features and targets are centred. A split
+    whose train rows lack a direction that the left-out rows had is fitted again.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
+    found = workspace.once(
+        f"ridge {alpha!r}",
+        problem.key,
+        lambda: _whitened(X, alpha, xp),
+        lambda found: 8 * sum(part.shape[0] * part.shape[1] for part in found),
+    )
+    if not found:
+        yield from (_refitted(problem, X, split, alpha) for split in problem.splits)
+        return
+    W = found[0]
     Y, mean = problem.centred, workspace.put(problem.mean)
+    Y = Y - Y.mean(0)
     residual = Y - W @ (W.T @ Y)
     for split in problem.splits:
         out = problem.left_out(split)
         rows = workspace.indices(out)
         part = W[rows]
         within = xp.eye(len(out), dtype=Y.dtype, **device_of(Y)) - part @ part.T - 1 / len(Y)
-        held = _solved(within, residual[rows], xp)
+        L = _root(within, SHAKY, xp)
+        if L is None:
+            yield _refitted(problem, X, split, alpha)
+            continue
+        held = _divided(L, _divided(L, residual[rows], xp), xp, transposed=True)
         at = workspace.indices(np.searchsorted(out, split.test))
         yield Prediction(Y[workspace.indices(split.test)] - held[at] + mean)
+
+
+def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
+    """``W`` (row × feature) whose product ``W Wᵀ`` takes centred targets to their fitted values; nothing if singular."""
+    A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
+    L = _root(A, SINGULAR * float(A.diagonal().max()), xp)
+    return () if L is None else (_divided(L, X.T, xp).T,)
+
+
+def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
+    """The prediction of one split, fitted to its train rows alone; by singular values where products are singular."""
+    workspace, xp = problem.workspace, problem.workspace.xp
+    train, test = workspace.indices(split.train), workspace.indices(split.test)
+    A, B = X[train], problem.centred[train]
+    x, y = A.mean(0), B.mean(0)
+    A, B, given = A - x, B - y, X[test] - x
+    rows, count = A.shape
+    wide = count >= rows
+    N = A @ A.T if wide else A.T @ A
+    # A wide product has the constant vector, which is in no centred target, as its null space.
+    N = N + (float(N.diagonal().sum()) / rows**2 if wide else 0.0)
+    N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))
+    L = _root(N, SINGULAR * float(N.diagonal().max()), xp)
+    if L is not None:
+        solved = _divided(L, _divided(L, B if wide else A.T @ B, xp), xp, transposed=True)
+        found = given @ (A.T @ solved if wide else solved)
+    else:
+        U, s, V = xp.linalg.svd(A, full_matrices=False)
+        kept = s > max(A.shape) * float(np.finfo(np.float64).eps) * s[0]
+        filtered = xp.where(kept, s / (s * s + alpha), 0.0)
+        found = (given @ V.T) @ (filtered[:, None] * (U.T @ B))
+    return Prediction(found + (y + workspace.put(problem.mean)))
+
+
+def _root(A: Array, least: float, xp: Any) -> Array | None:
+    """The lower Cholesky factor, or None where a squared pivot is no more than ``least``."""
+    if xp is not np:
+        L, info = xp.linalg.cholesky_ex(A)
+        failed = bool(info)
+    else:
+        from scipy.linalg import lapack
+
+        factor, failed = lapack.dpotrf(A.T, lower=0, clean=1)
+        L = factor.T
+    if failed:
+        return None
+    return cast(Array, L) if float(L.diagonal().min()) ** 2 > least else None
 
 
 def _solved(A: Array, B: Array, xp: Any) -> Array:
@@ -216,10 +258,11 @@ def _solved(A: Array, B: Array, xp: Any) -> Array:
     return np.linalg.solve(np.triu(A) + np.triu(A, 1).T, B)
 
 
-def _direct(problem: Problem, alpha: float) -> Iterator[Prediction]:
-    """Predictions fitted split by split.
+def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterator[Prediction]:
+    """Predictions fitted split by split, also by eigenvectors, without those that hold rounding.
 
-    Under a heavy penalty predictions hardly vary, and must not be had as a difference from the responses.
+    Under a heavy penalty predictions hardly vary, and must not be had as a difference from the responses; under one that
+    is lost in rounding the solution is that of least norm.
     """
     workspace, xp, features = problem.workspace, problem.workspace.xp, problem.features
     mean = workspace.put(problem.mean)
@@ -228,20 +271,12 @@ def _direct(problem: Problem, alpha: float) -> Iterator[Prediction]:
         K, cross, Y = features.block(train, train), features.block(test, train), problem.centred[train]
         rows, base = K.mean(0), Y.mean(0)
         total = rows.mean()
-        K = K - rows - rows[:, None] + total + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K))
+        K = K - rows - rows[:, None] + total
         cross = cross - rows - cross.mean(1)[:, None] + total
-        yield Prediction(cross @ xp.linalg.solve(K, Y - base) + (base + mean))
-
-
-def _primal(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
-    """Predictions by the normal equations of the features, down-dated by each split's left-out rows."""
-    workspace, xp = problem.workspace, problem.workspace.xp
-    Y, mean = problem.centred, workspace.put(problem.mean)
-    XX, XY, penalty = X.T @ X, X.T @ Y, alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
-    for split in problem.splits:
-        out, train = workspace.indices(problem.left_out(split)), workspace.indices(split.train)
-        count = len(split.train)
-        x, y = X[train].mean(0), Y[train].mean(0)
-        A = XX - X[out].T @ X[out] - count * x[:, None] * x + penalty
-        B = XY - X[out].T @ Y[out] - count * x[:, None] * y
-        yield Prediction((X[workspace.indices(split.test)] - x) @ xp.linalg.solve(A, B) + (y + mean))
+        if spectral:
+            w, Q = xp.linalg.eigh(K)
+            kept = w > len(K) * float(np.finfo(np.float64).eps) * w[-1]
+            solved = Q @ (xp.where(kept, 1 / (w + alpha), 0.0)[:, None] * (Q.T @ (Y - base)))
+        else:
+            solved = xp.linalg.solve(K + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K)), Y - base)
+        yield Prediction(cross @ solved + (base + mean))
