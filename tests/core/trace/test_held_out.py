@@ -252,7 +252,9 @@ def test_one_weight_used_forwards_and_backwards_meets_each_input_its_own_way():
 
 @pytest.mark.parametrize("sizes", [(9,), (1,) * 9])
 def test_weights_made_on_the_way_go_by_the_layer_that_uses_them(sizes):
-    network = ones(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 2)))
+    network = ones(
+        nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 2))
+    )
     prune.l1_unstructured(network[0], "weight", 8)
     prune.l1_unstructured(network[2][0], "weight", 4)
     weight_norm(network[3])

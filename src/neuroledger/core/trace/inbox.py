@@ -7,7 +7,7 @@ dozens, rows are copied aside, one call for each, and counted when a fixed numbe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,8 @@ from neuroledger.core.trace.scratch import FLOATS, PIECE, Fan, Scratch
 __all__ = ["Inbox"]
 
 
-class _Segment(NamedTuple):
-    """Rows that wait: of which batch, its size, their leading dimensions, and how many they are."""
-
-    batch: int
-    size: int
-    leading: Sequence[int]
-    rows: int
+# Rows that wait: of which batch, its size, their leading dimensions, and how many they are.
+_Segment = tuple[int, int, Sequence[int], int]
 
 
 class Inbox:
@@ -61,18 +56,34 @@ class Inbox:
         if self._buffer is None or self._buffer.dtype != rows.dtype or self._filled + count > self._room:
             rows = self._make_room(rows, batch)
         filled = self._filled + count
-        if (
-            self._array is not None and not rows.requires_grad
-        ):  # numpy copies a few values in half of torch's time
+        # NumPy copies a few values in half of torch's time.
+        if self._array is not None and not rows.requires_grad:
             self._array[self._filled : filled] = rows.numpy()
         else:
             self._buffer[self._filled : filled] = rows  # type: ignore[index]
-        self._filled = filled
-        if self._single and (
-            count != size or len(leading) != 1 or (self._segments and self._segments[-1].batch == batch)
-        ):
+        self._note(batch, size, leading, count)
+
+    def again(self, x: Tensor, shape: tuple[int, int], leading: Sequence[int], batch: int, size: int) -> None:
+        """Accept an input of any shape whose rows are ``shape``: what ``take`` does, in fewer steps where few wait."""
+        count = shape[0]
+        filled = self._filled + count
+        array = self._array
+        if array is None or filled > self._room or 4 * count > self._room or not x.is_cpu or x.requires_grad:
+            self.take(x.reshape(shape), leading, batch, size)
+            return
+        values = x.numpy()
+        if values.dtype != array.dtype:
+            self.take(x.reshape(shape), leading, batch, size)
+            return
+        array[self._filled : filled] = values.reshape(shape)
+        self._note(batch, size, leading, count)
+
+    def _note(self, batch: int, size: int, leading: Sequence[int], count: int) -> None:
+        segments = self._segments
+        if self._single and (count != size or len(leading) != 1 or (segments and segments[-1][0] == batch)):
             self._single = False
-        self._segments.append(_Segment(batch, size, leading, count))
+        self._filled += count
+        segments.append((batch, size, leading, count))
 
     def _make_room(self, rows: Tensor, batch: int) -> Tensor:
         self.flush(batch)
@@ -89,7 +100,7 @@ class Inbox:
         if self._segments and self._buffer is not None:
             rows = self._buffer[: self._filled]
             plain = self._scratch.plain(rows)
-            if self._single and self._open is None and self._segments[-1].batch != batch:
+            if self._single and self._open is None and self._segments[-1][0] != batch:
                 if isinstance(plain, bool):
                     total = self._scratch.total(rows, self.fan)
                     self._book(total, total if plain else 0.0)

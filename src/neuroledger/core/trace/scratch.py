@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,6 +15,9 @@ EXACT = 2**24
 
 # Values handled at a time: they stay in the processor's cache, and memory does not grow with what is counted.
 PIECE = 2**16
+
+# Comparisons handled at a time: a byte each.
+MASK = 2**18
 
 # Rows wider than this are not tried by a weighted sum, which would not be exact.
 WIDEST = 2**17
@@ -47,22 +49,23 @@ def signed(values: Tensor) -> Tensor:
 
 def count_nonzero(values: Tensor) -> int:
     """Number of values that are not zero, of a tensor of any layout, type and device; read from it at once."""
-    if values.layout is not torch.strided:
-        values = values.to_dense()
-    if values.is_quantized:
-        values = values.dequantize()
-    if not values.is_cpu or values.dtype not in _WITH_NUMPY:
-        return int(values.ne(0).sum())
-    # Comparing into bytes and counting those is several times faster than counting floats.
-    array = (values.detach() if values.requires_grad else values).numpy()
-    if array.size <= PIECE:
-        return _true(np.not_equal(array, 0))
+    try:
+        # Comparing into bytes and counting those is several times faster than counting floats.
+        array = values.numpy()
+    except (TypeError, RuntimeError):  # it has gradients, or NumPy does not know its type, layout or device
+        if values.layout is not torch.strided:
+            values = values.to_dense()
+        if values.is_quantized:
+            values = values.dequantize()
+        if not values.is_cpu or values.dtype not in _WITH_NUMPY:
+            return int(values.ne(0).sum())
+        array = values.detach().resolve_neg().numpy()
+    if array.size <= MASK:
+        return int(np.count_nonzero(np.not_equal(array, 0)))
     flat = np.ravel(array, order="K")
-    return sum(_true(np.not_equal(flat[at : at + PIECE], 0)) for at in range(0, flat.size, PIECE))
-
-
-def _true(mask: npt.NDArray[np.bool_]) -> int:
-    return int(np.count_nonzero(mask))
+    return sum(
+        int(np.count_nonzero(np.not_equal(flat[at : at + MASK], 0))) for at in range(0, flat.size, MASK)
+    )
 
 
 class Fan:
