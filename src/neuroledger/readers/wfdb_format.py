@@ -1,0 +1,181 @@
+"""Records of PhysioNet: their header, signals in format 212 or 16, and annotations, as the format is published.
+
+https://physionet.org/physiotools/wag: header(5), signal(5), annot(5). The WFDB package does more, and brings a plotting and
+a sound library with it; what these data sets need is little.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.errors import DataError
+
+__all__ = ["Annotations", "Header", "Lead", "read_annotations", "read_header", "read_lead"]
+
+# Annotation codes and the mnemonics that people know them by.
+SYMBOLS = {
+    1: "N", 2: "L", 3: "R", 4: "a", 5: "V", 6: "F", 7: "J", 8: "A", 9: "S", 10: "E", 11: "j", 12: "/", 13: "Q", 14: "~",
+    16: "|", 18: "s", 19: "T", 20: "*", 21: "D", 22: '"', 23: "=", 24: "p", 25: "B", 26: "^", 27: "t", 28: "+", 29: "u",
+    30: "?", 31: "!", 32: "[", 33: "]", 34: "e", 35: "n", 36: "@", 37: "x", 38: "f", 39: "(", 40: ")", 41: "r",
+}  # fmt: skip
+SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
+
+
+class Lead(NamedTuple):
+    """One line of a header: where a lead is stored, and how a stored number becomes millivolts."""
+
+    file: str
+    format: int
+    gain: float
+    baseline: int
+    checksum: int | None
+    name: str
+
+
+class Header(NamedTuple):
+    """A record: samples per second, their number, and its leads."""
+
+    rate: float
+    samples: int
+    leads: tuple[Lead, ...]
+
+
+class Annotations(NamedTuple):
+    """Sample numbers ``(annotation,)`` and mnemonics ``(annotation,)``, in time."""
+
+    samples: npt.NDArray[np.int64]
+    symbols: npt.NDArray[np.str_]
+
+
+def read_header(path: Path) -> Header:
+    """The header of a record in one segment.
+
+    Raises
+    ------
+    DataError
+        It is no header, or says something that is not read here; the line is quoted.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path.name} is no header of a record ({error}); fetch it again") from error
+    said = [line for line in lines if line and not line.startswith("#")]
+    first = said[0].split() if said else []
+    try:
+        if "/" in first[0]:
+            raise DataError(f"{path.name} is a record of several segments, which are not read here")
+        count, rate, samples = int(first[1]), float(first[2].split("/")[0].split("(")[0]), int(first[3])
+        leads = tuple(_lead(line) for line in said[1 : 1 + count])
+    except (IndexError, ValueError) as error:
+        raise DataError(
+            f"{path.name} is no header of a record with its number of leads, rate and samples: {' '.join(first)[:60]!r}"
+        ) from error
+    if len(leads) != count or not count or rate <= 0 or samples <= 0:
+        raise DataError(
+            f"{path.name} promises {count} leads of {samples} samples at {rate} Hz and describes {len(leads)} leads"
+        )
+    return Header(rate, samples, leads)
+
+
+def _lead(line: str) -> Lead:
+    parts = line.split(maxsplit=8)
+    number = parts[1]
+    if not number.isdigit():
+        raise ValueError(f"signals of format {number!r} are not read here: {line!r}")
+    described = (parts[2] if len(parts) > 2 else "200").split("/")[0]
+    gain, _, own = described.partition("(")
+    zero = int(parts[4]) if len(parts) > 4 else 0
+    baseline = int(own.rstrip(")")) if own else zero
+    checksum = int(parts[6]) if len(parts) > 6 else None
+    return Lead(
+        parts[0],
+        int(number),
+        float(gain) or 200.0,
+        baseline,
+        checksum,
+        parts[8] if len(parts) > 8 else "",
+    )
+
+
+def read_lead(path: Path, header: Header, number: int) -> npt.NDArray[np.float64]:
+    """One lead in millivolts, ``(sample,)``; NaN where the recording says that it has no value.
+
+    Raises
+    ------
+    DataError
+        The leads do not lie in one file of format 212 or 16, the file is too short, or the header's checksum differs.
+    """
+    lead = header.leads[number]
+    kinds = {(one.file, one.format) for one in header.leads}
+    if len(kinds) > 1 or lead.format not in (212, 16):
+        stored = ", ".join(f"{one.file} in format {one.format}" for one in header.leads)
+        raise DataError(f"{path.name}: leads are read from one file in format 212 or 16, not from {stored}")
+    total = header.samples * len(header.leads)
+    expected = -(-total * 3 // 2) if lead.format == 212 else 2 * total
+    content = np.fromfile(path, dtype=np.uint8)
+    if len(content) < expected:
+        raise DataError(
+            f"{path.name} holds {len(content):,} bytes, {expected:,} are promised by its header; fetch it again"
+        )
+    numbers = (
+        _twelve_bits(content[:expected], total) if lead.format == 212 else content[:expected].view("<i2")
+    )
+    values = numbers[number :: len(header.leads)].astype(np.int64)
+    if lead.checksum is not None and (int(values.sum()) - lead.checksum) % 65536:
+        raise DataError(
+            f"{path.name}: lead {lead.name or number} is not what its header's checksum says; fetch it again"
+        )
+    missing = -2048 if lead.format == 212 else -32768
+    return np.where(values == missing, np.nan, (values - lead.baseline) / lead.gain)
+
+
+def _twelve_bits(content: npt.NDArray[np.uint8], total: int) -> npt.NDArray[np.int16]:
+    """Pairs of signed 12-bit numbers in three bytes: low byte, both high halves (the first's below), low byte."""
+    padded = np.zeros(-(-len(content) // 3) * 3, dtype=np.uint8)
+    padded[: len(content)] = content
+    first, halves, second = padded.reshape(-1, 3).astype(np.int16).T
+    pairs = np.stack([first | ((halves & 0x0F) << 8), second | ((halves & 0xF0) << 4)], axis=1)
+    numbers = pairs.reshape(-1)[:total]
+    return np.where(numbers > 2047, numbers - 4096, numbers).astype(np.int16)
+
+
+def read_annotations(path: Path) -> Annotations:
+    """Annotations in PhysioNet's own format: words of a code in 6 bits and a time since the last in 10.
+
+    Raises
+    ------
+    DataError
+        The file ends before its mark of the end, or holds a code that is none.
+    """
+    content = path.read_bytes()
+    words = np.frombuffer(content[: len(content) // 2 * 2], dtype="<u2").tolist()
+    samples, symbols = [], []
+    time = place = 0
+    while True:
+        if place >= len(words):
+            raise DataError(f"{path.name} ends before its mark of the end; fetch it again")
+        code, interval = words[place] >> 10, words[place] & 0x3FF
+        place += 1
+        if code == 0 and interval == 0:
+            break
+        if code == SKIP:
+            if place + 1 >= len(words):
+                raise DataError(f"{path.name} ends within an annotation; fetch it again")
+            far = (words[place] << 16) | words[place + 1]
+            time += far - (1 << 32) if far >> 31 else far
+            place += 2
+        elif code == AUX:
+            place += (interval + 1) // 2
+        elif code not in (NUM, SUB, CHN):
+            if code not in SYMBOLS:
+                raise DataError(
+                    f"{path.name} holds the annotation code {code}, which is none: is it an annotation file?"
+                )
+            time += interval
+            samples.append(time)
+            symbols.append(SYMBOLS[code])
+    return Annotations(np.array(samples, dtype=np.int64), np.array(symbols, dtype=str))
