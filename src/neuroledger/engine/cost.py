@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -87,8 +88,7 @@ def cost(
         raise RequestError(f"metrics is a list of ids: [{metrics!r}]")
     from neuroledger.core.trace.passes import trace
 
-    here = str(Path.cwd())
-    bound = [_bound(here, item if isinstance(item, str) else _text(item)) for item in metrics]
+    bound = _bound(str(Path.cwd()), tuple(item if isinstance(item, str) else _text(item) for item in metrics))
     counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
 
@@ -110,8 +110,7 @@ def answering_cost(
     from neuroledger.core.activations import Trial
     from neuroledger.core.trace.passes import watched
 
-    here = str(Path.cwd())
-    bound = [_bound(here, item if isinstance(item, str) else _text(item)) for item in metrics]
+    bound = _bound(str(Path.cwd()), tuple(item if isinstance(item, str) else _text(item) for item in metrics))
     beyond = _needs(bound) - {"operations", "activations"}
     if beyond:
         raise RequestError(
@@ -159,10 +158,12 @@ def _text(item: Mapping[str, Any] | Override) -> str:
 
 
 @lru_cache(maxsize=256)
-def _bound(folder: str, item: str) -> Bound:
-    """A cost metric of the repository at ``folder``, resolved once in a process."""
-    wanted = json.loads(item) if item.startswith("{") else item
-    return _costs_only(_resolve(wanted, _catalog(folder)))
+def _bound(folder: str, items: tuple[str, ...]) -> tuple[Bound, ...]:
+    """Cost metrics of the repository at ``folder``, resolved once in a process."""
+    catalog = _catalog(folder)
+    return tuple(
+        _costs_only(_resolve(json.loads(item) if item.startswith("{") else item, catalog)) for item in items
+    )
 
 
 @lru_cache(maxsize=4)
@@ -189,7 +190,7 @@ def _score(
 ) -> Score:
     reading: Reading = component.function(trace, **parameters)
     status, reason = reading.status, reading.reason
-    if status != "failed" and not np.isfinite(reading.value):
+    if status != "failed" and not math.isfinite(reading.value):
         status, reason = "failed", f"{spec.id} is {reading.value}: the network's values are not finite"
     return Score(
         float("nan") if status == "failed" else reading.value,

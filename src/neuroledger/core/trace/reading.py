@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from neuroledger.core import registry
 from neuroledger.core.trace.counts import Need
@@ -13,11 +13,12 @@ __all__ = ["Reading", "cost_metric", "failed", "needs_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+NOTHING: Mapping[str, float] = MappingProxyType({})
+
 _NEEDS: dict[str, frozenset[Need]] = {}
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """A number read from a trace.
 
     Attributes
@@ -35,9 +36,9 @@ class Reading:
     value: float
     status: Literal["scored", "partial", "failed"] = "scored"
     reason: str = ""
-    parts: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = NOTHING
     parts_are: str = "layer"
-    n: Mapping[str, float] = field(default_factory=dict)
+    n: Mapping[str, float] = NOTHING
     notes: tuple[str, ...] = ()
 
 
