@@ -1,0 +1,139 @@
+"""Small networks that learn to tell numbers from windows when they are made ready: a perceptron, and a spiking one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from neuroledger.core.networks.learner import Examples, Learner
+from neuroledger.core.registry import builder
+from neuroledger.errors import ModelError
+from neuroledger.models.torch_module import require
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["fitted_regression"]
+
+Positive = Annotated[int, Field(gt=0, le=100_000)]
+Architecture = Literal["perceptron", "spiking"]
+
+
+@builder("fitted_regression", version=1)
+def fitted_regression(
+    *,
+    id: str,
+    architecture: Architecture,
+    units: tuple[Positive, ...],
+    epochs: Positive = 5,
+    batch: Positive = 256,
+    rate: Annotated[float, Field(gt=0)] = 1e-3,
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
+    seed: Annotated[int, Field(ge=0)] = 1,
+    threads: Positive = 1,
+    device: str = "cpu",
+) -> Learner:
+    """A network of hidden layers of ``units``, trained with Adam on squared errors [kingma2015].
+
+    Parameters
+    ----------
+    architecture
+        ``perceptron``: all neuroids and time bins at once, rectifiers. ``spiking``: leaky integrate-and-fire neurons
+        stepped through the bins from rest, whose spikes are weighted and added up over them.
+    epochs, batch, rate
+        How often all examples are seen, how many at once, and Adam's rate; truth is learnt in units of its spread.
+    beta
+        What a membrane keeps from step to step.
+    seed, threads
+        The same seed and number of threads give the same network.
+
+    Raises
+    ------
+    ModelError
+        There are no hidden layers, or there is no training part.
+    """
+    require("torch", "torch")
+    if not units:
+        raise ModelError(f"model {id!r} has no hidden layer: `units` lists the size of each")
+
+    def ready(examples: Examples) -> nn.Module:
+        if not len(examples.inputs):
+            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+        truth = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
+        _, neuroids, bins = examples.inputs.shape
+        with _seeded(seed, threads):
+            made, last = _network(architecture, neuroids, bins, units, truth.shape[1], beta)
+            made = made.to(device)
+            mean, spread = truth.mean(axis=0), truth.std(axis=0)
+            spread = np.where(spread > 0, spread, 1.0)
+            _train(made, examples, (truth - mean) / spread, epochs, batch, rate, seed)
+            _in_units(last, mean, spread, times=bins if architecture == "spiking" else 1)
+        return made
+
+    return Learner(id=id, tasks=("regression",), ready=ready)
+
+
+def _network(
+    architecture: Architecture, neuroids: int, bins: int, units: tuple[int, ...], outputs: int, beta: float
+) -> tuple[Any, Any]:
+    """The network and its last layer."""
+    from torch import nn
+
+    from neuroledger.core.networks.lif import Lif, OverTime
+
+    spiking = architecture == "spiking"
+    layers: list[nn.Module] = [] if spiking else [nn.Flatten()]
+    for before, after in pairwise((neuroids if spiking else neuroids * bins, *units)):
+        layers += [nn.Linear(before, after), Lif(beta) if spiking else nn.ReLU()]
+    last = nn.Linear(units[-1], outputs)
+    made = nn.Sequential(*layers, last)
+    return (OverTime(made) if spiking else made), last
+
+
+def _train(
+    module: Any, examples: Examples, truth: Any, epochs: int, batch: int, rate: float, seed: int
+) -> None:
+    import torch
+    from torch.nn.functional import mse_loss
+
+    device = next(module.parameters()).device
+    wanted = torch.from_numpy(truth.astype(np.float32)).to(device)
+    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
+    rng = np.random.default_rng(seed)
+    for _ in range(epochs):
+        for rows in np.array_split(rng.permutation(len(truth)), -(-len(truth) // batch)):
+            optimiser.zero_grad()
+            answer = module(torch.from_numpy(np.asarray(examples.inputs[rows], dtype=np.float32)).to(device))
+            mse_loss(answer, wanted[torch.from_numpy(rows).to(device)]).backward()
+            optimiser.step()
+
+
+def _in_units(last: Any, mean: Any, spread: Any, *, times: int) -> None:
+    """Let the last layer, whose answers are added ``times`` times, answer in the units of the truth."""
+    import torch
+
+    with torch.no_grad():
+        scale = torch.from_numpy(spread).to(last.weight)
+        last.weight *= scale[:, None]
+        last.bias *= scale
+        last.bias += torch.from_numpy(mean).to(last.bias) / times
+
+
+@contextmanager
+def _seeded(seed: int, threads: int) -> Iterator[None]:
+    """Torch's generator from ``seed`` and so many threads within; both as before afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(before)
