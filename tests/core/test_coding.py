@@ -31,6 +31,22 @@ def test_types_meet_as_text():
     assert encode(np.array(["b", 1, "a"], dtype=object)).codes.tolist() == [2, 0, 1]
 
 
+@pytest.mark.parametrize(
+    "column",
+    [[7.0, 10.0], [b"7", b"10"], np.array([7.0, 10], dtype=object), np.array([b"7", "10"], dtype=object)],
+)
+def test_numbers_and_bytes_are_the_text_that_they_look_like(column):
+    np.testing.assert_array_equal(locate(column, np.array(["10", "7"])), [1, 0])
+    np.testing.assert_array_equal(locate(["10", 7], column), [1, 0])
+
+
+def test_bytes_are_text():
+    got = encode(np.array(["b", "é", "b"]).astype(object).tolist())
+    same = encode(np.char.encode(["b", "é", "b"], "utf-8"))
+    assert same.labels.tolist() == got.labels.tolist() == ["b", "é"]
+    np.testing.assert_array_equal(same.codes, got.codes)
+
+
 @pytest.mark.parametrize("column", [np.array([], dtype=str), np.array([], dtype=object)])
 def test_nothing_is_encoded_as_nothing(column):
     assert encode(column).codes.size == 0

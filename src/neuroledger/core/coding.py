@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from neuroledger.core.received import as_text
+
 __all__ = ["Coded", "coordinate", "encode", "first_rows", "locate", "repeated", "words"]
 
 Array = npt.NDArray[Any]
@@ -26,9 +28,11 @@ def encode(values: Any) -> Coded:
     """The column as codes into its sorted distinct labels.
 
     Fixed-width text is hashed as a row of integers and the result verified, so no Python object is made per row;
-    numbers that mix with text are compared as text.
+    numbers that mix with text are compared as text, and bytes are text in UTF-8.
     """
     column = np.asarray(values).ravel()
+    if column.dtype.kind == "S":
+        column = as_text(column)
     if column.dtype.kind == "U" and column.size:
         hashed = _hash_encode(column)
         if hashed is not None:
@@ -83,8 +87,8 @@ def first_rows(codes: Codes, count: int) -> Codes:
 def locate(values: Any, labels: Any) -> Codes:
     """Position of each value in ``labels``, -1 where it is not there; values of different types meet as text."""
     coded = encode(values)
-    known = {str(label): position for position, label in enumerate(np.asarray(labels).tolist())}
-    table = np.asarray([known.get(str(label), -1) for label in coded.labels.tolist()], dtype=np.intp)
+    known = {text: position for position, text in enumerate(as_text(labels).tolist())}
+    table = np.asarray([known.get(text, -1) for text in as_text(coded.labels).tolist()], dtype=np.intp)
     return table[coded.codes] if coded.codes.size else np.empty(0, dtype=np.intp)
 
 
@@ -105,6 +109,7 @@ def coordinate(assembly: xr.DataArray, *names: str) -> Array | None:
     for name in names:
         if name in assembly.coords:
             values = np.asarray(assembly.coords[name].values)
+            values = as_text(values) if values.dtype.kind == "S" else values
             return (
                 np.broadcast_to(values.reshape(-1), (size,)) if values.size in (1, size) else values.ravel()
             )

@@ -54,10 +54,18 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
 
 
 def as_text(ids: Any) -> np.ndarray[Any, np.dtype[np.str_]]:
-    """Ids as text, so that 7, 7.0 and "7" are one stimulus."""
+    """Ids as text, so that 7, 7.0, "7" and b"7" are one stimulus."""
     values = np.asarray(ids)
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all():
         values = values.astype(np.int64)
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8")
     if values.dtype.kind == "O":
-        return np.array([str(value) for value in values.ravel()], dtype=np.str_).reshape(values.shape)
+        return np.array([_text(value) for value in values.ravel()], dtype=np.str_).reshape(values.shape)
     return values.astype(np.str_)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
