@@ -61,8 +61,18 @@ class Network:
         if not isinstance(module, nn.Module):
             raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
         module = getattr(module, "_orig_mod", module)
-        parts = tuple(module.named_modules())
+        parts = tuple(_parts("", module, set()))
         return cls(module, parts, {name: part for name, part in parts if is_spiking(part)}, _turn(module))
+
+
+def _parts(prefix: str, module: nn.Module, met: set[int]) -> list[tuple[str, nn.Module]]:
+    """A module and everything below it by dotted name, each once: ``named_modules`` in one go."""
+    met.add(id(module))
+    found = [(prefix, module)]
+    for name, child in module._modules.items():
+        if child is not None and id(child) not in met:
+            found += _parts(f"{prefix}.{name}" if prefix else name, child, met)
+    return found
 
 
 def inputs_of(batch: Any) -> Any:
@@ -216,7 +226,8 @@ def uncompiled(network: Network) -> AbstractContextManager[Any]:
 @contextmanager
 def same_chances(module: nn.Module) -> Iterator[None]:
     """Torch's random numbers go on afterwards as if nothing had been drawn inside."""
-    devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
+    on_cards = module.parameters() if torch.cuda.is_initialized() else ()
+    devices = sorted({p.device.index for p in on_cards if p.is_cuda})
     states = [torch.cuda.get_rng_state(device) for device in devices]
     state = torch.get_rng_state()
     try:

@@ -44,6 +44,8 @@ def signed(values: Tensor) -> Tensor:
     """The values in a type that has signs."""
     if values.is_quantized:
         return values.dequantize()
+    if values.is_complex():  # i is no sign, nor is -i
+        return torch.where(values.imag.ne(0), 2.0, values.real)
     return values.to(torch.int8) if values.dtype == torch.bool else values
 
 
@@ -51,15 +53,15 @@ def count_nonzero(values: Tensor) -> int:
     """Number of values that are not zero, of a tensor of any layout, type and device; read from it at once."""
     try:
         # Comparing into bytes and counting those is several times faster than counting floats.
-        array = values.numpy()
-    except (TypeError, RuntimeError):  # it has gradients, or NumPy does not know its type, layout or device
+        array = (values.detach() if values.requires_grad else values).numpy()
+    except (TypeError, RuntimeError):  # NumPy does not know its type, layout or device
         if values.layout is not torch.strided:
             values = values.to_dense()
         if values.is_quantized:
             values = values.dequantize()
         if not values.is_cpu or values.dtype not in _WITH_NUMPY:
             return int(values.ne(0).sum())
-        array = values.detach().resolve_neg().numpy()
+        array = values.detach().resolve_conj().resolve_neg().numpy()
     if array.size <= MASK:
         return int(np.count_nonzero(np.not_equal(array, 0)))
     flat = np.ravel(array, order="K")
@@ -151,7 +153,7 @@ class Scratch:
         Of a row of such values every sum weighted with integers is an integer. Where that is not so, which for most
         analogue rows it is not, nothing else needs looking at.
         """
-        rows = signed(rows)
+        rows = signed(rows.detach() if rows.requires_grad else rows)
         if rows.numel() == 0:
             return True
         if not rows.is_cpu:

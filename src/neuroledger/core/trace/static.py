@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -97,7 +97,7 @@ def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor
     kind = _kind_of(child)
     if kind.packs:
         yield from () if kind.never else packed_weights(child).items()
-    elif not kind.never and "parametrizations" not in prefix.split("."):
+    elif not kind.never and ("parametrizations" not in prefix or "parametrizations" not in prefix.split(".")):
         for name, tensor in _effective(child):
             if tensor.dim() >= 2 if kind.connects else tensor.dim() == 2:
                 yield name, tensor
@@ -110,6 +110,9 @@ def _effective(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in module._parameters.items():
         if parameter is None:
             continue
+        if name == "weight" or name == "bias":
+            yield name, parameter
+            continue
         suffix = name[-5:] if name.endswith("_orig") else name[-2:]
         stem = name.removesuffix(suffix) if suffix in ("_orig", "_g", "_v") else name
         value: Any = getattr(module, stem, None) if stem != name else None
@@ -119,12 +122,12 @@ def _effective(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield stem, value
 
 
-def count_weights(module: nn.Module) -> Weights:
-    """Parameters, bytes and zeros of the module as it stands; see :class:`Weights`."""
+def count_weights(module: nn.Module, parts: Iterable[tuple[str, nn.Module]] | None = None) -> Weights:
+    """Parameters, bytes and zeros of the module as it stands, ``parts`` by name if known; see :class:`Weights`."""
     numbers = size = constant = state = mask = zeros = connections = 0
     seen: set[int] = set()
     met: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
-    for prefix, child in module.named_modules():
+    for prefix, child in module.named_modules() if parts is None else parts:
         kind = _kind_of(child)
         if not (child._parameters or child._buffers or child._modules or kind.packs):
             continue
