@@ -89,6 +89,18 @@ def test_ragged_and_missing_repetitions_equal_the_loop(seed, kept, whole_rows):
     np.testing.assert_allclose(score.samples.values, loop(assembly), atol=1e-12)
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_high_level_costs_no_digits(missing):
+    """Millionths about 1e8, in the steps that numbers have there, are as reliable as about 0."""
+    assembly = recorded(20, 5, 3)
+    assembly = (assembly * 1e-6 * 2**26).round() / 2**26
+    if missing:
+        assembly = assembly.where(np.random.default_rng(0).random(assembly.shape) < 0.9)
+    level = xr.DataArray([1e8, -1e8, 0.0], dims="neuroid")
+    score = nl.ceiling("internal_consistency")(assembly + level)
+    np.testing.assert_allclose(score.samples.values, loop(assembly), atol=1e-11)
+
+
 def test_stimuli_missing_from_a_half_are_left_out_and_said():
     assembly = recorded(repetitions=4)
     gone = (assembly["stimulus_id"] == "s003") & (assembly["repetition"] > 0)

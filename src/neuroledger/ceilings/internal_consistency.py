@@ -27,6 +27,8 @@ TOGETHER = 16_000_000
 CACHED = 1 << 17
 # and multiplied in pieces of so few operations that a BLAS does not divide them among threads of its own.
 SINGLE = 1 << 18
+# Presentations by which a column is known to vary little, by no more than this share of its level.
+SAMPLE, LITTLE = 64, 1e-5
 # Splits whose halves fit into one integer, two bits each.
 DIGITS = 28
 
@@ -178,7 +180,23 @@ def _slots(stimulus: NDArray[np.intp], pattern: NDArray[np.intp]) -> tuple[NDArr
 def _parts(values: NDArray[Any], layout: _Layout) -> Iterator[NDArray[Any]]:
     width = max(1, TOGETHER // (len(layout.halves) * len(layout.rows)))
     for start in range(0, values.shape[1], width):
-        yield values[:, start : start + width]
+        yield _levelled(values[:, start : start + width])
+
+
+def _levelled(values: NDArray[Any]) -> NDArray[Any]:
+    """Columns that vary little about a high level without that level, whose rounding would weigh in their means.
+
+    The difference of two numbers so near each other is exact.
+    """
+    few = np.asarray(values[:SAMPLE], dtype=np.float64)
+    low, high = np.fmin.reduce(few), np.fmax.reduce(few)
+    with np.errstate(invalid="ignore"):
+        near = high - low < LITTLE * np.abs(low)
+    if not near.any():
+        return values
+    moved = np.array(values, dtype=np.float64)
+    moved[:, near] -= low[near]
+    return moved
 
 
 def _agreement(values: NDArray[Any], layout: _Layout, notes: list[str]) -> Floats:
