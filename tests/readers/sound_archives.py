@@ -10,9 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import xarray as xr
+
+from neuroledger.readers.keyword_sessions import keyword_sessions
+from neuroledger.readers.sound_clips import Clip
+from neuroledger.readers.word_folders import Keywords, word_folders
 
 WORDS = ("bed", "go", "no", "stop", "yes")
 LANGUAGES = ("fa", "eo", "pt")
+LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
+BASE = {"train": "base_train.csv", "validation": "base_val.csv", "test": "base_test.csv"}
 
 
 def tone(pitch: float, rate: int, seconds: float, seed: int) -> np.ndarray:
@@ -115,3 +122,19 @@ def keywords(
                 lines.append(f"{link},{word},{language}")
         members[f"MSWC/{language}/evaluation.csv"] = "\n".join([*lines, ""]).encode()
     return members
+
+
+def read_words(path: Path, clip: Clip | None = None, keywords: Keywords | None = None) -> xr.DataArray:
+    """The assembly of an archive of words."""
+    clip = clip or Clip(rate=16000)
+    return word_folders(
+        {"archive": path}, archive="archive", clip=clip, lists=LISTS, keywords=keywords
+    ).assembly
+
+
+def read_sessions(path: Path, clip: Clip | None = None, support: int = 7) -> xr.DataArray:
+    """The assembly of an archive of sessions."""
+    clip = clip or Clip(rate=48000)
+    return keyword_sessions(
+        {"archive": path}, archive="archive", clip=clip, base=BASE, sessions=LANGUAGES, support=support
+    ).assembly
