@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from neuroledger.core.trace.connections import argument, count_linear
+from neuroledger.core.trace.scratch import count_nonzero
 from neuroledger.core.trace.tally import Tally
 
 __all__ = ["Cell", "Kind", "States", "cell", "count_cell", "gate_products", "stack"]
@@ -37,7 +38,7 @@ class Cell(NamedTuple):
 
 
 class States(NamedTuple):
-    """What a cell met, ``(batch, …)`` or ``(time, batch, …)``; an LSTM also its cell states and raw outputs."""
+    """What a cell met, ``(batch, …)`` or ``(batch, time, …)``; an LSTM also its cell states and raw outputs."""
 
     inputs: Tensor
     hidden: Tensor
@@ -50,8 +51,23 @@ def ones(tensor: Tensor) -> Tensor:
     return tensor.ne(0).to(torch.float32)
 
 
+def always_open(cell: Cell) -> bool:
+    """Whether biases alone keep every gate, and a GRU's candidate, from being zero, whatever comes in."""
+    if cell.b_ih is None or cell.b_hh is None:
+        return False
+    own = cell.b_hh
+    if cell.kind == "lstm":
+        return count_nonzero(own) == len(own) or bool((own.ne(0) | cell.b_ih.ne(0)).all())
+    gates = len(own) // 3 * 2
+    return bool((own[:gates].ne(0) | cell.b_ih[:gates].ne(0)).all() and own[gates:].ne(0).all())
+
+
 def gate_products(cell: Cell, states: States) -> Tensor:
     """Products among the gates for each sample and step: f·c + i·g + o·[c ≠ 0], or r·(W h) + (1-z)·n + z·h."""
+    if always_open(cell):  # two in each unit, and a third where something is carried over
+        held = states.hidden if cell.kind == "gru" or states.memory is None else states.memory
+        carries = torch.ne(held, 0, out=torch.empty_like(held, dtype=torch.float32)).sum(-1)
+        return carries + 2.0 * held.shape[-1]
     zero = states.inputs.new_zeros((), dtype=torch.float32)
     bias_ih = ones(cell.b_ih) if cell.b_ih is not None else zero
     bias_hh = ones(cell.b_hh) if cell.b_hh is not None else zero
@@ -71,7 +87,7 @@ def gate_products(cell: Cell, states: States) -> Tensor:
 def count_cell(tally: Tally, cell: Cell, states: States, name: str, valid: Tensor | None = None) -> None:
     """Count every row of ``states``: inputs and hidden states on their own, products of gates as MACs.
 
-    Of padded sequences, ``valid`` ``(time, batch)`` are the steps that exist.
+    Of padded sequences, ``valid`` ``(batch, time)`` are the steps that exist.
     """
     if valid is not None:
         states = States(*(None if s is None else s * valid[..., None] for s in states))
@@ -143,7 +159,10 @@ def stack(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]],
             values, lengths = pad_packed_sequence(PackedSequence(data, sizes.cpu()))
             sequence, both = Sequences(values, lengths), args[8]
         hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
-        count_stack(tally, kind, sequence, hidden, memory, weights, biased, layers, 2 if both else 1)
+        answer = None
+        if sequence.lengths is None:
+            answer = result[0].transpose(0, 1) if args[8] else result[0]
+        count_stack(tally, kind, sequence, hidden, memory, weights, biased, layers, 2 if both else 1, answer)
 
     return rule
 
@@ -158,8 +177,12 @@ def count_stack(
     biased: bool,
     layers: int,
     directions: int,
+    answer: Tensor | None = None,
 ) -> None:
-    """Count a stack of ``layers`` × ``directions`` cells with initial states ``(layer · direction, batch, unit)``."""
+    """Count a stack of ``layers`` × ``directions`` cells with initial states ``(layer · direction, batch, unit)``.
+
+    ``answer`` is what the last layer answered, ``(time, batch, direction · unit)``, where it is known.
+    """
     each = len(weights) // (layers * directions)
     valid = sequence.valid() if sequence.lengths is not None else None
     for layer in range(layers):
@@ -172,11 +195,44 @@ def count_stack(
             parts = Cell(kind, own[0], own[1], biases[0], biases[1], projection)
             start = None if memory is None else memory[number]
             given = sequence.backwards() if direction else sequence
-            states, output = unroll(parts, given.values, hidden[number], start)
-            count_cell(tally, parts, states, tally.name(own[0], kind), valid)
-            answer = Sequences(output, sequence.lengths)
-            outputs.append((answer.backwards() if direction else answer).values)
+            output = None
+            if answer is not None and projection is None and layer == layers - 1:
+                output = answer.chunk(directions, -1)[direction]
+                output = output.flip(0) if direction else output
+            if sequence.lengths is None and projection is None:
+                states, output = run_through(parts, given.values, hidden[number], start, output)
+            else:
+                states, output = unroll(parts, given.values, hidden[number], start)
+            by_sample = States(*(None if s is None else s.transpose(0, 1) for s in states))
+            count_cell(
+                tally, parts, by_sample, tally.name(own[0], kind), None if valid is None else valid.t()
+            )
+            answered = Sequences(output, sequence.lengths)
+            outputs.append((answered.backwards() if direction else answered).values)
         sequence = Sequences(torch.cat(outputs, -1), sequence.lengths)
+
+
+def run_through(
+    cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None, output: Tensor | None
+) -> tuple[States, Tensor]:
+    """What ``unroll`` finds of a cell without projection, from its outputs, by torch's own layer if not yet known.
+
+    An LSTM's output o · tanh(c) that is not zero comes from a c that is not zero, which is all that is asked of it; only
+    where some are zero the cell states themselves are needed.
+    """
+    if output is None:
+        weights = [w for w in (cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh) if w is not None]
+        start = hidden[None] if memory is None else (hidden[None], memory[None])
+        layer = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
+        output = layer[cell.kind](x, start, weights, len(weights) == 4, 1, 0.0, False, False, False)[0]
+    before = torch.cat([hidden[None].to(output.dtype), output[:-1]])
+    if memory is None:
+        return States(x, before), output
+    memories = torch.cat([memory[None].to(output.dtype), output[:-1]])
+    if count_nonzero(output[:-1]) < output[:-1].numel():
+        found = unroll(cell, x, hidden, memory)[0].memory
+        memories = memories.where(memories.ne(0), memories if found is None else found)
+    return States(x, before, memories), output
 
 
 def unroll(cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None) -> tuple[States, Tensor]:
