@@ -92,8 +92,14 @@ def aedat(
         b"#!AER-DAT3.1\r\n#Format: RAW\r\n#Source 1: DVS128\r\n#Start-Time: 2016-05-20\r\n#!END-HEADER\r\n"
     )
     out += struct.pack("<hhiiiiii", 0, 1, 8, 4, 0, 1, 1, 1) + struct.pack("<Ii", 3, 0)
-    for first in range(0, len(events), together):
-        some = events[first : first + together]
+    packets = [events[first : first + together] for first in range(0, len(events), together)]
+    # The clock overflows between two packets, never within one.
+    packets = [
+        [e for e in some if e[0] >> 31 == turn]
+        for some in packets
+        for turn in sorted({e[0] >> 31 for e in some})
+    ]
+    for some in packets:
         overflow = some[0][0] >> 31
         good = len(some) if valid else len(some) - 1
         out += struct.pack("<hhiiiiii", 1, 1, 8, 4, overflow, len(some) + spare, len(some), good)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 from pydantic import Field
 
 from neuroledger.core.networks.learner import Examples, Learner
@@ -14,7 +15,7 @@ from neuroledger.models.torch_module import require
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["shape_detector"]
+__all__ = ["mean_sizes", "shape_detector"]
 
 Positive = Annotated[int, Field(gt=0, le=4096)]
 
@@ -43,18 +44,27 @@ def shape_detector(
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
-        import numpy as np
-
         from neuroledger.core.networks.templates import Templates
 
-        boxes = np.asarray(examples.truth, dtype=np.float64)
-        sizes = []
-        for number, name in enumerate(examples.classes):
-            own = boxes[boxes[:, 5] == number]
-            if not len(own):
-                raise ModelError(f"model {id!r}: no box of class {name!r} is in the training part")
-            width, height = (own[:, 3] - own[:, 1]).mean(), (own[:, 4] - own[:, 2]).mean()
-            sizes.append((max(1, round(float(width))), max(1, round(float(height)))))
-        return Templates(side, sizes, threshold, most).to(device)
+        return Templates(side, mean_sizes(examples, id), threshold, most).to(device)
 
     return Learner(id=id, tasks=("detection",), ready=ready)
+
+
+def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
+    """Mean width and height of each class's boxes in the training part, in whole pixels.
+
+    Raises
+    ------
+    ModelError
+        A class has no box there.
+    """
+    boxes = np.asarray(examples.truth, dtype=np.float64)
+    sizes = []
+    for number, name in enumerate(examples.classes):
+        own = boxes[boxes[:, 5] == number]
+        if not len(own):
+            raise ModelError(f"model {id!r}: no box of class {name!r} is in the training part")
+        width, height = (own[:, 3] - own[:, 1]).mean(), (own[:, 4] - own[:, 2]).mean()
+        sizes.append((max(1, round(float(width))), max(1, round(float(height)))))
+    return sizes

@@ -13,11 +13,24 @@ BORDER = 2
 
 
 class Templates(nn.Module):  # type: ignore[misc]
-    """For (batch, pixel, time_bin), (batch, box, 4 + class): corners, and the contrast as the score of its class."""
+    """For (batch, pixel, time_bin), (batch, box, 4 + class): corners, and the contrast as the score of its class.
 
-    def __init__(self, side: int, sizes: Sequence[tuple[int, int]], threshold: float, most: int) -> None:
+    Scenes are ``side`` pixels wide and ``rows`` high (as many, where not said), and the mean of their ``channels``.
+    """
+
+    def __init__(
+        self,
+        side: int,
+        sizes: Sequence[tuple[int, int]],
+        threshold: float,
+        most: int,
+        *,
+        rows: int | None = None,
+        channels: int = 1,
+    ) -> None:
         super().__init__()
-        self.side, self.sizes, self.threshold, self.most = side, list(sizes), threshold, most
+        self.shape = (channels, side if rows is None else rows, side)
+        self.sizes, self.threshold, self.most = list(sizes), threshold, most
         self.reach = max(max(size) for size in sizes) + 2 * BORDER
         self.templates = nn.Conv2d(1, len(sizes), self.reach, bias=False)
         self.rectify = nn.Threshold(threshold, 0.0)
@@ -31,7 +44,7 @@ class Templates(nn.Module):  # type: ignore[misc]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Boxes, those of the highest contrast first; where there are fewer than ``most``, scores of 0."""
-        scene = inputs.mean(2).unflatten(1, (1, self.side, self.side))
+        scene = inputs.mean(2).unflatten(1, self.shape).mean(1, keepdim=True)
         edge = self.reach // 2
         padded = nn.functional.pad(scene, (edge,) * 4, mode="reflect")
         responses = self.rectify(self.templates(padded))

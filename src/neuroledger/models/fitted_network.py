@@ -1,0 +1,114 @@
+"""Small networks that learn the training part when they are made ready, in place of coming with stored weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from neuroledger.core.networks.learner import Examples, Learner
+from neuroledger.core.registry import builder
+from neuroledger.errors import ModelError
+from neuroledger.models.ann import network as artificial
+from neuroledger.models.spiking import network as spiking
+from neuroledger.models.torch_module import require
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["fitted_network"]
+
+Positive = Annotated[int, Field(gt=0, le=100_000)]
+
+
+@builder("fitted_network", version=1)
+def fitted_network(
+    *,
+    id: str,
+    architecture: Literal["perceptron", "convolution", "line", "lstm", "spiking"],
+    units: Positive,
+    epochs: Positive = 10,
+    batch: Positive = 64,
+    rate: Annotated[float, Field(gt=0)] = 5e-3,
+    balanced: bool = False,
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
+    seed: Annotated[int, Field(ge=0)] = 1,
+    threads: Positive = 1,
+    device: str = "cpu",
+) -> Learner:
+    """A network as large as the data ask for, trained with Adam on cross-entropy [kingma2015].
+
+    Parameters
+    ----------
+    architecture
+        As of the builder ``ann``; ``spiking`` has one hidden layer and counts the spikes of its outputs.
+    units
+        Hidden units, or channels of a convolution.
+    epochs, batch, rate
+        How often all examples are seen, how many at once, and Adam's rate.
+    balanced
+        Weigh classes by how rare they are, so that each counts alike.
+    beta
+        What a membrane keeps from step to step.
+    seed, threads
+        The same seed and number of threads give the same network.
+
+    Raises
+    ------
+    ModelError
+        There is no training part, or what is shown has no shape that the architecture takes.
+    """
+    require("torch", "torch")
+
+    def ready(examples: Examples) -> nn.Module:
+        if not len(examples.inputs):
+            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+        with _seeded(seed, threads):
+            inputs, outputs = examples.inputs.shape[1], len(examples.classes)
+            if architecture == "spiking":
+                made = spiking((inputs, units, outputs), beta)
+            else:
+                made = artificial(architecture, inputs, units, outputs)
+            _train(made.to(device), examples, epochs, batch, rate, balanced, seed)
+        return made
+
+    return Learner(id=id, tasks=("classification",), ready=ready)
+
+
+def _train(
+    module: Any, examples: Examples, epochs: int, batch: int, rate: float, balanced: bool, seed: int
+) -> None:
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    truth = np.asarray(examples.truth, dtype=np.int64)
+    counts = np.bincount(truth, minlength=len(examples.classes))
+    weights = len(truth) / np.maximum(counts, 1) / max(1, (counts > 0).sum())
+    device = next(module.parameters()).device
+    weight = torch.tensor(weights, dtype=torch.float32, device=device) if balanced else None
+    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
+    rng = np.random.default_rng(seed)
+    for _ in range(epochs):
+        for rows in np.array_split(rng.permutation(len(truth)), -(-len(truth) // batch)):
+            optimiser.zero_grad()
+            answer = module(torch.from_numpy(np.asarray(examples.inputs[rows])).to(device))
+            cross_entropy(answer, torch.from_numpy(truth[rows]).to(device), weight=weight).backward()
+            optimiser.step()
+
+
+@contextmanager
+def _seeded(seed: int, threads: int) -> Iterator[None]:
+    """Torch's generator from ``seed`` and so many threads within; both as before afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(before)
