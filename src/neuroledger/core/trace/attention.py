@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from neuroledger.core.trace.connections import argument, count_linear, products
+from neuroledger.core.trace.connections import argument, count_linear
+from neuroledger.core.trace.products import products
 from neuroledger.core.trace.tally import Tally
 
 __all__ = ["multi_head", "scaled_dot_product"]
@@ -44,7 +45,7 @@ def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[st
     name = tally.name(weights[0], "attention")
     projected = []
     for x, weight, bias in zip((query, key, value), weights, biases, strict=True):
-        count_linear(tally, x, weight, name)
+        count_linear(tally, x.transpose(0, 1), weight, name)  # by sample first, then by place
         projected.append(F.linear(x, weight, bias))
     if a["in_proj_weight"] is not None:
         tally.reach(a["in_proj_weight"], name)
@@ -60,7 +61,7 @@ def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[st
     heads = a["num_heads"]
     q, k, v = (x.unflatten(2, (heads, -1)).permute(1, 2, 0, 3) for x in (q, k, v))
     mixed = count_attention(tally, name, q, k, v, _mask(a, q, added), 1 / math.sqrt(q.shape[-1]))
-    count_linear(tally, mixed.permute(2, 0, 1, 3).flatten(2), a["out_proj_weight"], name)
+    count_linear(tally, mixed.transpose(1, 2).flatten(2), a["out_proj_weight"], name)
 
 
 def scaled_dot_product(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

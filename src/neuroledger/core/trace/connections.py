@@ -1,4 +1,4 @@
-"""Counting rules of linear layers, convolutions, transposed convolutions and matrix products.
+"""Counting rules of linear layers, convolutions and transposed convolutions.
 
 Effective operations of a connection are the products of which both factors are not zero. Every input value is
 multiplied by a fixed number of non-zero weights, its fan-out, so that a call costs one sum over its inputs,
@@ -21,14 +21,13 @@ from neuroledger.core.trace.tally import Site, Tally
 
 __all__ = [
     "argument",
-    "bilinear",
     "convolution",
+    "count_convolution",
     "count_linear",
-    "einsum",
+    "general_convolution",
     "linear",
-    "product",
-    "products",
-    "tensordot",
+    "plain_rows",
+    "transposed",
 ]
 
 
@@ -62,10 +61,14 @@ def count(
 ) -> None:
     """Count a call on inputs that drive ``fan(most operations of a row)``; remember it if the weight is the model's."""
     tally.reach(weight, name)
-    shape = (math.prod(leading), x.numel() // max(1, math.prod(leading)))
+    if not x.numel():  # an expert that no sample chose
+        return
+    shape = (math.prod(leading), x.numel() // math.prod(leading))
     bound = dense / max(1, shape[0])
     if key is None or weight.is_inference() or tally.owner(weight) is None:
-        inbox = tally.inbox(name, ("fresh", shape[1]), fan(bound))
+        made = tally.made.origin(weight)
+        fresh = ("fresh", made.root if made else None, x.shape[len(leading) :])
+        inbox = tally.inbox(name, fresh, fan(bound), remade=made is not None)
         inbox.take(x.reshape(shape), leading, tally.batch, tally.samples)
         tally.layer(name).dense += dense
         return
@@ -90,9 +93,10 @@ def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     leading = tuple(x.shape[:-1])
     dense = float(math.prod(leading)) * weight.numel()
     key = ("linear", id(weight), x.shape, ())
+    x = x if x.layout == torch.strided else x.to_dense()
     if weight.layout != torch.strided:
         tally.reach(weight, name)
-        weight, x = weight.to_dense(), x if x.layout == torch.strided else x.to_dense()
+        weight = weight.to_dense()
     count(tally, name, x, leading, weight, dense, lambda bound: column_sums(weight, bound), key)
 
 
@@ -243,107 +247,23 @@ def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tu
     return both, both
 
 
-def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``y_o = Σ_ij x_i W_oij z_j``: one operation for each pair of inputs and weight, none of them zero."""
-    left, right = argument(args, kwargs, 0, "input1"), argument(args, kwargs, 1, "input2")
-    weight = argument(args, kwargs, 2, "weight")
-    name = tally.name(weight, "bilinear")
-    tally.reach(weight, name)
-    leading = left.shape[:-1]
-    left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
-    driven = nonzero(weight).sum(0).to(torch.float32 if weight.numel() < EXACT else torch.float64)
-    per_row = ((left.ne(0).to(driven.dtype) @ driven) * right.ne(0)).sum(1)
-    plain = plain_rows(tally, left) & plain_rows(tally, right)
-    tally.amounts(name, weight.data_ptr(), leading, per_row, plain)
-    tally.layer(name).dense += float(len(left)) * weight.numel()
-
-
-def product(first: int) -> Callable[[Tally, Tensor, tuple[Any, ...], dict[str, Any]], None]:
-    """The rule of a matrix product whose factors are the arguments ``first`` and the next."""
-
-    def rule(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        factors = list(args) + [value for value in kwargs.values() if isinstance(value, torch.Tensor)]
-        products(tally, factors[first], factors[first + 1])
-
-    return rule
-
-
-def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") -> None:
-    """Count ``left @ right``: a factor that belongs to the model is a weight, and the other's rows its inputs."""
-    left = left.unsqueeze(0) if left.dim() == 1 else left
-    right = right.unsqueeze(1) if right.dim() == 1 else right
-    first_owner, second_owner = tally.owner(left), tally.owner(right)
-    if first_owner is not None and second_owner is not None:
-        return  # weights made of weights: nothing that a sample takes
-    if right.dim() == 2 and second_owner is not None:
-        count_linear(tally, left, right.t(), second_owner)
-        return
-    if left.dim() == 2 and first_owner is not None:
-        count_linear(tally, right.transpose(-1, -2), left, first_owner)
-        return
-    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
-    second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
-    per_item = (first.ne(0).sum(1, dtype=torch.float64) * second.ne(0).sum(2, dtype=torch.float64)).sum(1)
-    # A factor that is a weight does not decide whether its inputs need multiplying.
-    plain = torch.zeros(len(first), dtype=torch.bool, device=first.device)
-    for factor, own, given in ((first, first_owner, left), (second, second_owner, right)):
-        if own is None:
-            plain = plain | plain_rows(tally, factor)
-        else:
-            tally.reach(given, own)
-    name = first_owner or second_owner or name
-    tally.amounts(name, (name, "products"), batch, per_item, plain)
-    tally.layer(name).dense += float(first.numel()) * second.shape[-1]
-
-
-def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``tensordot`` as the matrix product that it is, axes brought together."""
-    left, right, axes = args[0], args[1], argument(args, kwargs, 2, "dims", 2)
-    if isinstance(axes, int):
-        axes = (list(range(left.dim() - axes, left.dim())), list(range(axes)))
-    one, two = ([axis] if isinstance(axis, int) else list(axis) for axis in axes)
-    count = len(one)
-    rows = left.movedim(one, list(range(-count, 0))).flatten(-count) if count else left.unsqueeze(-1)
-    columns = right.movedim(two, list(range(count))).flatten(0, count - 1) if count else right.unsqueeze(0)
-    owner, other = tally.owner(right), tally.owner(left)
-    if owner is not None and other is None:
-        tally.reach(right, owner)
-        count_linear(tally, rows, columns.flatten(1).t(), owner)
+def general_convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``torch.convolution``: of any rank, transposed or not, ``(input, weight, bias, stride, padding, dilation, …)``."""
+    names = (
+        "input",
+        "weight",
+        "bias",
+        "stride",
+        "padding",
+        "dilation",
+        "transposed",
+        "output_padding",
+        "groups",
+    )
+    x, weight, bias, stride, padding, dilation, other_way, extra, groups = (
+        argument(args, kwargs, place, name) for place, name in enumerate(names)
+    )
+    if other_way:
+        transposed(tally, result, (x, weight, bias, stride, padding, extra, groups, dilation), {})
     else:
-        products(tally, rows.flatten(0, -2), columns.flatten(1), other or "tensordot")
-
-
-def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``einsum`` of two factors, item by item along the first index of the result.
-
-    Raises
-    ------
-    ValueError
-        Other than two factors, or an ellipsis: how many products that takes depends on how it is carried out.
-    """
-    equation, factors = args[0], args[1:]
-    if len(factors) == 1 and isinstance(factors[0], (list, tuple)):
-        factors = tuple(factors[0])
-    if len(factors) != 2 or not isinstance(equation, str) or "." in equation:
-        raise ValueError("einsum is counted for two factors and indices written out")
-    inputs, _, output = equation.replace(" ", "").partition("->")
-    left, right = inputs.split(",")
-    if not output and "->" not in equation:
-        output = "".join(sorted(i for i in set(left + right) if (left + right).count(i) == 1))
-    item = output[:1]
-    masks = [factor.ne(0).to(torch.float64) for factor in factors]
-    per_item = torch.einsum(f"{left},{right}->{item}", *masks).reshape(-1)
-    plain = torch.zeros(len(per_item), dtype=torch.bool, device=result.device)
-    for indices, factor in zip((left, right), factors, strict=True):
-        owner = tally.owner(factor)
-        if owner is not None:
-            tally.reach(factor, owner)
-        else:
-            rows = factor.movedim(indices.index(item), 0) if item and item in indices else factor.unsqueeze(0)
-            plain = plain | plain_rows(tally, rows)
-    name = next((owner for owner in map(tally.owner, factors) if owner), "einsum")
-    sizes = dict(zip(left, factors[0].shape, strict=True)) | dict(zip(right, factors[1].shape, strict=True))
-    plain = plain.expand(len(per_item))
-    tally.amounts(name, equation, per_item.shape, per_item, plain)
-    tally.layer(name).dense += float(math.prod(sizes.values()))
+        convolution(tally, result, (x, weight, bias, stride, padding, dilation, groups), {})

@@ -47,6 +47,8 @@ class Inbox:
 
     def take(self, rows: Tensor, leading: Sequence[int], batch: int, size: int) -> None:
         """Accept rows that are ``leading`` in the input's own shape, of a batch of ``size`` samples."""
+        if rows.requires_grad or rows.is_neg() or rows.is_conj():
+            rows = rows.detach().resolve_conj().resolve_neg()
         count = rows.shape[0]
         if 4 * count > self._room or not rows.is_cpu:
             if self._filled:
@@ -57,7 +59,7 @@ class Inbox:
             rows = self._make_room(rows, batch)
         filled = self._filled + count
         # NumPy copies a few values in half of torch's time.
-        if self._array is not None and not rows.requires_grad:
+        if self._array is not None:
             self._array[self._filled : filled] = rows.numpy()
         else:
             self._buffer[self._filled : filled] = rows  # type: ignore[index]
@@ -68,7 +70,8 @@ class Inbox:
         count = shape[0]
         filled = self._filled + count
         array = self._array
-        if array is None or filled > self._room or 4 * count > self._room or not x.is_cpu or x.requires_grad:
+        few = filled <= self._room and 4 * count <= self._room
+        if array is None or not few or not x.is_cpu or x.requires_grad or x.is_neg():
             self.take(x.reshape(shape), leading, batch, size)
             return
         values = x.numpy()
@@ -100,7 +103,8 @@ class Inbox:
         if self._segments and self._buffer is not None:
             rows = self._buffer[: self._filled]
             plain = self._scratch.plain(rows)
-            if self._single and self._open is None and self._segments[-1][0] != batch:
+            whole = self._open is None and self._segments[0][0] != self._analogue
+            if self._single and whole and self._segments[-1][0] != batch:
                 if isinstance(plain, bool):
                     total = self._scratch.total(rows, self.fan)
                     self._book(total, total if plain else 0.0)

@@ -19,8 +19,8 @@ PIECE = 2**16
 # Comparisons handled at a time: a byte each.
 MASK = 2**18
 
-# Rows wider than this are not tried by a weighted sum, which would not be exact.
-WIDEST = 2**17
+# So many values of a row are tried by a weighted sum, which is exact for signs.
+TRIED = 256
 LARGEST_WEIGHT = 61
 
 # Pieces that no pass uses now. Memory that is fresh from the system costs more than the counting done in it; for the
@@ -150,32 +150,49 @@ class Scratch:
     def plain(self, rows: Tensor) -> Tensor | bool:
         """Whether each row is all -1, 0 and 1, so that products with it need no multiplier; one answer if all agree.
 
-        Of a row of such values every sum weighted with integers is an integer. Where that is not so, which for most
-        analogue rows it is not, nothing else needs looking at.
+        Of a row of such values every sum weighted with integers is an integer. Where that is not so of its first
+        values, which for most analogue rows it is not, nothing else needs looking at.
         """
-        rows = signed(rows.detach() if rows.requires_grad else rows)
+        rows = signed(rows)
         if rows.numel() == 0:
             return True
         if not rows.is_cpu:
             return self._signs(rows)
-        if rows.dtype in FLOATS and rows.shape[1] <= WIDEST:
-            sums = (rows @ trial(rows.shape[1], rows.dtype)).numpy()
+        if rows.dtype in FLOATS:
+            width = min(rows.shape[1], TRIED)
+            sums = (rows[:, :width] @ trial(width, rows.dtype)).numpy()
             whole = np.rint(sums) == sums
-            if not whole.any():
+            undecided = int(np.count_nonzero(whole))
+            if not undecided:
                 return False
-            undecided = np.flatnonzero(whole)
-            if undecided.size < len(rows):
-                some = torch.from_numpy(undecided)
+            if undecided < len(rows):
+                some = torch.from_numpy(np.flatnonzero(whole))
                 found = self._signs(rows[some])
                 if not bool(found.any()):
                     return False
                 answer = torch.zeros(len(rows), dtype=torch.bool)
                 answer[some] = found
                 return answer
-        if all(torch.equal(part, torch.sign(part, out=self.like(part))) for part in _parts(rows)):
+            if all(self._are_signs(part) for part in _parts(rows)):
+                return True
+        elif all(torch.equal(part, torch.sign(part, out=self.like(part))) for part in _parts(rows)):
             return True
         found = self._signs(rows)
         return found if bool(found.any()) else False
+
+    def _are_signs(self, part: Tensor) -> bool:
+        """Whether all values equal their signs."""
+        signs = torch.sign(part, out=self.like(part)).numpy()
+        return bool(np.equal(part.numpy(), signs).all())
+
+    def per_row(self, values: Tensor) -> Tensor:
+        """Number of values that are not zero along the last axis, float32: exact for fewer than ``EXACT``."""
+        if not values.is_cpu:
+            return values.ne(0).sum(-1, dtype=torch.float32)
+        rows = values.reshape(-1, values.shape[-1])
+        ones = torch.ones(rows.shape[1])
+        found = [torch.ne(part, 0, out=self.like(part, 2, torch.float32)) @ ones for part in _parts(rows)]
+        return (found[0] if len(found) == 1 else torch.cat(found)).view(values.shape[:-1])
 
     def _signs(self, rows: Tensor) -> Tensor:
         """Whether each row equals its signs."""

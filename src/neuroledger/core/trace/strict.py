@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from neuroledger.core.trace.batches import Network, hooks_of
-from neuroledger.core.trace.connections import count_convolution, count_linear
 from neuroledger.core.trace.counts import Need
-from neuroledger.core.trace.operations import RULE_ERRORS, Watch
+from neuroledger.core.trace.operations import Watch
 from neuroledger.core.trace.spiking import membrane, operations_per_update, spikes
-from neuroledger.core.trace.static import is_quantised, packed, packed_weights
+from neuroledger.core.trace.static import packed_weights
 from neuroledger.core.trace.tally import Tally
 
 __all__ = ["StrictPass"]
@@ -26,8 +25,8 @@ UNCOUNTED_QUANTISED = ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell", "Multihe
 class StrictPass:
     """What a strict pass hangs on a network: a watch over functions, and hooks on the few modules that need one.
 
-    Hooks are there for spiking and for quantised layers. They do something only while this pass itself runs the
-    network, in its own thread, and are removed when the pass ends.
+    Hooks are there for spiking layers. They do something only while this pass itself runs the network, in its own
+    thread, and are removed when the pass ends.
     """
 
     def __init__(self, network: Network, needs: frozenset[Need]) -> None:
@@ -43,7 +42,7 @@ class StrictPass:
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> StrictPass:
-        if self.network.spiking or any(is_quantised(part) for _, part in self.network.parts):
+        if self.network.spiking:
             with hooks_of(self.network):
                 self._register()
         return self
@@ -55,8 +54,6 @@ class StrictPass:
             if name in self.network.spiking:
                 self._hooks.append(child.register_forward_pre_hook(self._spiking_starts()))
                 self._hooks.append(child.register_forward_hook(self._spiking_ends(label), always_call=True))
-            elif is_quantised(child):
-                self._hooks.append(child.register_forward_hook(self._quantised(label), with_kwargs=True))
 
     def __exit__(self, *_: object) -> None:
         if self._hooks:
@@ -148,23 +145,3 @@ class StrictPass:
             first = before is None or before.shape != after.shape
             changed = torch.ones_like(after) if first else after.ne(before)
             self.tally.add(counts, "updates", changed.sum())
-
-    def _quantised(self, label: str) -> Callable[..., None]:
-        def end(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
-            if not self._mine() or "operations" not in self.needs:
-                return
-            x = args[0] if args else next(iter(kwargs.values()))
-            weight = packed(layer)[0].dequantize()
-            with torch._C.DisableTorchFunction():
-                try:
-                    if weight.dim() == 2:
-                        count_linear(self.tally, x, weight, label)
-                    else:
-                        count_convolution(
-                            self.tally, x, weight, label, output, layer.stride, layer.padding,
-                            layer.dilation, layer.groups,
-                        )  # fmt: skip
-                except RULE_ERRORS as error:
-                    self.tally.miss(label, str(error), weight.numel())
-
-        return end

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from neuroledger.core.trace.batches import Network
 from neuroledger.core.trace.counts import Layer, Uncounted
 from neuroledger.core.trace.inbox import Inbox
+from neuroledger.core.trace.made import Made
 from neuroledger.core.trace.scratch import Fan, Scratch, count_nonzero
 from neuroledger.core.trace.static import connection_weights
 
@@ -63,13 +64,14 @@ class Tally:
         self._named: dict[int, str] = {}
         self._owners: dict[int, str] | None = None
         self._parts: dict[int, str] = {}
+        self.made = Made((prefix or type(child).__name__, child) for prefix, child in network.parts)
         for prefix, child in network.parts:
             name = prefix or type(child).__name__
             self._parts[id(child)] = name
-            for held in (child._parameters, child._buffers, vars(child)):
-                for value in held.values():
-                    if value.__class__ not in _NO_TENSORS and isinstance(value, torch.Tensor):
-                        self._own.append((name, value))
+            others = [value for value in vars(child).values() if value.__class__ not in _NO_TENSORS]
+            for value in (*child._parameters.values(), *child._buffers.values(), *others):
+                if isinstance(value, torch.Tensor):
+                    self._own.append((name, value))
         for name, tensor in self._own:
             self._named.setdefault(id(tensor), name)
 
@@ -88,6 +90,15 @@ class Tally:
                 if lies is not None:
                     self._owners.setdefault(lies, holder)
         return self._owners.get(place)
+
+    def weight_of(self, tensor: Tensor) -> str | None:
+        """Dotted name of the module whose weights a tensor is, or is made of; None for what a sample brings about."""
+        made = self.made.origin(tensor)
+        if made is not None:
+            return made.name
+        # One weight spread over the samples is what each of them brings along.
+        spread = tensor.layout == torch.strided and 0 in tensor.stride()
+        return None if spread else self.owner(tensor)
 
     def module(self, part: object) -> str | None:
         """Dotted name of a part of the network; of the network itself, its type."""
@@ -131,10 +142,16 @@ class Tally:
         found = self._inboxes.get((name, role))
         return None if found is None else found[1]
 
-    def inbox(self, name: str, role: object, fan: Fan) -> Inbox:
-        """Where rows wait that met the same weights (``role``) of one layer, which drive ``fan`` weights each."""
+    def inbox(self, name: str, role: object, fan: Fan, *, remade: bool = False) -> Inbox:
+        """Where rows wait that met the same weights (``role``) of one layer, which drive ``fan`` weights each.
+
+        Weights ``remade`` at every call are one layer's, whose samples are judged over all calls.
+        """
         found = self._inboxes.get((name, role))
-        if found is None or found[1].fan is not fan:
+        if found is not None and remade:
+            found[1].flush(self.batch)
+            found[1].fan = fan
+        elif found is None or found[1].fan is not fan:
             if found is not None:
                 found[1].flush(None)
                 self._book(*found)
@@ -150,7 +167,8 @@ class Tally:
             return False
         if site is None or site.weight is not weight or site.version != weight._version:
             return False
-        self.at(site, x)
+        site.inbox.again(x, site.shape, site.leading, self.batch, self.samples)
+        site.layer.dense += site.dense
         return True
 
     def at(self, site: Site, x: Tensor) -> None:
@@ -167,7 +185,7 @@ class Tally:
 
     def activations(self, name: str, values: Tensor) -> None:
         """Count the zeros among a layer's activations."""
-        layer = self.layer(name)
+        layer = self.layers.get(name) or self.layer(name)
         count = values.numel()
         layer.elements += count
         if values.is_cpu:
@@ -179,8 +197,12 @@ class Tally:
         """Note a matrix of weights that inputs are spread over by a product of single values: no rule counts that."""
         for weight, values in ((one, other), (other, one)):
             if isinstance(weight, Tensor) and isinstance(values, Tensor) and weight.dim() >= 2:
-                name = self._named.get(id(weight))
-                if name is not None and self.owner(values) is None and result.numel() > values.numel() > 1:
+                name = self.weight_of(weight)
+                if (
+                    name is not None
+                    and self.weight_of(values) is None
+                    and result.numel() > values.numel() > 1
+                ):
                     self.miss(name, "weights multiplied value by value", weight.numel())
 
     def miss(self, name: str, why: str, weights: int = 0) -> None:
