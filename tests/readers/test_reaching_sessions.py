@@ -92,7 +92,7 @@ def test_reaches_begin_where_the_target_is_new_and_are_divided_in_their_order(pa
     assert [sorted(set(parts[found["reach"].values == r].tolist())) for r in range(7)] == (
         [["train"]] * 3 + [["validate"]] * 2 + [["test"]] * 2
     )
-    other = read(path, train=0.6, validate=0.2)["split"].values
+    other = read(path, train=0.6, validation=0.2)["split"].values
     learnt = math.floor(0.6 * 7)
     assert len(set(found["reach"].values[other == "train"])) == learnt
     assert len(set(found["reach"].values[other == "validate"])) == math.floor((7 - learnt) / 2)
@@ -244,7 +244,7 @@ def test_options_that_mean_nothing_are_refused(path):
     for options, says in (
         ({"bin_width": 10.0}, "`bin_width` is a multiple of 4 ms"),
         ({"stride": 2.0}, "`stride` is a multiple of 4 ms"),
-        ({"train": 0.8, "validate": 0.3}, "cannot be divided"),
+        ({"train": 0.8, "validation": 0.3}, "cannot be divided"),
     ):
         with pytest.raises(DataError, match=says):
             read(path, **options)

@@ -52,7 +52,7 @@ def reaching_sessions(
     units: Units = "channels",
     count: Literal["presence", "spikes"] = "presence",
     train: Share = 0.5,
-    validate: Share = 0.25,
+    validation: Share = 0.25,
     longest_reach: Milliseconds | None = None,
     mode: Literal["strict", "neurobench-2.3"] = "strict",
 ) -> Dataset:
@@ -62,7 +62,7 @@ def reaching_sessions(
     ``cursor_pos``, ``target_pos``, ``spikes`` (channel, unit) and ``chan_names``. A reach lasts from one change of
     ``target_pos`` to the next; the first and the last one are what the recording has of them. In the order of time, the
     share ``train`` of the reaches (rounded down) is to learn from, then come those to validate and those to test:
-    ``validate / (1 - train)`` of the rest (rounded down), and what remains. Windows are views of one array of counts.
+    ``validation / (1 - train)`` of the rest (rounded down), and what remains. Windows are views of one array of counts.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def reaching_sessions(
     else:
         values = windows(recent(counts, width), samples, width, bins, first=back - 1 - shift)
     reach = _reaches(recorded.target, path, early=peer)
-    split = PARTS[_parts(reach, train, validate, longest_reach, path)]
+    split = PARTS[_parts(reach, train, validation, longest_reach, path)]
     velocity = _velocity(recorded.cursor, single=peer)
     rows = _kept(reach, step)
     if step > 1:
@@ -260,15 +260,15 @@ def _reaches(target: Floats, path: Path, *, early: bool) -> npt.NDArray[np.int64
 
 
 def _parts(
-    reach: npt.NDArray[np.int64], train: float, validate: float, longest: float | None, path: Path
+    reach: npt.NDArray[np.int64], train: float, validation: float, longest: float | None, path: Path
 ) -> npt.NDArray[np.intp]:
     """The number of each sample's part."""
     reaches = int(reach[-1]) + 1
     learnt = int(train * reaches + 1e-9)
-    checked = int((reaches - learnt) * min(1.0, validate / (1 - train)) + 1e-9)
-    if train + validate >= 1 or not (learnt and checked and reaches - learnt - checked):
+    checked = int((reaches - learnt) * min(1.0, validation / (1 - train)) + 1e-9)
+    if train + validation >= 1 or not (learnt and checked and reaches - learnt - checked):
         raise DataError(
-            f"{path.name}: {reaches} reaches cannot be divided into {train:g} to learn from, {validate:g} to validate "
+            f"{path.name}: {reaches} reaches cannot be divided into {train:g} to learn from, {validation:g} to validate "
             "and the rest to test"
         )
     part = np.searchsorted([learnt, learnt + checked], np.arange(reaches), side="right")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from neuroledger.core.stats import holm
 from neuroledger.errors import RequestError
+from neuroledger.spec.base import Override
 
 if TYPE_CHECKING:
     from neuroledger.spec.catalog import Catalog
@@ -225,7 +226,9 @@ def paired_differences(table: Table, *, seed: int = 0, models: Sequence[str] = (
 
 
 def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dict[str, float]]:
-    """Published figures of a suite's benchmarks, `{benchmark: {model: value}}`; never mixed with scores of this place.
+    """Published figures of a suite's benchmarks in their headline metrics, `{benchmark: {model: value}}`.
+
+    They are never mixed with scores of this place.
 
     Raises
     ------
@@ -235,8 +238,12 @@ def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dic
     from neuroledger.spec.catalog import open_catalog
 
     catalog = catalog or open_catalog()
-    return {
-        item.id: {figure.model: figure.value for figure in catalog.benchmark(item.id).published}
-        for item in catalog.suite(suite).benchmarks
-        if catalog.benchmark(item.id).published
-    }
+    found: dict[str, dict[str, float]] = {}
+    for item in catalog.suite(suite).benchmarks:
+        spec = catalog.benchmark(item.id)
+        first = spec.all_metrics[0]
+        headline = first.name if isinstance(first, Override) else first
+        figures = [each for each in spec.published if each.metric in (None, headline)]
+        if figures:
+            found[item.id] = {figure.model: figure.value for figure in figures}
+    return found

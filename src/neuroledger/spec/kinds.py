@@ -264,6 +264,7 @@ class SuiteSpec(Spec):
     includes: tuple[Id, ...] = ()
     models: tuple[Id, ...] = ()
     released: str | None = None
+    published: tuple[Published, ...] = ()
     notes: tuple[str, ...] = ()
 
     @field_validator("benchmarks", mode="before")

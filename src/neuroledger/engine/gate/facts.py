@@ -122,7 +122,7 @@ def value_range(assembly: xr.DataArray) -> Facts:
         The values are not numbers.
     """
     data = _numbers(assembly)
-    present = data[~np.isnan(data)]
+    present = data if _whole(data) else data[~np.isnan(data)]
     low, high = (present.min(), present.max()) if present.size else (np.nan, np.nan)
     return Facts("range of assembly values", pd.DataFrame([{"lowest": float(low), "highest": float(high)}]))
 
@@ -135,10 +135,14 @@ def sites(assembly: xr.DataArray, over: str) -> Facts:
     DataError
         The values are not numbers.
     """
-    data = np.moveaxis(_numbers(assembly), assembly.dims.index(over), 0).reshape(assembly.sizes[over], -1)
-    present = ~np.isnan(data)
-    low = np.where(present, data, np.inf).min(axis=1, initial=np.inf)
-    high = np.where(present, data, -np.inf).max(axis=1, initial=-np.inf)
+    data = _numbers(assembly)
+    rest = tuple(axis for axis, dim in enumerate(assembly.dims) if dim != over)
+    if _whole(data):
+        low, high = data.min(axis=rest), data.max(axis=rest)
+    else:
+        present = ~np.isnan(data)
+        low = np.where(present, data, np.inf).min(axis=rest, initial=np.inf)
+        high = np.where(present, data, -np.inf).max(axis=rest, initial=-np.inf)
     along = coordinates(assembly, over)
     names = along.rows[along.key] if along.key else pd.Series(range(len(low)))
     return Facts(f"values by {over}", pd.DataFrame({"name": names, "varies": high > low}), "name")
@@ -221,11 +225,16 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _numbers(assembly: xr.DataArray) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _whole(data: np.ndarray[Any, Any]) -> bool:
+    """Whether nothing can be missing, so that large data and overlapping windows need no copy."""
+    return data.dtype.kind in "biu" and data.size > 0
+
+
+def _numbers(assembly: xr.DataArray) -> np.ndarray[Any, Any]:
     data = assembly.to_numpy()
     if data.dtype.kind not in "biuf":
         raise DataError(f"the values are of type {data.dtype}, not numbers")
-    return data.astype(np.float64, copy=False)
+    return data
 
 
 def _first(rows: pd.DataFrame, *names: str) -> str | None:
