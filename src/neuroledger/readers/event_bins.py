@@ -114,13 +114,16 @@ def denoised(events: Events, within: int, width: int) -> Events:
         return events
     # Pixels in rows two wider than the camera, so that the neighbour of an edge is no pixel.
     pixel = (events.y + 1) * (width + 2) + events.x + 1
-    order = np.argsort(pixel, kind="stable")
-    keys = pixel[order] * count + order
-    kept = np.zeros(count, dtype=bool)
-    own = np.arange(count)
+    # Numbers of 16 bits are sorted digit by digit, several times as fast.
+    small = pixel.astype(np.uint16) if int(pixel.max()) <= np.iinfo(np.uint16).max else pixel
+    order = np.argsort(small, kind="stable")
+    pixel, times = pixel[order], events.t[order]
+    keys = pixel * count + order
+    followed = np.zeros(count, dtype=bool)
     for step in (-1, 1, -(width + 2), width + 2):
-        found = np.searchsorted(keys, (pixel + step) * count + own) - 1
-        before = order[np.maximum(found, 0)]
-        there = (found >= 0) & (pixel[before] == pixel + step)
-        kept |= there & (events.t - events.t[before] < within)
+        # In the order of the keys what is looked for rises too, so that the bisection stays where it was.
+        found = np.searchsorted(keys, keys + step * count) - 1
+        followed |= (found >= 0) & (pixel[found] == pixel + step) & (times - times[found] < within)
+    kept = np.zeros(count, dtype=bool)
+    kept[order] = followed
     return Events(events.t[kept], events.x[kept], events.y[kept], events.on[kept])
