@@ -56,6 +56,16 @@ def test_single_precision_blocks_stay_within_their_stated_error():
     assert 0 < error < 1e-6
 
 
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", "<u2", "<u4", "<u8", "?", "longdouble"])
+def test_any_kind_of_number_in_any_byte_order(kind, device):
+    """As netCDF's classic files and old recordings hold them."""
+    X = np.random.default_rng(0).integers(0, 200, (20, 300)).astype(kind)
+    workspace = Workspace(device=device)
+    K = gram(X, workspace).on_host(workspace).K
+    np.testing.assert_allclose(K, centred(X) @ centred(X).T, rtol=1e-12, atol=1e-6)
+
+
 def test_integers_and_half_precision_are_widened():
     X = np.random.default_rng(0).integers(0, 255, (20, 300)).astype(np.uint8)
     np.testing.assert_allclose(gram(X, Workspace()).K, centred(X) @ centred(X).T, rtol=1e-12)

@@ -226,7 +226,10 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
     row_sum, mean_square = mean_product.clone(), 0.0
     offset = float(X[0].mean(dtype=np.float64))
     for start in range(0, count, BLOCK):
-        part = torch.as_tensor(np.ascontiguousarray(X[:, start : start + BLOCK]), device=place)
+        columns = X[:, start : start + BLOCK]
+        # As a kind of number that torch knows: of the machine's byte order, which that of a file need not be.
+        native = np.float32 if columns.dtype == np.float32 else np.float64
+        part = torch.as_tensor(np.ascontiguousarray(columns, dtype=native), device=place)
         mean = part.to(torch.float64).mean(0).to(kind)
         block = (part.to(torch.float64) - mean).to(kind)
         mean = mean.to(torch.float64) - offset
