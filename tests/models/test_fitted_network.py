@@ -109,3 +109,11 @@ def test_frames_of_two_channels_are_searched_for_boxes():
             task="detection",
             target="boxes",
         )
+
+
+def test_a_training_that_diverges_is_an_error():
+    inputs = np.full((8, 4, 2), np.inf, dtype=np.float32)
+    with pytest.raises(ModelError, match="training diverged"):
+        fitted_network(id="x", architecture="perceptron", units=4, epochs=1).ready(
+            Examples(inputs, np.arange(8) % 2, ("a", "b"))
+        )

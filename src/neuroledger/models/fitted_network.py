@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -59,56 +58,44 @@ def fitted_network(
     Raises
     ------
     ModelError
-        There is no training part, or what is shown has no shape that the architecture takes.
+        There is no training part, what is shown has no shape that the architecture takes, or training diverges.
     """
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
             raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
-        with _seeded(seed, threads):
+        from neuroledger.core.networks.fitting import fit, seeded
+
+        with seeded(seed, threads):
             inputs, outputs = examples.inputs.shape[1], len(examples.classes)
             if architecture == "spiking":
                 made = spiking((inputs, units, outputs), beta)
             else:
                 made = artificial(architecture, inputs, units, outputs)
-            _train(made.to(device), examples, epochs, batch, rate, balanced, seed)
+            loss = _loss(examples, balanced, device)
+            fit(
+                made.to(device),
+                examples.inputs,
+                loss,
+                epochs=epochs,
+                batch=batch,
+                rate=rate,
+                seed=seed,
+                id=id,
+            )
         return made
 
     return Learner(id=id, tasks=("classification",), ready=ready)
 
 
-def _train(
-    module: Any, examples: Examples, epochs: int, batch: int, rate: float, balanced: bool, seed: int
-) -> None:
+def _loss(examples: Examples, balanced: bool, device: str) -> Callable[[Any, Any], Any]:
+    """Cross-entropy of the answers to some examples; classes weigh the more the rarer they are, if ``balanced``."""
     import torch
     from torch.nn.functional import cross_entropy
 
-    truth = np.asarray(examples.truth, dtype=np.int64)
-    counts = np.bincount(truth, minlength=len(examples.classes))
-    weights = len(truth) / np.maximum(counts, 1) / max(1, (counts > 0).sum())
-    device = next(module.parameters()).device
-    weight = torch.tensor(weights, dtype=torch.float32, device=device) if balanced else None
-    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
-    rng = np.random.default_rng(seed)
-    for _ in range(epochs):
-        for rows in np.array_split(rng.permutation(len(truth)), -(-len(truth) // batch)):
-            optimiser.zero_grad()
-            answer = module(torch.from_numpy(np.asarray(examples.inputs[rows])).to(device))
-            cross_entropy(answer, torch.from_numpy(truth[rows]).to(device), weight=weight).backward()
-            optimiser.step()
-
-
-@contextmanager
-def _seeded(seed: int, threads: int) -> Iterator[None]:
-    """Torch's generator from ``seed`` and so many threads within; both as before afterwards."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(before)
+    truth = torch.from_numpy(np.asarray(examples.truth, dtype=np.int64))
+    counts = torch.bincount(truth, minlength=len(examples.classes))
+    weights = len(truth) / counts.clamp(min=1) / (counts > 0).sum()
+    weight = weights.to(device, torch.float32) if balanced else None
+    return lambda answer, rows: cross_entropy(answer, truth[rows].to(device), weight=weight)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -66,12 +65,15 @@ def fitted_regression(
             raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
         truth = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
         _, neuroids, bins = examples.inputs.shape
-        with _seeded(seed, threads):
+        from neuroledger.core.networks.fitting import fit, seeded
+
+        with seeded(seed, threads):
             made, last = _network(architecture, neuroids, bins, units, truth.shape[1], beta)
             made = made.to(device)
             mean, spread = truth.mean(axis=0), truth.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
-            _train(made, examples, (truth - mean) / spread, epochs, batch, rate, seed)
+            loss = _loss((truth - mean) / spread, device)
+            fit(made, examples.inputs, loss, epochs=epochs, batch=batch, rate=rate, seed=seed, id=id)
             _in_units(last, mean, spread, times=bins if architecture == "spiking" else 1)
         return made
 
@@ -95,22 +97,13 @@ def _network(
     return (OverTime(made) if spiking else made), last
 
 
-def _train(
-    module: Any, examples: Examples, truth: Any, epochs: int, batch: int, rate: float, seed: int
-) -> None:
+def _loss(truth: Any, device: str) -> Callable[[Any, Any], Any]:
+    """Mean squared error of the answers to some examples."""
     import torch
     from torch.nn.functional import mse_loss
 
-    device = next(module.parameters()).device
     wanted = torch.from_numpy(truth.astype(np.float32)).to(device)
-    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
-    rng = np.random.default_rng(seed)
-    for _ in range(epochs):
-        for rows in np.array_split(rng.permutation(len(truth)), -(-len(truth) // batch)):
-            optimiser.zero_grad()
-            answer = module(torch.from_numpy(np.asarray(examples.inputs[rows], dtype=np.float32)).to(device))
-            mse_loss(answer, wanted[torch.from_numpy(rows).to(device)]).backward()
-            optimiser.step()
+    return lambda answer, rows: mse_loss(answer, wanted[torch.from_numpy(rows).to(device)])
 
 
 def _in_units(last: Any, mean: Any, spread: Any, *, times: int) -> None:
@@ -122,18 +115,3 @@ def _in_units(last: Any, mean: Any, spread: Any, *, times: int) -> None:
         last.weight *= scale[:, None]
         last.bias *= scale
         last.bias += torch.from_numpy(mean).to(last.bias) / times
-
-
-@contextmanager
-def _seeded(seed: int, threads: int) -> Iterator[None]:
-    """Torch's generator from ``seed`` and so many threads within; both as before afterwards."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(before)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from neuroledger.core.networks.learner import Examples, Learner, Task
-from neuroledger.core.networks.presentations import in_batches
+from neuroledger.core.networks.presentations import Presentations, in_batches
 from neuroledger.core.registry import builder
 from neuroledger.core.sound.hearing import Hearing, heard
 from neuroledger.errors import ModelError
@@ -20,13 +18,17 @@ from neuroledger.models.prototypes import prototype_rows
 from neuroledger.models.torch_module import require
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
 __all__ = ["m5", "narrow", "sound_network"]
 
 Positive = Annotated[int, Field(gt=0, le=100_000)]
 Floats = npt.NDArray[np.float32]
+Inputs = Floats | Presentations
+
+IN_MEMORY: Final = 1 << 30
+"""Bytes of what a network hears that are kept in memory while it is trained; more goes to a temporary file."""
+AT_ONCE: Final = 256
 
 
 def m5(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int) -> nn.Sequential:
@@ -90,7 +92,7 @@ def sound_network(
     Parameters
     ----------
     hearing
-        What the network is shown of a sound. It is kept in memory while the network is trained.
+        What the network is shown of a sound. It is worked out once, before the network is trained.
     architecture, channels, kernel, stride, pool
         See :func:`m5` and :func:`narrow`.
     last_layer
@@ -107,8 +109,10 @@ def sound_network(
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
             raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
-        inputs = np.asarray(examples.inputs, dtype=np.float32)
-        with _repeatable(seed, threads):
+        inputs = _kept(examples.inputs, id)
+        from neuroledger.core.networks.fitting import seeded
+
+        with seeded(seed, threads):
             network = _made(make, id, inputs, len(examples.classes)).to(device)
             _train(network, inputs, examples.truth, epochs, at_once, learning_rate, weight_decay, device, id)
             if last_layer == "prototypes":
@@ -124,8 +128,10 @@ def sound_network(
         network = deepcopy(before)
         weights, biases = (part.detach().cpu().numpy() for part in (network[-1].weight, network[-1].bias))
         new = range(len(weights), len(examples.classes))
-        with _repeatable(seed, threads):
-            features = _features(network, np.asarray(examples.inputs, dtype=np.float32), device)
+        from neuroledger.core.networks.fitting import seeded
+
+        with seeded(seed, threads):
+            features = _features(network, examples.inputs, device)
         fresh = prototype_rows(features, examples.truth, new)
         _with_readout(
             network, np.concatenate([weights, fresh[0]]), np.concatenate([biases, fresh[1]]), device
@@ -144,7 +150,26 @@ def sound_network(
     )
 
 
-def _made(make: partial[nn.Sequential], id: str, inputs: Floats, outputs: int) -> nn.Sequential:
+def _kept(inputs: Inputs, id: str) -> Inputs:
+    """What is heard, so that every time through it need not be worked out again: in memory, or in a temporary file."""
+    if isinstance(inputs, np.ndarray) or 4 * int(np.prod(inputs.shape)) <= IN_MEMORY:
+        return np.asarray(inputs, dtype=np.float32)
+    try:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as its memory map)
+        for batch in in_batches(inputs, AT_ONCE):
+            file.write(batch.tobytes())
+        file.flush()
+    except OSError as error:
+        raise ModelError(
+            f"model {id!r}: {4 * int(np.prod(inputs.shape)) / 1024**3:.1f} GiB of what it hears do not fit into "
+            f"{tempfile.gettempdir()} ({error.strerror}): free space there, or name another folder by TMPDIR"
+        ) from error
+    held = np.memmap(file, dtype=np.float32, mode="r", shape=inputs.shape)
+    assembly = xr.DataArray(held, dims=("presentation", "neuroid", "time_bin"))
+    return Presentations(assembly, np.arange(len(held)))
+
+
+def _made(make: partial[nn.Sequential], id: str, inputs: Inputs, outputs: int) -> nn.Sequential:
     """The untrained network, after one example went through it."""
     import torch
 
@@ -162,7 +187,7 @@ def _made(make: partial[nn.Sequential], id: str, inputs: Floats, outputs: int) -
 
 def _train(
     network: nn.Sequential,
-    inputs: Floats,
+    inputs: Inputs,
     truth: npt.NDArray[np.integer],
     epochs: int,
     at_once: int,
@@ -194,7 +219,7 @@ def _train(
     network.eval()
 
 
-def _features(network: nn.Sequential, inputs: Floats, device: str) -> Floats:
+def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Floats:
     """What the last layer sees (presentation, feature)."""
     import torch
 
@@ -202,7 +227,7 @@ def _features(network: nn.Sequential, inputs: Floats, device: str) -> Floats:
     with torch.no_grad():
         parts = [
             network[:-1](torch.from_numpy(batch).to(device)).cpu().numpy()
-            for batch in in_batches(inputs, 256)
+            for batch in in_batches(inputs, AT_ONCE)
         ]
     return np.concatenate(parts)
 
@@ -217,17 +242,3 @@ def _with_readout(network: nn.Sequential, weights: Floats, biases: Floats, devic
         linear.weight.copy_(torch.from_numpy(weights))
         linear.bias.copy_(torch.from_numpy(biases))
     network[-1] = linear.to(device).eval()
-
-
-@contextmanager
-def _repeatable(seed: int, threads: int) -> Iterator[torch.Generator]:
-    """Torch's random numbers from ``seed`` and so many threads; both as before afterwards."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield torch.manual_seed(seed)
-    finally:
-        torch.set_num_threads(before)
