@@ -11,7 +11,8 @@ from neuroledger.errors import AssemblyError, DataError
 from neuroledger.readers.bids_epochs import bids_epochs
 from neuroledger.readers.mne_epochs import mne_epochs
 from neuroledger.readers.prepared_signals import prepared_signals
-from neuroledger.readers.signal_preprocessing import Preprocessing, Recording, Window
+from neuroledger.readers.signal_preprocessing import Preprocessing, Recording
+from neuroledger.readers.signal_windows import Window
 from tests.core.decoding_cases import windows
 
 RATE = 64.0

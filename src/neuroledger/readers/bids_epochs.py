@@ -16,11 +16,11 @@ from neuroledger.readers.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
     Recording,
-    Window,
     join,
     quiet_mne,
     windows_of,
 )
+from neuroledger.readers.signal_windows import Window
 
 __all__ = ["bids_epochs"]
 

@@ -1,4 +1,4 @@
-"""Recordings in any format that MNE reads, cut into windows around their events."""
+"""Recordings in any format that MNE reads, and in PhysioNet's, cut into windows around their events."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from neuroledger.readers.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
     Recording,
-    Window,
     join,
     quiet_mne,
     windows_of,
 )
+from neuroledger.readers.signal_spans import Partner
+from neuroledger.readers.signal_windows import Window
+from neuroledger.readers.wfdb_night import read_night
 
 __all__ = ["mne_epochs"]
 
@@ -35,18 +37,26 @@ def mne_epochs(
     window: Window,
     preprocessing: Preprocessing = UNTOUCHED,
     event_fields: tuple[str, ...] = (),
+    annotations: Partner | None = None,
 ) -> Dataset:
-    """Windows of all recordings, prepared as declared; the format is known by the file's ending.
+    """Windows of all recordings, prepared as declared; the format is known by the file's ending (`.hea`: PhysioNet's).
 
     `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on; they become coordinates.
+    `annotations` says in which file beside each recording its annotations lie, and how they are written there; what the
+    recording itself is annotated with is then left alone.
 
     Raises
     ------
     DataError
-        A recording is not among the files, cannot be read, or lacks a channel, event or field.
+        A recording is not among the files, cannot be read, or lacks a channel, event, field or file of annotations.
     UnavailableError
         MNE is not installed.
     """
+    if annotations is not None and event_fields:
+        raise DataError(
+            "`event_fields` are those of a recording's own events, not of `annotations` beside it"
+        )
+    beside = None if annotations is None else (annotations, files)
     parts = []
     for recording in recordings:
         if recording.file not in files:
@@ -56,12 +66,14 @@ def mne_epochs(
         path = files[recording.file]
         with quiet_mne() as mne:
             try:
-                raw = mne.io.read_raw(path, preload=False)
+                raw = read_night(path) if path.suffix == ".hea" else mne.io.read_raw(path, preload=False)
             except (OSError, ValueError, RuntimeError, TypeError, AttributeError) as error:
                 raise DataError(f"{recording.file} cannot be read by MNE ({error})") from error
         columns = {name: _field(path, name) for name in event_fields}
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        parts.append(windows_of(raw, recording, window, preprocessing, sha256=digest, columns=columns))
+        parts.append(
+            windows_of(raw, recording, window, preprocessing, sha256=digest, columns=columns, partner=beside)
+        )
     return Dataset(stimuli=None, assembly=join(parts))
 
 

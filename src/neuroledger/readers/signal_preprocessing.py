@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,9 +15,11 @@ from pydantic import Field
 
 from neuroledger.core.decoding.signals import signals
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.readers.signal_spans import Partner, Span, own_spans, partner_of, read_partner
+from neuroledger.readers.signal_windows import Window, lay, within_recording
 from neuroledger.spec.base import Frozen
 
-__all__ = ["UNTOUCHED", "Preprocessing", "Recording", "Window", "join", "quiet_mne", "windows_of"]
+__all__ = ["UNTOUCHED", "Preprocessing", "Recording", "join", "quiet_mne", "windows_of"]
 
 Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
@@ -33,32 +36,17 @@ class Recording(Frozen):
     facts: dict[str, str | float] = Field(default_factory=dict)
 
 
-class Window(Frozen):
-    """Which part of the recording is a window: `duration` seconds from `start` seconds after an event.
-
-    `labels` maps the description of an event to what is decoded. With `stride`, windows are laid without events
-    every so many seconds over the whole recording, and `labels` is left empty. Event and start are each rounded to
-    the nearest sample, as MNE does. `trial_starts_with` numbers the trials, and `until` makes coordinates of the
-    seconds to the next event so described within the trial (NaN: none). `within` keeps the windows that lie whole
-    between two times of the recording, in seconds.
-    """
-
-    start: float
-    duration: Positive
-    labels: dict[str, str] = Field(default_factory=dict)
-    stride: Positive | None = None
-    trial_starts_with: str | None = None
-    until: dict[str, str] = Field(default_factory=dict)
-    within: tuple[float, float] | None = None
-
-
 class Preprocessing(Frozen):
     """Steps in the order in which they are done; what is absent is not done.
 
-    channel types and dropped channels → reference → notch → band filter → resample → cut → baseline → scale → clamp.
-    The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows.
+    names, types and choice of channels → reference → notch → band filter → resample → cut → baseline → scale → clamp.
+    `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`); `channels` are those that are kept, in
+    this order, whatever the case of their letters. The baseline is in seconds from the event; `scale` uses each channel's
+    own statistics over its recording's windows.
     """
 
+    strip: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
     types: dict[str, str] = Field(default_factory=dict)
     drop: tuple[str, ...] = ()
     pick: tuple[str, ...] = ("eeg",)
@@ -102,8 +90,9 @@ def windows_of(
     *,
     sha256: str,
     columns: Mapping[str, Array] | None = None,
-) -> xr.DataArray:
-    """Signals of one recording, (presentation, channel, sample).
+    partner: tuple[Partner, Mapping[str, Path]] | None = None,
+) -> xr.DataArray | None:
+    """Signals of one recording, (presentation, channel, sample); None where a countdown has nothing to count to.
 
     Parameters
     ----------
@@ -113,6 +102,8 @@ def windows_of(
         Of the file, kept as the coordinate `recording_sha256` of every window.
     columns
         Further facts about the recording's annotations, one value for each in their order.
+    partner
+        The rule by which the recording's annotations lie in another one of the files.
 
     Raises
     ------
@@ -120,11 +111,18 @@ def windows_of(
         A named channel or event does not occur, or no window lies within the recording.
     """
     with quiet_mne() as mne:
+        # Before the recording is resampled: annotations may count its samples.
+        beside = None if partner is None else _beside(raw, recording, window, *partner)
         _prepare(raw, steps, recording.file)
-        descriptions, onsets, extra = _events(raw, window, columns or {}, recording.file)
         rate = float(raw.info["sfreq"])
+        spans = own_spans(raw) if beside is None else beside
+        complete = beside is None
+        laid = lay(window, spans, raw.n_times / rate, columns or {}, recording.file, complete=complete)
+        descriptions, onsets, extra = laid
+        if window.countdown is not None and not onsets:
+            return None
         before = round(window.start * rate)
-        first = np.array([round(onset * rate) + before for onset in onsets])
+        first = np.array([round(onset * rate) + before for onset in onsets], dtype=int)
         length = round(window.duration * rate)
         begin, end = window.within or (0.0, raw.n_times / rate)
         inside = (first >= max(0, round(begin * rate))) & (
@@ -167,14 +165,28 @@ def windows_of(
     )
 
 
-def join(parts: list[xr.DataArray]) -> xr.DataArray:
+def _beside(
+    raw: Any, recording: Recording, window: Window, rule: Partner, files: Mapping[str, Path]
+) -> list[Span]:
+    """What the file of annotations beside the recording says of it."""
+    seconds = raw.n_times / float(raw.info["sfreq"])
+    name = partner_of(rule, recording.file, files)
+    return within_recording(read_partner(files[name], name, rule, raw), window, rule, seconds, name)
+
+
+def join(found: Sequence[xr.DataArray | None]) -> xr.DataArray:
     """Recordings one below the other.
 
     Raises
     ------
     DataError
-        Their channels or sampling rates differ.
+        There are none, or their channels or sampling rates differ.
     """
+    parts = [part for part in found if part is not None]
+    if not parts:
+        raise DataError(
+            "no recording has a window: add recordings, or the event that is counted down to is in none"
+        )
     first = parts[0]
     for part in parts[1:]:
         same = part["channel_id"].values.tolist() == first["channel_id"].values.tolist()
@@ -195,6 +207,7 @@ def join(parts: list[xr.DataArray]) -> xr.DataArray:
 
 def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
     """Everything before the cut, in place."""
+    _name(raw, steps, file)
     unknown = sorted({*steps.types, *steps.drop} - set(raw.ch_names))
     if unknown:
         raise DataError(f"{file} has no channel {', '.join(unknown)}; it has {', '.join(raw.ch_names[:40])}")
@@ -208,60 +221,43 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
         raise DataError(f"{file} has no channels of type {', '.join(steps.pick)}") from error
     if steps.reference is not None:
         raw.set_eeg_reference("average" if steps.reference == "average" else list(steps.reference))
-    if steps.notch:
-        raw.notch_filter([hertz for hertz in steps.notch if hertz < raw.info["sfreq"] / 2])
+    half = float(raw.info["sfreq"]) / 2
+    notches = [hertz for hertz in steps.notch if hertz < half]
+    if notches:
+        raw.notch_filter(notches)
+    if steps.low_pass is not None and steps.low_pass >= half:
+        raise DataError(
+            f"{file} has {2 * half:g} samples a second, and nothing above {half:g} Hz to filter out: leave out `low_pass`"
+        )
     if steps.high_pass is not None or steps.low_pass is not None:
         raw.filter(steps.high_pass, steps.low_pass)
     if steps.resample is not None and steps.resample != raw.info["sfreq"]:
         raw.resample(steps.resample)
 
 
-def _events(
-    raw: Any, window: Window, columns: Mapping[str, Array], file: str
-) -> tuple[list[str], list[float], dict[str, list[Any]]]:
-    """What happened when, in order of time, with label, trial and further columns."""
-    if window.stride is not None:
-        seconds = raw.n_times / raw.info["sfreq"]
-        count = int((seconds - window.start - window.duration) // window.stride) + 1
-        onsets = [number * window.stride for number in range(max(count, 0))]
-        return ["recording"] * len(onsets), onsets, {"label": ["recording"] * len(onsets)}
-    found = [str(text) for text in raw.annotations.description]
-    absent = sorted(set(window.labels) - set(found))
-    if absent:
+def _name(raw: Any, steps: Preprocessing, file: str) -> None:
+    """The channels that are chosen, under the names that are declared."""
+    plain = {}
+    for name in raw.ch_names:
+        short = name
+        for part in steps.strip:
+            short = short.removeprefix(part).removesuffix(part)
+        plain[name] = short.strip() or name
+    twice = {name for name in plain.values() if list(plain.values()).count(name) > 1}
+    if twice:
         raise DataError(
-            f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(set(found))[:20])}"
+            f"{file}: without {', '.join(steps.strip)}, two channels are called {sorted(twice)[0]}"
         )
-    wrong = [name for name, values in columns.items() if len(values) != len(found)]
-    if wrong:
-        raise DataError(f"{file}: {', '.join(wrong)} has not one value for each of {len(found)} events")
-    order = np.argsort(raw.annotations.onset, kind="stable")
-    trial, kept, trials = -1, [], []
-    for row in order:
-        if found[row] == window.trial_starts_with:
-            trial += 1
-        if found[row] in window.labels:
-            kept.append(int(row))
-            trials.append(max(trial, 0))
-    offset = raw.first_samp / raw.info["sfreq"] if raw.annotations.orig_time is not None else 0.0
-    extra: dict[str, list[Any]] = {"label": [window.labels[found[row]] for row in kept]}
-    if window.trial_starts_with is not None:
-        extra["trial"] = trials
-    for name, description in window.until.items():
-        extra[name] = [_until(raw, found, row, description, window.trial_starts_with) for row in kept]
-    extra |= {name: [values[row] for row in kept] for name, values in columns.items()}
-    return [found[row] for row in kept], [float(raw.annotations.onset[row]) - offset for row in kept], extra
-
-
-def _until(raw: Any, found: list[str], row: int, description: str, trial_start: str | None) -> float:
-    """Seconds from event `row` to the next `description`, NaN where a new trial starts before it."""
-    onsets = np.asarray(raw.annotations.onset, dtype=float)
-    for later in np.argsort(onsets, kind="stable"):
-        if onsets[later] > onsets[row]:
-            if found[later] == description:
-                return float(onsets[later] - onsets[row])
-            if found[later] == trial_start:
-                break
-    return float("nan")
+    if steps.channels:
+        known = {short.lower(): name for name, short in plain.items()}
+        lost = [name for name in steps.channels if name.lower() not in known]
+        if lost:
+            raise DataError(f"{file} has no channel {', '.join(lost)}; it has {', '.join(plain.values())}")
+        raw.pick([known[name.lower()] for name in steps.channels])
+        plain = {known[name.lower()]: name for name in steps.channels}
+    changed = {name: short for name, short in plain.items() if name != short}
+    if changed:
+        raw.rename_channels(changed)
 
 
 def _scaled(cut: Array, steps: Preprocessing) -> Array:

@@ -7,23 +7,28 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import NamedTuple
 
 from neuroledger.errors import RequestError
+from neuroledger.readers.signal_spans import Partner, fields_in, partner_of
 
 __all__ = ["Found", "Table", "facts_of", "files_below", "people", "recordings_in", "sidecars"]
 
-OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".nwb"})
+OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".nwb", ".hea"})
 # Files without which MNE cannot open the one that it is given, and whether they must be there.
 COMPANIONS: Mapping[str, tuple[tuple[str, bool], ...]] = {
     ".set": ((".fdt", False),),
     ".vhdr": ((".eeg", True), (".vmrk", True)),
+    ".hea": ((".mat", False), (".dat", False)),
 }
 # Parts of a BIDS folder that are not the recordings as they were made.
 NOT_RAW = frozenset({"derivatives", "sourcedata", "code", "stimuli"})
 ENTITY = re.compile(r"(?:^|_)(sub|ses|task|acq|run|split)-([A-Za-z0-9+]+)")
 TABLES = ("recordings.tsv", "participants.tsv")
 MISSING = frozenset({"", "n/a", "na", "nan", "none"})
+# Placeholders in the name of a recording that are no facts.
+WHOSE = frozenset({"subject", "session", "run", "name"})
 # What a recording says by itself; a table cannot say it once more.
 TAKEN = frozenset(
     {"file", "participant_id", "subject", "session", "run", "recording", "recording_sha256", "onset"}
@@ -31,13 +36,14 @@ TAKEN = frozenset(
 
 
 class Found(NamedTuple):
-    """One recording: its file and companions relative to the folder, and whose it is."""
+    """One recording: its file and companions relative to the folder, whose it is, and facts that its name says."""
 
     file: str
     companions: tuple[str, ...]
     subject: str
     session: str
     run: str
+    said: Mapping[str, str] = MappingProxyType({})
 
 
 class Table(NamedTuple):
@@ -77,37 +83,56 @@ def files_below(folder: Path, *, aside: frozenset[str] = NOT_RAW) -> list[str]:
 
 
 def recordings_in(
-    folder: Path, names: Sequence[str], *, task: str | None = None, table: Table | None = None
+    folder: Path,
+    names: Sequence[str],
+    *,
+    task: str | None = None,
+    table: Table | None = None,
+    rule: Partner | None = None,
 ) -> list[Found]:
     """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
 
-    Without BIDS, a table `recordings.tsv` says whose a file is; the file's own name does where there is none.
+    Without BIDS, a table `recordings.tsv` says whose a file is; the file's own name does where there is none. With a
+    `rule`, recordings are those that are called as it says, and each has a file of annotations beside it.
 
     Raises
     ------
     RequestError
         There are none, a companion is missing, or two have the same name.
+    DataError
+        A recording has no file of annotations, or several.
     """
     known = set(names)
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
     opened = [name for name in names if PurePosixPath(name).suffix.lower() in OPENED]
     named = [name for name in opened if "sub" in _entities(name)]
     found: list[Found] = []
-    for name in named or opened:
+    for name in opened if rule is not None else named or opened:
         entities = _entities(name)
+        fields = {} if rule is None else fields_in(rule, name)
+        if fields is None:
+            continue
         if (task is not None and entities.get("task") != task) or int(entities.get("split", "1")) > 1:
             continue
         row = listed.get(name, {})
         if listed and not row:
             continue
-        subject = row.get("subject") or entities.get("sub") or PurePosixPath(name).stem
-        session, run = (
-            row.get(long) or entities.get(short, "1") for long, short in (("session", "ses"), ("run", "run"))
+        subject = (
+            row.get("subject") or fields.get("subject") or entities.get("sub") or PurePosixPath(name).stem
         )
-        found.append(Found(name, tuple(_companions(folder, name, known)), subject, session, run))
+        session, run = (
+            row.get(long) or fields.get(long) or entities.get(short, "1")
+            for long, short in (("session", "ses"), ("run", "run"))
+        )
+        companions = list(_companions(folder, name, known))
+        if rule is not None:
+            companions.append(partner_of(rule, name, names))
+        said = {key: value for key, value in fields.items() if key not in WHOSE}
+        found.append(Found(name, tuple(companions), subject, session, run, said))
     if not found:
         of_task = f" of task {task!r}" if task else ""
-        raise RequestError(f"{folder} holds no recording{of_task} ({', '.join(sorted(OPENED))})")
+        called = f" called {rule.recording}" if rule is not None else ""
+        raise RequestError(f"{folder} holds no recording{of_task}{called} ({', '.join(sorted(OPENED))})")
     absent = sorted(set(listed) - {item.file for item in found})
     if absent:
         raise RequestError(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
@@ -198,7 +223,7 @@ def facts_of(
             raise RequestError(
                 f"--label {label} needs a table: recordings.tsv or participants.tsv in the folder"
             )
-        return [{} for _ in found], []
+        return [dict(item.said) for item in found], []
     keys = [item.file if table.name == "recordings.tsv" else item.subject for item in found]
     lost = sorted(set(keys) - set(table.rows))
     if lost:
@@ -206,7 +231,7 @@ def facts_of(
     if label is not None and label not in table.columns:
         raise RequestError(f"{table.name} has no column {label!r}; it has {', '.join(table.columns)}")
     rows = [table.rows[key] for key in keys]
-    facts: list[dict[str, str | float]] = [{} for _ in found]
+    facts: list[dict[str, str | float]] = [dict(item.said) for item in found]
     remarks: list[str] = []
     for column in table.columns:
         name = re.sub(r"\W+", "_", column.strip()).strip("_").lower()

@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from neuroledger.engine.pin.downloads import Downloads
-from neuroledger.engine.pin.found import Found, Table, facts_of, people, recordings_in, sidecars
+from neuroledger.engine.pin.found import OPENED, Found, Table, facts_of, people, recordings_in, sidecars
 from neuroledger.engine.pin.placing import place_of
 from neuroledger.engine.pin.text import with_entries, with_field
-from neuroledger.errors import RequestError
+from neuroledger.errors import DataError, RequestError, SpecError
+from neuroledger.readers.signal_spans import Partner, own_spans, read_partner
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.load import explain
 
 __all__ = ["recorded"]
 
@@ -40,16 +44,18 @@ def recorded(
     told = spec.reader.parameters if spec.reader is not None else {}
     bids = downloads.bids or (spec.reader is not None and spec.reader.name == "bids_epochs")
     task = downloads.task or (told.get("task") if bids else None)
-    found = recordings_in(downloads.folder, names, task=task, table=table)
+    rule = _rule(catalog, spec, bids)
+    found = recordings_in(downloads.folder, names, task=task, table=table, rule=rule)
     facts, remarks = facts_of(found, table, downloads.label)
+    remarks += _left_out(rule, names, found)
     window = dict(told.get("window", {}))
     if downloads.events:
         window["labels"] = {**window.get("labels", {}), **downloads.events}
         text = with_field(text, ("reader", "window"), window)
-    if not window.get("labels") and not window.get("stride"):
+    if not window.get("labels") and not window.get("marks") and not window.get("stride"):
         raise RequestError(
             f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
-            f"{_descriptions(downloads.folder / found[0].file)}"
+            f"{_descriptions(downloads.folder, found[0], rule)}"
         )
     subjects = {item.subject for item in found}
     _expected(spec, subjects, downloads)
@@ -66,6 +72,31 @@ def recorded(
         return sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks
     entries = {item.file: _entry(item, fact) for item, fact in zip(found, facts, strict=True)}
     return files, with_entries(text, ("reader", "recordings"), entries), len(subjects), remarks
+
+
+def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
+    """How the files with the annotations are called, if they lie beside the recordings."""
+    told = spec.reader.parameters.get("annotations") if spec.reader is not None else None
+    if told is None:
+        return None
+    if bids:
+        raise RequestError(
+            f"{spec.id} says under `annotations` which files hold them, and mne-bids reads others: leave out --bids"
+        )
+    try:
+        return Partner.model_validate(told)
+    except ValidationError as error:
+        document = catalog.entry("datasets", spec.id).document
+        raise SpecError(explain(error, document, Partner, ("reader", "annotations"))) from None
+
+
+def _left_out(rule: Partner | None, names: Sequence[str], found: Sequence[Found]) -> list[str]:
+    """Recordings that the rule does not know."""
+    taken = {name for item in found for name in (item.file, *item.companions)}
+    rest = [name for name in names if Path(name).suffix.lower() in OPENED and name not in taken]
+    if rule is None or not rest:
+        return []
+    return [f"{len(rest)} recordings are not called {rule.recording} and are left out, first {rest[0]}"]
 
 
 def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
@@ -88,21 +119,19 @@ def _by_bids(
     return with_field(text, ("reader", "facts"), kept) if kept else text
 
 
-def _descriptions(path: Path) -> str:
+def _descriptions(folder: Path, item: Found, rule: Partner | None) -> str:
     """What the events of a recording are called, where MNE is here to tell."""
+    name = item.file if rule is None else item.companions[-1]
     try:
         import mne
 
-        raw = mne.io.read_raw(path, preload=False, verbose="ERROR")
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
-        return f"Its events could not be read from {path.name} ({error})."
-    kinds = sorted(set(map(str, raw.annotations.description)))
+        raw = mne.io.read_raw(folder / item.file, preload=False, verbose="ERROR")
+        spans = own_spans(raw) if rule is None else read_partner(folder / name, name, rule, raw)
+    except (ImportError, OSError, ValueError, RuntimeError, DataError) as error:
+        return f"Its events could not be read from {name} ({error})."
+    kinds = sorted({span.description for span in spans})
     shown = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
-    return (
-        f"{path.name} has {shown}"
-        if kinds
-        else f"{path.name} has no events; are they in events.tsv (--bids)?"
-    )
+    return f"{name} has {shown}" if kinds else f"{name} has no events; are they in events.tsv (--bids)?"
 
 
 def _expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:
@@ -123,6 +152,7 @@ def _decodable(
     """Everything that a benchmark on these data decodes, holds out or groups by is known of each window."""
     known = {*GIVEN, *facts, *window.get("until", {}), *told.get("event_fields", ())}
     known |= {"label"} if window.get("labels") else set()
+    known |= {*window.get("marks", {}), *([window["countdown"]["name"]] if window.get("countdown") else [])}
     known |= {"trial"} if window.get("trial_starts_with") else set()
     for id in catalog.ids("benchmarks"):
         benchmark = catalog.benchmark(id)
