@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -115,9 +116,11 @@ def written(copy: Any) -> bool:
 
 def without_values(network: Network, inputs: Any) -> str | None:
     """What lies on the meta device, where no number is zero or not; None if nothing does."""
-    held = ((name, x) for name, x in network.module.named_parameters() if x.is_meta)
-    name = next(held, ("the input", None))[0]
-    return name if name != "the input" or any(x.is_meta for x in _tensors(inputs)) else None
+    for prefix, part in network.parts:
+        for name, x in part._parameters.items():
+            if x is not None and x.is_meta:
+                return f"{prefix}.{name}".lstrip(".")
+    return "the input" if any(x.is_meta for x in _tensors(inputs)) else None
 
 
 def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -215,9 +218,9 @@ class evaluation:  # noqa: N801 - used as a function is
             self._turn.release()
 
 
-def uncompiled(network: Network) -> AbstractContextManager[Any]:
-    """Compiled parts of a network run as what they were compiled from, whose functions can be watched."""
-    if not any("_orig_mod" in part._modules for _, part in network.parts):
+def uncompiled() -> AbstractContextManager[Any]:
+    """Compiled modules and functions run as what they were compiled from, whose functions can be watched."""
+    if "torch._dynamo" not in sys.modules:  # nothing in this process was compiled
         return nullcontext()
     stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
     return stance

@@ -215,7 +215,10 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
 
     def _miss(self, name: str, args: tuple[Any, ...], why: str = "") -> None:
         """Name a function that is not counted, by the module whose weights it was handed."""
-        if not torch.compiler.is_compiling() and self._makes_weights():
+        if torch.compiler.is_compiling():
+            self.tally.miss(name, f"no rule counts torch's {name}")
+            return
+        if self._makes_weights():
             return
         several = [x for given in args for x in (given if isinstance(given, (list, tuple)) else (given,))]
         weights = [x for x in several if isinstance(x, torch.Tensor) and self.tally.weight_of(x) is not None]

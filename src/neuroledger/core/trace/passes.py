@@ -82,7 +82,7 @@ def trace(
     state = _Progress()
     if running or receive is not None:
         try:
-            with same_chances(network.module), unaltered(network), uncompiled(network), run:
+            with same_chances(network.module), unaltered(network), uncompiled(), run:
                 for batch in batches:
                     _one(network, run, batch, time_axis, running, receive, state)
         except ModelError as error:
@@ -154,7 +154,7 @@ def _one(
             raise ModelError(
                 f"{empty} lies on the meta device, which holds no values: load them first (module.to_empty)"
             )
-        state.time_axis = _time_axis(network, copied(inputs)) if time_axis == "auto" else time_axis
+        state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
             state.steps = inputs.shape[state.time_axis]
             if time_axis == "auto":
@@ -185,7 +185,7 @@ def _time_axis(network: Network, inputs: Any) -> int | None:
     if not network.spiking:
         return None
     with same_chances(network.module), unaltered(network):
-        return steps_through_time(network, inputs)
+        return steps_through_time(network, copied(inputs))
 
 
 def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:

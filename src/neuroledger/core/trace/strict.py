@@ -6,13 +6,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from neuroledger.core.trace.batches import Network, hooks_of
 from neuroledger.core.trace.counts import Need
-from neuroledger.core.trace.operations import Watch
+from neuroledger.core.trace.operations import BLIND, RULES, Watch
+from neuroledger.core.trace.scratch import FLOATS
 from neuroledger.core.trace.spiking import membrane, operations_per_update, spikes
 from neuroledger.core.trace.static import packed_weights
 from neuroledger.core.trace.tally import Tally
@@ -89,7 +91,10 @@ class StrictPass:
         for name, child in self.network.parts:
             if isinstance(child, scripted):
                 unseen = self.tally.unreached(child)
-                if unseen:
+                frozen = not hasattr(child, "training") and _multiplies(
+                    child
+                )  # its weights are part of its code
+                if unseen or frozen:
                     self.tally.miss(name, "compiled code cannot be watched", unseen)
             elif type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
                 weights = sum(weight.numel() for weight in packed_weights(child).values())
@@ -142,6 +147,16 @@ class StrictPass:
         if "membranes" in self.needs and after is not None:
             counts.membranes += after.numel()
             counts.neuron, counts.per_update = type(layer).__name__, operations_per_update(layer)
-            first = before is None or before.shape != after.shape
-            changed = torch.ones_like(after) if first else after.ne(before)
-            self.tally.add(counts, "updates", changed.sum())
+            if before is None or before.shape != after.shape:
+                counts.updates += after.numel()
+            elif after.is_cpu and after.dtype in FLOATS and before.dtype == after.dtype:
+                changed = np.not_equal(after.detach().numpy(), before.detach().numpy())
+                counts.updates += int(np.count_nonzero(changed))
+            else:
+                self.tally.add(counts, "updates", after.ne(before).sum())
+
+
+def _multiplies(scripted: torch.jit.ScriptModule) -> bool:
+    """Whether the code of a TorchScript module calls a function that multiplies and accumulates."""
+    kinds = (node.kind().partition("::")[2] for node in scripted.inlined_graph.nodes())
+    return any(kind in RULES or kind in BLIND for kind in kinds)
