@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 from pydantic import Field
 
 from neuroledger.core.networks.learner import Examples, Learner, Task
@@ -155,16 +157,16 @@ def _kept(inputs: Inputs, id: str) -> Inputs:
     if isinstance(inputs, np.ndarray) or 4 * int(np.prod(inputs.shape)) <= IN_MEMORY:
         return np.asarray(inputs, dtype=np.float32)
     try:
-        file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as its memory map)
-        for batch in in_batches(inputs, AT_ONCE):
-            file.write(batch.tobytes())
-        file.flush()
+        with tempfile.TemporaryFile() as file:  # its bytes stay until the memory map goes
+            for batch in in_batches(inputs, AT_ONCE):
+                file.write(batch.tobytes())
+            file.flush()
+            held = np.memmap(file, dtype=np.float32, mode="r", shape=inputs.shape)
     except OSError as error:
         raise ModelError(
             f"model {id!r}: {4 * int(np.prod(inputs.shape)) / 1024**3:.1f} GiB of what it hears do not fit into "
             f"{tempfile.gettempdir()} ({error.strerror}): free space there, or name another folder by TMPDIR"
         ) from error
-    held = np.memmap(file, dtype=np.float32, mode="r", shape=inputs.shape)
     assembly = xr.DataArray(held, dims=("presentation", "neuroid", "time_bin"))
     return Presentations(assembly, np.arange(len(held)))
 

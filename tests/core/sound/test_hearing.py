@@ -117,3 +117,10 @@ def test_what_cannot_be_heard_is_said():
         resampled(np.zeros(10), 16000.5, 8000)
     with pytest.raises(ValidationError):
         hearing(name="bands", bands=0)
+
+
+def test_every_window_and_length_gives_a_frame_for_every_hop():
+    for window, time in ((511, 16000), (400, 15999), (512, 300), (16, 160)):
+        sound = np.random.default_rng(0).normal(size=(2, time))
+        found = band_energies(sound, RATE, points=window, hop=160, bands=2, low=0, high=8000)
+        assert found.shape == (2, 2, 1 + time // 160) and np.isfinite(found).all()

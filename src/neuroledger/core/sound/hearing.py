@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.core.sound.bands import band_energies, frames_of
+from neuroledger.core.sound.bands import band_energies
 from neuroledger.core.sound.changes import changes
 from neuroledger.errors import DataError, RequestError
 
@@ -89,7 +89,6 @@ def heard(hearing: BandEnergies | BandSpikes | Waveform, sound: Array, rate: flo
         low=hearing.low,
         high=hearing.high,
     )
-    energies = energies[..., : frames_of(sound.shape[2], round(hop))]
     if isinstance(hearing, BandSpikes):
         return changes(energies, hearing.step)
     return np.asarray(energies, dtype=np.float32)
