@@ -112,6 +112,8 @@ def wfdb_beats(
         raise DataError("a record is in two parts; name each once")
     _apart(held, people)
     labels = {symbol: label for label, symbols in classes.items() for symbol in symbols}
+    if len(labels) != sum(map(len, classes.values())):
+        raise DataError("a mnemonic is in two classes; name each once")
     unknown = sorted(set(labels) - BEATS)
     if unknown:
         raise DataError(

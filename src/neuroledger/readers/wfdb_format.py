@@ -85,7 +85,7 @@ def _lead(line: str) -> Lead:
     parts = line.split(maxsplit=8)
     number = parts[1]
     if not number.isdigit():
-        raise ValueError(f"signals of format {number!r} are not read here: {line!r}")
+        raise DataError(f"signals of format {number!r} are not read here, only plain 212 and 16: {line!r}")
     described = (parts[2] if len(parts) > 2 else "200").split("/")[0]
     gain, _, own = described.partition("(")
     zero = int(parts[4]) if len(parts) > 4 else 0
