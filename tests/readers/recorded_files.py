@@ -47,9 +47,12 @@ def packed212(leads: Sequence[Sequence[int]]) -> bytes:
     return bytes(out)
 
 
-def annotations(marks: Sequence[tuple[int, str]]) -> bytes:
-    """Marks at sample numbers; long gaps take a skip, and rhythms a text."""
+def annotations(marks: Sequence[tuple[int, str]], resolution: str = "") -> bytes:
+    """Marks at sample numbers; long gaps take a skip, and rhythms a text; before them the resolution, where given."""
     out, now = bytearray(), 0
+    if resolution:
+        text = f"## time resolution: {resolution}".encode()
+        out += struct.pack("<HH", 22 << 10, (63 << 10) | len(text)) + text + b"\x00" * (len(text) % 2)
     for at, symbol in marks:
         gap = at - now
         if gap > 1023:

@@ -55,6 +55,15 @@ def test_what_was_packed_is_unpacked(tmp_path):
     assert list(zip(read.samples.tolist(), read.symbols.tolist(), strict=True)) == marks
 
 
+def test_a_stated_resolution_is_no_annotation(folder):
+    (folder / "100.atr").write_bytes(annotations([(5, "N"), (90, "V")], "360"))
+    read = read_annotations(folder / "100.atr")
+    assert (read.samples.tolist(), read.symbols.tolist(), read.rate) == ([5, 90], ["N", "V"], 360.0)
+    (folder / "100.atr").write_bytes(annotations([(5, "N"), (90, "V")], "125.5"))
+    with pytest.raises(DataError, match=r"100.atr counts samples at 125.5 Hz, its record has 360 Hz"):
+        wfdb_beats(files_of(folder), parts=PARTS)
+
+
 def test_sixteen_bits_and_a_baseline_of_its_own(tmp_path):
     values = np.array([[3, -5], [32767, 1], [-32768, 0]], dtype="<i2")
     values.tofile(tmp_path / "r.dat")
@@ -141,7 +150,11 @@ def test_what_is_asked_for_must_be_there(folder, options, words):
         ("100.hea", b"100 2 360\n", "no header of a record"),
         ("100.hea", b"100/3 2 360 9000\n", "several segments"),
         ("100.hea", b"100 2 360 9000\n100.dat 212 200 11 1024 995 1 0 MLII\n", "describes 1 leads"),
-        ("100.hea", b"100 1 360 9000\n100.dat 212x2 200 11 1024 995 1 0 MLII\n", "format '212x2' are not read here"),
+        (
+            "100.hea",
+            b"100 1 360 9000\n100.dat 212x2 200 11 1024 995 1 0 MLII\n",
+            "format '212x2' are not read here",
+        ),
         ("100.hea", b"100 1 360 9000\n100.dat 310 200 11 1024 995 1 0 MLII\n", "in format 310"),
         ("100.hea", b"\xff\xfe", "no header of a record"),
     ],
@@ -179,9 +192,14 @@ def test_the_real_record_is_what_its_source_says(mirror):
     read = read_annotations(folder / "100.atr")
     counts = dict(zip(*np.unique(read.symbols, return_counts=True), strict=True))
     assert counts == expected["atr_symbols"]
+    detected = read_annotations(folder / "100.qrs")  # a note, then the beats that wfdb 4.3.1 reads as well
+    assert (detected.symbols[0], (detected.symbols == "N").sum()) == ('"', 2273)
+    # Every annotated beat has a detected one within 0.1 s.
+    beats = read.samples[read.symbols != "+"]
+    assert (np.abs(beats[:, None] - detected.samples[None, 1:]).min(axis=1) <= 36).all()
     files = {name: folder / name for name in ("100.hea", "100.dat", "100.atr")}
     found = wfdb_beats(files, until=0.5).assembly
-    beats = sum(expected["atr_symbols"].values()) - 1
-    assert found.sizes == {"presentation": beats - 1, "neuroid": 1, "time_bin": 187}
+    count = sum(expected["atr_symbols"].values()) - 1
+    assert found.sizes == {"presentation": count - 1, "neuroid": 1, "time_bin": 187}
     # Its beats are found where the signal peaks: the first value is near the top of its ten seconds.
     assert np.median(found.values[:, 0, 0]) > 0.8

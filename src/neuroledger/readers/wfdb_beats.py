@@ -172,6 +172,8 @@ def _beats(
 ) -> _Record:
     """The beats of one record, all of one part, or of the training part up to a share of its time."""
     found = read_annotations(path)
+    if found.rate is not None and found.rate != header.rate:
+        raise DataError(f"{path.name} counts samples at {found.rate:g} Hz, its record has {header.rate:g} Hz")
     last = int(found.samples.max(initial=0))
     if last >= header.samples or int(found.samples.min(initial=0)) < 0:
         raise DataError(

@@ -6,6 +6,7 @@ a sound library with it; what these data sets need is little.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ SYMBOLS = {
     30: "?", 31: "!", 32: "[", 33: "]", 34: "e", 35: "n", 36: "@", 37: "x", 38: "f", 39: "(", 40: ")", 41: "r",
 }  # fmt: skip
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
+RESOLUTION = re.compile(rb"## time resolution: ([0-9.]+)")
 
 
 class Lead(NamedTuple):
@@ -45,10 +47,11 @@ class Header(NamedTuple):
 
 
 class Annotations(NamedTuple):
-    """Sample numbers ``(annotation,)`` and mnemonics ``(annotation,)``, in time."""
+    """Sample numbers ``(annotation,)`` and mnemonics ``(annotation,)``, in time, and samples per second where said."""
 
     samples: npt.NDArray[np.int64]
     symbols: npt.NDArray[np.str_]
+    rate: float | None
 
 
 def read_header(path: Path) -> Header:
@@ -146,6 +149,8 @@ def _twelve_bits(content: npt.NDArray[np.uint8], total: int) -> npt.NDArray[np.i
 def read_annotations(path: Path) -> Annotations:
     """Annotations in PhysioNet's own format: words of a code in 6 bits and a time since the last in 10.
 
+    A note at sample 0 that states the time resolution says how samples are counted and is no annotation.
+
     Raises
     ------
     DataError
@@ -153,8 +158,10 @@ def read_annotations(path: Path) -> Annotations:
     """
     content = path.read_bytes()
     words = np.frombuffer(content[: len(content) // 2 * 2], dtype="<u2").tolist()
-    samples, symbols = [], []
+    samples: list[int] = []
+    symbols: list[str] = []
     time = place = 0
+    rate = None
     while True:
         if place >= len(words):
             raise DataError(f"{path.name} ends before its mark of the end; fetch it again")
@@ -169,7 +176,13 @@ def read_annotations(path: Path) -> Annotations:
             time += far - (1 << 32) if far >> 31 else far
             place += 2
         elif code == AUX:
+            text = content[2 * place : 2 * place + interval]
             place += (interval + 1) // 2
+            stated = RESOLUTION.match(text)
+            if stated and samples == [0]:
+                rate = float(stated[1])
+                samples.clear()
+                symbols.clear()
         elif code not in (NUM, SUB, CHN):
             if code not in SYMBOLS:
                 raise DataError(
@@ -178,4 +191,4 @@ def read_annotations(path: Path) -> Annotations:
             time += interval
             samples.append(time)
             symbols.append(SYMBOLS[code])
-    return Annotations(np.array(samples, dtype=np.int64), np.array(symbols, dtype=str))
+    return Annotations(np.array(samples, dtype=np.int64), np.array(symbols, dtype=str), rate)
