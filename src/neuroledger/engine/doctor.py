@@ -39,6 +39,7 @@ OPTIONAL: Final = {
     "safetensors": ("torch", "weights of networks"),
     "matplotlib": ("plots", "figures"),
     "mne": ("eeg", "reading EEG and MEG"),
+    "h5py": ("recordings", "reading HDF5 and MATLAB 7.3"),
     "pyriemann": ("eeg", "decoding by covariance"),
     "dvc-s3": ("s3", "the S3 remote"),
     "distributed": ("cluster", "running on a cluster"),
