@@ -83,6 +83,12 @@ def test_splits_as_scikit_learn_yields_them():
             nl.metric("ridge")(assembly(X), assembly(Y), splits=bad)
 
 
+@pytest.mark.parametrize("splits", [[([0, 1], [2, 3])], iter([]), 5])
+def test_splits_of_ones_own_are_told_where_they_go(splits):
+    with pytest.raises(RequestError, match=r"go with the data: nl.metric\('ridge'\)\(…, splits=pairs\)"):
+        nl.metric("ridge", splits=splits)
+
+
 def test_overrides_in_the_wrong_place_are_told_where_they_go():
     for id, overrides, words in [
         ("pls", {"components": 10}, "estimator={'components'"),

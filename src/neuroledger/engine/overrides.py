@@ -72,6 +72,11 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
                 )
                 raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
         direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
+    if not isinstance(direct.get("splits"), str | Mapping | SplitsSpec | None):
+        raise RequestError(
+            f"{kind[:-1]} {spec.id!r}: `splits` here is a rule, such as {{'name': 'kfold', 'folds': 5}}; splits of your own, "
+            f"as pairs of row numbers, go with the data: nl.{kind[:-1]}({spec.id!r})(…, splits=pairs)"
+        )
     layers.append(direct)
     for layer in layers:
         if layer.get("splits", ...) is None and plain.get("splits") is not None:
