@@ -25,7 +25,7 @@ QUANTISED = frozenset(
 
 def is_packed(args: tuple[Any, ...]) -> bool:
     """Whether one of the arguments of a function is a packed weight."""
-    return any(isinstance(given, torch.ScriptObject) for given in args)
+    return torch.ScriptObject in map(type, args)
 
 
 def packed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
