@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import numpy as np
 import pytest
 
@@ -54,13 +57,14 @@ def files(tmp_path):
 
 def counted(some, start, end, bins, pool, width=None):
     """By a plain loop: (polarity, row, column, bin)."""
+    own = [event for event in some if start <= event[0] < end]
+    if width is None:
+        start, width = own[0][0], (own[-1][0] - own[0][0]) // bins
     side = 128 // pool
     out = np.zeros((2, side, side, bins), dtype=int)
-    for t, x, y, p in some:
-        if start <= t < end:
-            k = (t - start) * bins // (end - start) if width is None else (t - start) // width
-            if k < bins:
-                out[p, y // pool, x // pool, k] += 1
+    for t, x, y, p in own:
+        if (t - start) // width < bins:
+            out[p, y // pool, x // pool, (t - start) // width] += 1
     return out.reshape(-1, bins)
 
 
@@ -128,8 +132,32 @@ def test_noise_is_what_has_no_neighbour():
     assert 50 < len(found.t) < 350
 
 
+def test_counts_are_those_of_the_library_that_the_peer_prepares_with(repository, tmp_path):
+    golden = json.loads((repository / "tests" / "golden" / "gesture_counts.json").read_text(encoding="utf-8"))
+    k = np.arange(6000)
+    times = np.sort(80_000_000 + k * 7919 % 1_000_003)
+    columns = (times, 50 + (k * k * 31 + k * 17) % 23, 60 + (k * k * 13 + k * 5) % 19, k * 5 // 3 % 2)
+    some = [tuple(map(int, event)) for event in zip(*columns, strict=True)]
+    (tmp_path / "user01_lab.aedat").write_bytes(aedat(some))
+    (tmp_path / "user01_lab_labels.csv").write_text(labels([(4, some[0][0], some[-1][0] + 1)]))
+    (tmp_path / "trials_to_train.txt").write_text("user01_lab.aedat\n")
+    (tmp_path / "trials_to_test.txt").write_text("")
+    made = {path.name: path for path in tmp_path.iterdir() if path.is_file()}
+    counts = aedat_gestures(made, denoise=2.0).assembly.values[0]
+    assert len(denoised(polarity_events(aedat(some), "a", 128, 128), 2000, 128).t) == golden["kept"] < 6000
+    assert (counts.sum(), counts.sum(axis=0).tolist()) == (golden["counted"], golden["by_bin"])
+    assert hashlib.sha256(np.ascontiguousarray(counts).tobytes()).hexdigest() == golden["sha256"]
+
+
+def test_a_gesture_of_noise_alone_is_empty(files):
+    found = aedat_gestures(files, grid=GRID, denoise=0.001).assembly
+    assert not found.values.any()
+
+
 def test_denoised_gestures_have_fewer_events(files):
-    plain, cleaned = (aedat_gestures(files, grid=GRID, denoise=ms).assembly.values for ms in (None, 100.0))
+    plain, cleaned = (
+        aedat_gestures(files, grid=GRID, width=40.0, denoise=ms).assembly.values for ms in (None, 100.0)
+    )
     assert 0 < cleaned.sum() < plain.sum()
     assert (cleaned <= plain).all()
 

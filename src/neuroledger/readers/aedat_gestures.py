@@ -67,8 +67,9 @@ def aedat_gestures(
     grid
         Size of the camera, squares, polarities and bins of time.
     width
-        Width of a bin in ms; longer gestures are cut off, behind shorter ones there are zeros. Without it, every gesture
-        is divided into bins of equal length, as NeuroBench's baseline does, and times are those of the mean gesture.
+        Width of a bin in ms, from the labelled start on; longer gestures are cut off, behind shorter ones there are
+        zeros. Without it, every gesture is divided from its first to its last event into bins of equal whole µs, as
+        NeuroBench's baseline does; the few events behind the last bin are left out, and times are of the mean gesture.
     denoise
         Leave out events without another at one of the four neighbouring pixels less than so many ms before.
     repeated
@@ -111,11 +112,20 @@ def aedat_gestures(
             own = _within(events, gesture)
             if denoise is not None:
                 own = denoised(own, round(denoise * 1000), grid.width)
-            bin_us = None if width is None else max(1, round(width * 1000))
-            values[row] = grid.count(own, gesture.start, gesture.end, bin_us)
+            if len(own.t):
+                start, bin_us = _bins(own, gesture, grid.bins, width)
+                values[row] = grid.count(own, start, bin_us)
     if lost:
         raise DataError(f"{len(lost)} recordings that are listed are not among the files, first {min(lost)}")
     return Dataset(stimuli=None, assembly=_assembly(values, gestures, grid, width))
+
+
+def _bins(events: Events, gesture: _Gesture, bins: int, width: float | None) -> tuple[int, int]:
+    """Start of the first bin and length of each, in µs."""
+    if width is not None:
+        return gesture.start, max(1, round(width * 1000))
+    first, last = int(events.t[0]), int(events.t[-1])
+    return first, max(1, (last - first) // bins)
 
 
 def _assembly(

@@ -91,10 +91,9 @@ class Grid(BaseModel):
             "y": ("neuroid", y),
         }
 
-    def count(self, events: Events, start: int, end: int, width: int | None) -> npt.NDArray[Any]:
-        """``(neuroid, bin)``: events from ``start`` on in bins of ``width`` µs, or of equal shares of start … end."""
-        since = events.t - start
-        bin = since // width if width is not None else since * self.bins // max(1, end - start)
+    def count(self, events: Events, start: int, width: int) -> npt.NDArray[Any]:
+        """``(neuroid, bin)``: events in bins of ``width`` µs from ``start`` on; what lies outside is not counted."""
+        bin = (events.t - start) // width
         column, row = events.x // self.pool, events.y // self.pool
         kept = (bin >= 0) & (bin < self.bins) & (column < self.columns) & (row < self.rows)
         channel = events.on.astype(np.int64) if self.channels == 2 else 0
