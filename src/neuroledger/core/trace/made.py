@@ -35,17 +35,15 @@ class _Origin(NamedTuple):
 
 
 class Made:
-    """The weights of a network and what was made of them, by identity; what is no longer there is forgotten."""
+    """The weights of a network, ``(module, tensor)``, and what was made of them; what is no longer there is forgotten."""
 
-    def __init__(self, parts: Iterable[tuple[str, nn.Module]]) -> None:
+    def __init__(self, own: Iterable[tuple[str, Tensor]]) -> None:
         self._known: dict[int, _Origin] = {}
         self._buffers: set[int] = set()
-        for name, part in parts:
-            for held in (part._parameters, part._buffers):
-                for tensor in held.values():
-                    if tensor is not None:
-                        self._known.setdefault(id(tensor), _Origin(name, id(tensor), None))
-            self._buffers.update(map(id, part._buffers.values()))
+        for name, tensor in own:
+            self._known.setdefault(id(tensor), _Origin(name, id(tensor), None))
+            if not isinstance(tensor, nn.Parameter):
+                self._buffers.add(id(tensor))
         self.has = self._known.__contains__
 
     def origin(self, value: object) -> _Origin | None:

@@ -13,7 +13,15 @@ from neuroledger.core.trace.counts import Weights
 from neuroledger.core.trace.scratch import count_nonzero
 from neuroledger.core.trace.spiking import is_spiking, state_names
 
-__all__ = ["connection_weights", "count_weights", "is_quantised", "nonzero", "packed", "packed_weights"]
+__all__ = [
+    "CONNECTIONS",
+    "connection_weights",
+    "count_weights",
+    "is_quantised",
+    "nonzero",
+    "packed",
+    "packed_weights",
+]
 
 # Tables and gains are parameters with two or more dimensions that connect no neuron to another.
 NOT_CONNECTIONS = (

@@ -16,7 +16,7 @@ from neuroledger.core.trace.counts import Need
 from neuroledger.core.trace.operations import BLIND, RULES, Watch
 from neuroledger.core.trace.scratch import FLOATS
 from neuroledger.core.trace.spiking import membrane, operations_per_update, spikes
-from neuroledger.core.trace.static import packed_weights
+from neuroledger.core.trace.static import CONNECTIONS, packed_weights
 from neuroledger.core.trace.tally import Tally
 
 __all__ = ["StrictPass"]
@@ -87,6 +87,11 @@ class StrictPass:
         self.tally.settle(last=True)
         if "operations" not in self.needs:
             return
+        if not self.tally.uncounted and not any(layer.dense for layer in self.tally.layers.values()):
+            for name, child in self.network.parts:
+                if isinstance(child, CONNECTIONS):
+                    why = "none of its operations was seen: it is not called, or runs in another thread"
+                    self.tally.miss(name or type(child).__name__, why, self.tally.unreached(child))
         scripted = torch.jit.ScriptModule
         for name, child in self.network.parts:
             if isinstance(child, scripted):

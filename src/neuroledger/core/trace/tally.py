@@ -64,7 +64,6 @@ class Tally:
         self._named: dict[int, str] = {}
         self._owners: dict[int, str] | None = None
         self._parts: dict[int, str] = {}
-        self.made = Made((prefix or type(child).__name__, child) for prefix, child in network.parts)
         for prefix, child in network.parts:
             name = prefix or type(child).__name__
             self._parts[id(child)] = name
@@ -74,6 +73,7 @@ class Tally:
                     self._own.append((name, value))
         for name, tensor in self._own:
             self._named.setdefault(id(tensor), name)
+        self.made = Made(self._own)
 
     def owner(self, tensor: Tensor) -> str | None:
         """Dotted name of the module that holds the tensor's storage, or None for a tensor made on the way."""
@@ -94,11 +94,7 @@ class Tally:
     def weight_of(self, tensor: Tensor) -> str | None:
         """Dotted name of the module whose weights a tensor is, or is made of; None for what a sample brings about."""
         made = self.made.origin(tensor)
-        if made is not None:
-            return made.name
-        # One weight spread over the samples is what each of them brings along.
-        spread = tensor.layout == torch.strided and 0 in tensor.stride()
-        return None if spread else self.owner(tensor)
+        return None if made is None else made.name
 
     def module(self, part: object) -> str | None:
         """Dotted name of a part of the network; of the network itself, its type."""
