@@ -1,4 +1,4 @@
-"""``python -m perf.cost``: what counting adds to a bare forward pass of a small convolutional network."""
+"""``python -m perf.cost``: what counting adds to a bare forward pass, of a small convolutional network and of others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from neuroledger.core.networks.lif import Lif, OverTime
 from neuroledger.engine.cost import DEFAULT, cost
 
 IMAGES = 450
@@ -39,6 +40,53 @@ def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]
     return {name: 1e3 * median(values[WARM_UP:]) for name, values in seconds.items()}
 
 
+class LastStep(nn.Module):  # type: ignore[misc]
+    """A recurrent layer and a readout of its last step."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer, self.readout = layer, nn.Linear(layer.hidden_size, 10)
+
+    def forward(self, x: Tensor) -> Any:
+        """Answers ``(sample, 10)`` to sequences ``(sample, time, feature)``."""
+        return self.readout(self.layer(x)[0][:, -1])
+
+
+def others() -> dict[str, tuple[nn.Module, Tensor]]:
+    """Networks of other kinds and of moderate size, each with one batch."""
+    torch.manual_seed(0)
+    spikes = (torch.rand(450, 64, 10) < 0.2).float()
+    steps, places = torch.randn(450, 20, 32), torch.randn(128, 32, 64)
+    spiking = OverTime(nn.Sequential(nn.Linear(64, 128), Lif(0.9), nn.Linear(128, 10), Lif(0.9)))
+    return {
+        "spiking, 64-128-10, 10 steps": (spiking, spikes),
+        "LSTM, 32-64, 20 steps": (LastStep(nn.LSTM(32, 64, batch_first=True)), steps),
+        "GRU, 32-64, 20 steps": (LastStep(nn.GRU(32, 64, batch_first=True)), steps),
+        "transformer layer, 64 wide, 32 places": (
+            nn.TransformerEncoderLayer(64, 4, 128, batch_first=True),
+            places,
+        ),
+    }
+
+
+def ratios(module: nn.Module, batches: list[Tensor], rounds: int) -> str:
+    """Milliseconds of a bare pass, of operation counts and of all eight metrics, as cells of a table."""
+
+    def bare() -> None:
+        with torch.no_grad():
+            for batch in batches:
+                module(batch)
+
+    runs: dict[str, Callable[[], Any]] = {
+        "bare": bare,
+        "operations": lambda: cost(module, batches, OPERATIONS),
+        "all": lambda: cost(module, batches, DEFAULT),
+    }
+    found = in_turn(runs, rounds)
+    base, operations, everything = found["bare"], found["operations"], found["all"]
+    return f"{base:.2f} | {operations:.2f} | {operations / base:.2f} | {everything:.2f} | {everything / base:.2f} |"
+
+
 def main() -> None:
     """Print milliseconds and ratios, by the number of passes over the images in one run and by batch size."""
     parser = argparse.ArgumentParser(prog="python -m perf.cost", description=__doc__)
@@ -49,32 +97,15 @@ def main() -> None:
     images = torch.rand(IMAGES, 64, generator=torch.Generator().manual_seed(0))
     images[images < 0.4] = 0
     print(f"{IMAGES} images, one thread, CPU time, medians of {given.rounds}\n")
-    print(
-        "| passes over the images | batch | bare ms | operations ms | ratio | all eight metrics ms | ratio |"
-    )
-    print("|--:|--:|--:|--:|--:|--:|--:|")
+    columns = "bare ms | operations ms | ratio | all eight metrics ms | ratio |"
+    print(f"| passes over the images | batch | {columns}\n|--:|--:|--:|--:|--:|--:|--:|")
     for passes in (1, 10):
         for size in SIZES:
-            batches = list(images.split(size)) * passes
-
-            def bare(batches: list[torch.Tensor] = batches) -> None:
-                with torch.no_grad():
-                    for batch in batches:
-                        module(batch)
-
-            found = in_turn(
-                {
-                    "bare": bare,
-                    "operations": lambda batches=batches: cost(module, batches, OPERATIONS),  # type: ignore[misc]
-                    "all": lambda batches=batches: cost(module, batches, DEFAULT),  # type: ignore[misc]
-                },
-                given.rounds,
-            )
-            base, operations, everything = found["bare"], found["operations"], found["all"]
-            print(
-                f"| {passes} | {size} | {base:.2f} | {operations:.2f} | {operations / base:.2f} "
-                f"| {everything:.2f} | {everything / base:.2f} |"
-            )
+            cells = ratios(module, list(images.split(size)) * passes, given.rounds)
+            print(f"| {passes} | {size} | {cells}")
+    print(f"\n| network | batch | {columns}\n|---|--:|--:|--:|--:|--:|--:|")
+    for name, (other, batch) in others().items():
+        print(f"| {name} | {len(batch)} | {ratios(other.eval(), [batch], given.rounds)}")
 
 
 if __name__ == "__main__":
