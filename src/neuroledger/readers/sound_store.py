@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from neuroledger.core.threads import pool
 from neuroledger.errors import DataError
 from neuroledger.readers.sound_clips import FULL_SCALE, Clip, clip_of, window_of
 from neuroledger.readers.tar_members import tar_members
@@ -26,6 +27,7 @@ Int16 = npt.NDArray[np.int16]
 VERSION: Final = 1
 """Rises when decoding gives other bytes."""
 FOLDER: Final = "decoded"
+AT_ONCE: Final = 32  # files that are in memory while they are decoded
 SAMPLES: Final = "clips.npy"
 INDEX: Final = "index.json"
 
@@ -139,7 +141,7 @@ def _write(place: Path, archive: Path, clip: Clip, table: pd.DataFrame, made_of:
 
 
 def _fill(path: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> None:
-    """Write every clip to its row; no more than one file of the archive is in memory."""
+    """Write every clip to its row; no more than a few files of the archive are in memory."""
     shape = (len(table), clip.samples)
     described = {"descr": "<i2", "fortran_order": False, "shape": shape}
     missing = set(table["member"])
@@ -160,10 +162,29 @@ def _clips(archive: Path, clip: Clip, table: pd.DataFrame, missing: set[str]) ->
     rows: dict[str, list[tuple[int, int]]] = {}
     for row, (member, start) in enumerate(zip(table["member"], table["start"], strict=True)):
         rows.setdefault(member, []).append((row, int(start)))
+    waiting: list[tuple[str, bytes]] = []
     for name, content in tar_members(archive):
         if name not in rows:
             continue
         missing.discard(name)
-        held = content()
-        for row, start in rows[name]:
-            yield row, clip_of(held, name, clip) if start < 0 else window_of(held, name, clip, start)
+        waiting.append((name, content()))
+        if len(waiting) == AT_ONCE:
+            yield from _side_by_side(waiting, rows, clip)
+            waiting = []
+    yield from _side_by_side(waiting, rows, clip)
+
+
+def _side_by_side(
+    waiting: Sequence[tuple[str, bytes]], rows: Mapping[str, list[tuple[int, int]]], clip: Clip
+) -> Iterator[tuple[int, Int16]]:
+    """Clips of several files, decoded in threads."""
+
+    def clips(file: tuple[str, bytes]) -> list[tuple[int, Int16]]:
+        name, held = file
+        return [
+            (row, clip_of(held, name, clip) if start < 0 else window_of(held, name, clip, start))
+            for row, start in rows[name]
+        ]
+
+    for found in pool().map(clips, waiting):
+        yield from found
