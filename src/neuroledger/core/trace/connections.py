@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neuroledger.core.trace.scratch import EXACT, Fan, count_nonzero
+from neuroledger.core.trace.scratch import EXACT, Fan
 from neuroledger.core.trace.static import nonzero
 from neuroledger.core.trace.tally import Site, Tally
 
@@ -97,12 +97,12 @@ def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     if weight.layout != torch.strided:
         tally.reach(weight, name)
         weight = weight.to_dense()
-    count(tally, name, x, leading, weight, dense, lambda bound: column_sums(weight, bound), key)
+    count(tally, name, x, leading, weight, dense, lambda bound: column_sums(tally, weight, bound), key)
 
 
-def column_sums(weight: Tensor, bound: float) -> Fan:
+def column_sums(tally: Tally, weight: Tensor, bound: float) -> Fan:
     """Non-zero weights of each input, for W ``(out, in)``."""
-    if count_nonzero(weight) == weight.numel():
+    if tally.is_full(weight):
         return Fan(weight.shape[1], each=float(len(weight)))
     return exact(nonzero(weight).sum(0), bound)
 
@@ -134,7 +134,7 @@ def count_convolution(
     space, out = x.shape[-rank:], result.shape[-rank:]
 
     def fan(bound: float) -> Fan:
-        if weight.device.type == "cpu" and count_nonzero(weight) == weight.numel():
+        if weight.is_cpu and tally.is_full(weight):
             kernel, filters, channels = tuple(weight.shape[2:]), len(weight) // groups, x.shape[-rank - 1]
             met = (tuple(space), tuple(out), kernel, _fixed(stride), _fixed(padding), _fixed(dilation))
             return _coverage(*met, filters, channels, bound < EXACT)

@@ -75,10 +75,12 @@ def trace(
     if not isinstance(batches, Iterable):
         raise RequestError(f"batches are a list or another iterable, not {type(batches).__name__}")
     failures: dict[str, str] = {}
-    weights = _weights(network, mode, failures) if "weights" in wanted else None
+    full: dict[int, tuple[torch.Tensor, int]] = {}
+    weights = _weights(network, mode, failures, full) if "weights" in wanted else None
     running = wanted - {"weights"}
     counting = running & {"operations", "activations", "membranes"}
     run = StrictPass(network, counting) if mode == "strict" else PeerPass(network, counting)
+    run.tally.full = full
     state = _Progress()
     if running or receive is not None:
         try:
@@ -94,7 +96,7 @@ def trace(
         run.finish()
     if "weights" in failures and state.batches:  # layers that took their shape from the first batch
         del failures["weights"]
-        weights = _weights(network, mode, failures)
+        weights = _weights(network, mode, failures, {})
     failures.update(state.failures)
     if isinstance(run, PeerPass):
         failures.update({str(need): why for need, why in run.failures.items()})
@@ -207,10 +209,12 @@ def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Prog
             state.failures["energy"] = str(error)
 
 
-def _weights(network: Network, mode: Mode, failures: dict[str, str]) -> Any:
+def _weights(
+    network: Network, mode: Mode, failures: dict[str, str], full: dict[int, tuple[torch.Tensor, int]]
+) -> Any:
     try:
         if mode == "strict":
-            return count_weights(network.module, network.parts)
+            return count_weights(network.module, network.parts, full)
         return peer_weights(network.module)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         failures["weights"] = f"the weights cannot be read: {error}"

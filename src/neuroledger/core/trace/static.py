@@ -130,8 +130,15 @@ def _effective(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield stem, value
 
 
-def count_weights(module: nn.Module, parts: Iterable[tuple[str, nn.Module]] | None = None) -> Weights:
-    """Parameters, bytes and zeros of the module as it stands, ``parts`` by name if known; see :class:`Weights`."""
+def count_weights(
+    module: nn.Module,
+    parts: Iterable[tuple[str, nn.Module]] | None = None,
+    full: dict[int, tuple[Tensor, int]] | None = None,
+) -> Weights:
+    """Parameters, bytes and zeros of the module as it stands; see :class:`Weights`.
+
+    ``parts`` are its parts by name, if known; into ``full`` go weights without a zero, by identity, with their version.
+    """
     numbers = size = constant = state = mask = zeros = connections = 0
     seen: set[int] = set()
     met: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
@@ -162,8 +169,11 @@ def count_weights(module: nn.Module, parts: Iterable[tuple[str, nn.Module]] | No
         for _, tensor in _connections_of(prefix, child):
             if id(tensor) not in met:
                 met[id(tensor)] = tensor
-                zeros += tensor.numel() - count_nonzero(tensor)
+                found = tensor.numel() - count_nonzero(tensor)
+                zeros += found
                 connections += tensor.numel()
+                if full is not None and not found and not tensor.is_inference():
+                    full[id(tensor)] = (tensor, tensor._version)
     return Weights(
         parameters=numbers,
         parameter_bytes=size,

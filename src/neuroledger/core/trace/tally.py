@@ -53,6 +53,7 @@ class Tally:
         self.uncounted: dict[str, Uncounted] = {}
         self.reached: dict[object, int] = {}
         self.sites: dict[object, Site] = {}
+        self.full: dict[int, tuple[Tensor, int]] = {}  # weights known to have no zero, and their version then
         self.scratch = Scratch()
         self.samples = self.batch = 0
         self._unit = Fan(1, each=1.0)
@@ -121,6 +122,13 @@ class Tally:
         own = self.owner(weight) is not None
         key = storage_of(weight) or id(weight) if own else (name, tuple(weight.shape))
         self.reached[key] = weight.numel()
+
+    def is_full(self, weight: Tensor) -> bool:
+        """Whether none of the weights is zero."""
+        known = self.full.get(id(weight))
+        if known is not None and known[0] is weight and known[1] == weight._version:
+            return True
+        return count_nonzero(weight) == int(weight.numel())
 
     def layer(self, name: str) -> Layer:
         """The counts of one layer, to be added to."""
