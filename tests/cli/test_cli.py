@@ -58,6 +58,23 @@ def test_a_failed_job_exits_1_and_a_wrong_request_2(run) -> None:
     assert code == 2 and "at least 4" in err
 
 
+def test_a_failure_is_tried_again_when_its_pair_is_asked_for(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from neuroledger.engine import run as running
+    from neuroledger.errors import ModelError
+
+    def broken(*_: object) -> None:
+        raise ModelError("the network was not ready")
+
+    run("validate", "lab")
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "evaluate", broken)
+        assert run("score", "pixels4", "lab.V4-ridge")[0] == 1
+    code, out, _ = run("run", "pixels4")
+    assert code == 1 and "1 of them failed before and was not tried again: --retry-failed does" in out
+    code, out, _ = run("score", "pixels4", "lab.V4-ridge")
+    assert code == 0 and "pixels4 on lab.V4-ridge: scored" in out
+
+
 def test_an_interruption_exits_130_and_says_how_to_go_on(run, monkeypatch: pytest.MonkeyPatch) -> None:
     from neuroledger.engine import run as running
 
@@ -144,6 +161,21 @@ def test_check_tells_what_is_wrong_where_and_what_was_meant(
     assert code == 1
     assert f"specs/{kind}/{id}.yaml{where}" in out
     assert what in out
+
+
+def test_check_tells_of_layers_that_a_model_does_not_record(run, lab: Lab) -> None:
+    lab.spec(
+        "models",
+        "net",
+        builder={"name": "small_cnn"},
+        layers=["conv1", "conv2"],
+        regions={"V4": "conv1", "IT": ["conv2", "conf1"]},
+        readout="hidden",
+    )
+    code, out, _ = run("check")
+    assert code == 1 and "regions: 'conf1' is not among `layers`\n    hint: did you mean 'conv1'?" in out
+    assert "readout: 'hidden' is not among `layers`\n    hint: layers: conv1, conv2" in out
+    assert out.count("is not among") == 2
 
 
 def test_check_tells_of_superseding_circles_and_stray_files(run, lab: Lab) -> None:

@@ -341,6 +341,26 @@ def test_other_packages_can_be_trusted_by_the_one_who_runs(monkeypatch: pytest.M
     assert model.record(drawn(2), "V1").sizes["neuroid"] == 4 * 36
 
 
+def test_code_that_is_being_written_answers_anew_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "being_written"
+    package.mkdir()
+    (package / "__init__.py").write_text("from torch.nn import Conv2d\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "being_written")
+
+    def identity() -> str:
+        shape = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
+        model = torch_module(id="b", module="being_written:Conv2d", arguments=shape, regions={"V1": "output"})
+        return str(model.identity["packages"]["being_written"])
+
+    before = identity()
+    assert before == identity()
+    (package / "parts.py").write_text("SLOPE = 2\n")
+    assert identity() != before
+
+
 def test_arguments_that_do_not_fit_are_said() -> None:
     with pytest.raises(ModelError, match="does not take these arguments"):
         torch_module(id="x", module="torch.nn:Linear", arguments={"inputs": 3})

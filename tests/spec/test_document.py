@@ -73,3 +73,20 @@ def test_any_text_gives_data_or_one_placed_problem(text: str) -> None:
         parse(text, "x.yaml")
     except SpecError as error:
         assert error.problems[0].line >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n", "x.yaml:2:1: git left two versions"),
+        ("a: 1\nb: 2\n>>>>>>> other\n", "x.yaml:3:1: git left two versions"),
+        ("title: V4: the area\n", "stands in quotes"),
+        ("a: 1\n---\nb: 2\n", "one file holds one spec"),
+    ],
+)
+def test_what_happens_to_files_is_said_in_their_words(text: str, says: str) -> None:
+    assert says in problem_of(text)
+
+
+def test_lines_of_a_longer_text_are_no_conflict() -> None:
+    assert parse("notes: |\n  =======\n  <<<<<<< so\n", "x").data == {"notes": "=======\n<<<<<<< so\n"}

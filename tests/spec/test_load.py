@@ -1,5 +1,6 @@
 """A wrong spec is told apart from a right one with every problem, its place and a near miss."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,49 @@ def test_words_that_only_describe_do_not_change_an_identity(repository: Path) ->
 def test_every_kind_has_a_schema_line_that_names_an_existing_schema(repository: Path) -> None:
     for kind in KINDS:
         assert (repository / "specs" / "schema" / f"{kind[:-1]}.json").is_file()
+
+
+def test_a_byte_order_mark_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(METRIC.format(id="m"), encoding="utf-8-sig")
+    spec, _ = read_spec(tmp_path / "m.yaml", "metrics")
+    assert spec.id == "m"
+
+
+def test_a_file_name_that_can_be_no_id_is_not_offered_as_one(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, METRIC.format(id="other"), id="my metric")
+    assert found.endswith("hint: rename the file to other.yaml")
+
+
+DATASET = """id: d
+version: 1
+title: Data for tests
+license: CC0-1.0
+files: {{x.nc: {{url: "{url}", size: 3, sha256: {sha256}}}}}
+reader: {{name: netcdf}}
+expectations: {{assembly: [{{check: {check}}}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sha256": "A" * 64}, "is not a SHA-256: 64 of the characters 0-9 and a-f, in lower case"),
+        ({"url": "ftp://example.org/x"}, "'ftp://example.org/x' is not an address: https://"),
+        ({"check": "alligned"}, "did you mean 'aligned'?"),
+        ({"check": "nothing_like_it"}, "hint: known: unique, unique_together"),
+    ],
+)
+def test_texts_of_the_wrong_form_are_told_the_right_one(
+    tmp_path: Path, change: dict[str, str], says: str
+) -> None:
+    right = {"sha256": "a" * 64, "url": "https://example.org/x", "check": "aligned"}
+    (found,) = problems(tmp_path, DATASET.format(**{**right, **change}), "datasets", "d")
+    assert says in found
+
+
+def test_every_pattern_that_has_words_is_one_of_a_spec_or_a_component() -> None:
+    from neuroledger.engine.schemas import schema_texts
+    from neuroledger.spec.base import PATTERNS
+
+    schemas = "".join(schema_texts().values())
+    assert [pattern for pattern in PATTERNS if json.dumps(pattern) not in schemas] == []

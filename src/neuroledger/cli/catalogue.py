@@ -224,5 +224,12 @@ def check(options: argparse.Namespace) -> int:
             _say_changes(changed)
         for problem in problems:
             say(str(problem))
-        say(f"{count} spec files: " + ("no problems" if not problems else f"{len(problems)} problems"))
+        told = (
+            "no problems"
+            if not problems
+            else "1 problem"
+            if len(problems) == 1
+            else f"{len(problems)} problems"
+        )
+        say(f"{count} spec files: {told}")
     return 1 if errors else 0

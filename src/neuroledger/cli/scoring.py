@@ -52,6 +52,10 @@ def run(options: argparse.Namespace) -> int:
     failed = [outcome.record for outcome in outcomes if outcome.record.status == "failed"]
     for record in failed:
         say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
+    before = sum(outcome.record.status == "failed" and not outcome.computed for outcome in outcomes)
+    if before:
+        verb = "was" if before == 1 else "were"
+        say(f"  {before} of them failed before and {verb} not tried again: --retry-failed does")
     return 1 if failed and not options.allow_failed else 0
 
 
@@ -86,7 +90,8 @@ def score(options: argparse.Namespace) -> int:
         reason = benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable
         raise RequestError(f"benchmark {options.benchmark!r} is unavailable: {reason}")
     with choose("none" if options.json else None) as display:
-        outcome = run_jobs(catalog, jobs, request, display)[0]
+        # Who asks for this one pair has changed something since it failed: code, or the environment.
+        outcome = run_jobs(catalog, jobs, request, display, retry_failed=True)[0]
     if options.json:
         say_json(outcome.record.model_dump(mode="json"))
     else:

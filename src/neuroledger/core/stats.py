@@ -68,8 +68,10 @@ def aggregate(samples: xr.DataArray, steps: Sequence[Step]) -> float:
     """
     values, dims = _apply(np.asarray(samples.values, dtype=np.float64), [str(d) for d in samples.dims], steps)
     if dims:
+        absent = ", ".join(repr(dim) for dim, _ in steps if dim not in samples.dims)
         raise MetricError(
             f"the samples keep dimension {', '.join(dims)} after aggregation; declare how to aggregate it"
+            + (f" (`aggregate` names {absent}, which they do not have)" if absent else "")
         )
     return float(values)
 

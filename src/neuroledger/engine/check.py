@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -106,7 +107,7 @@ def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Pat
 def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Problem]:
     wanted = _schema_line(catalog, kind, path)
     try:
-        first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+        first = path.read_text(encoding="utf-8-sig").split("\n", 1)[0]
     except (OSError, UnicodeDecodeError):
         return  # said by the loader
     found = SCHEMA_LINE.match(first)
@@ -242,6 +243,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
                     f"dvc add data/{spec.id}/{name}",
                 )
     elif isinstance(spec, ModelSpec):
+        yield from _layers(entry, spec)
         for location, words, hint in commitment_problems(catalog, spec):
             yield _at(entry, location, words, hint)
         for name, pin in spec.weights.items():
@@ -259,6 +261,21 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint)
+
+
+def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Problem]:
+    """Regions and the readout stand on layers that the model records."""
+    if not spec.layers:
+        return
+    named = {("regions", region): layers for region, layers in spec.regions.items()}
+    asked = [(at, one) for at, many in named.items() for one in ((many,) if isinstance(many, str) else many)]
+    if spec.readout is not None:
+        asked.append((("readout", ""), spec.readout))
+    for (field, region), layer in asked:
+        if layer not in spec.layers:
+            near = difflib.get_close_matches(layer, spec.layers, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"layers: {', '.join(spec.layers)}"
+            yield _at(entry, (field, region), f"{field}: {layer!r} is not among `layers`", hint)
 
 
 def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -248,8 +249,27 @@ def require(package: str, extra: str) -> Any:
 
 
 def version_of(package: str) -> str:
-    """The installed version of a package, ``unknown`` where it has none."""
+    """Which state of a package's code is here: its installed version, and of other than the known ones its source.
+
+    A version says enough of a released package. One that somebody is writing changes without: there the SHA-256 of its
+    Python files is added, so that what an earlier state answered is not taken for this one's.
+    """
     try:
-        return importlib.metadata.version(package)
+        version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
+        version = "unknown"
+    return version if package in TRUSTED else f"{version} {_source_sha256(package)}"
+
+
+def _source_sha256(package: str) -> str:
+    found = importlib.util.find_spec(package)
+    if found is None:
         return "unknown"
+    folders = [Path(folder) for folder in found.submodule_search_locations or ()]
+    files = {path.relative_to(folder).as_posix(): path for folder in folders for path in folder.rglob("*.py")}
+    if not folders and found.origin is not None:
+        files = {Path(found.origin).name: Path(found.origin)}
+    whole = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        whole.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()

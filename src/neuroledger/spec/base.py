@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 __all__ = [
+    "ID_PATTERN",
+    "PATTERNS",
     "Component",
     "Frozen",
     "Id",
@@ -21,7 +25,9 @@ __all__ = [
     "is_pattern",
 ]
 
-Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$")]
+ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$"
+URL_PATTERN = r"^(https|s3)://\S+$"
+Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
@@ -31,6 +37,19 @@ DownloadName = Annotated[
     str, StringConstraints(pattern=r"^[^\s./\\][^\n\t\\]{0,400}$", strip_whitespace=True)
 ]
 FileName = Annotated[str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$")]
+PATTERNS: Mapping[str, str] = MappingProxyType(
+    {
+        ID_PATTERN: "an id: letters without accents, digits and . _ + -, beginning with a letter or digit",
+        URL_PATTERN: "an address: https://… or s3://…, without spaces",
+        r"^[0-9a-f]{64}$": "a SHA-256: 64 of the characters 0-9 and a-f, in lower case, as `sha256sum` prints it",
+        r"^[0-9a-f]{32}$": "an MD5: 32 of the characters 0-9 and a-f, in lower case",
+        r"^[0-9a-f]{40}$": "a SHA-1: 40 of the characters 0-9 and a-f, in lower case",
+        rf"^{FILE_NAME.pattern}$": "a file name: letters without accents, digits and . _ + -, folders divided by /",
+        r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$": "a class by its place, `package.module:Class`, with a colon before the class",
+        r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a class by its place, `package.module.Class`",
+    }
+)
+"""What a text should have been, in words, by the regular expression that it does not match."""
 
 Scale = Literal[
     "correlation",
@@ -88,7 +107,7 @@ class SourceFile(Frozen):
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)]
-    url: Annotated[str, StringConstraints(pattern=r"^(https|s3)://\S+$")] | None = None
+    url: Annotated[str, StringConstraints(pattern=URL_PATTERN)] | None = None
     dvc: bool = False
     sha1: Sha1 | None = None
     version_id: str | None = None
@@ -111,7 +130,7 @@ class Stated(Frozen):
     None of it is a pin: MD5 and SHA-1 can be forged. `neuroledger pin` compares a download with it.
     """
 
-    url: Annotated[str, StringConstraints(pattern=r"^(https|s3)://\S+$")] | None = None
+    url: Annotated[str, StringConstraints(pattern=URL_PATTERN)] | None = None
     size: Annotated[int, Field(ge=0)] | None = None
     md5: Md5 | None = None
     sha1: Sha1 | None = None

@@ -40,6 +40,9 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
 _Loader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value))
 
+# What git leaves in a file where two changes met.
+_CONFLICT = re.compile(r"^(?:<{7}|>{7}|\|{7})(?: |$)|^={7}$", re.MULTILINE)
+
 _OLD_BOOLEANS = re.compile(r"^(?:yes|no|on|off|y|n|True|False|TRUE|FALSE|Yes|No|YES|NO|On|Off|ON|OFF)$")
 
 
@@ -65,7 +68,7 @@ def parse(text: str, path: str) -> Document:
     """Parse one YAML document strictly.
 
     Refused, each with its position: duplicate keys, tags, anchors and aliases, merge keys, several documents,
-    tabs as indentation, nesting deeper than 40, files over 256 KiB.
+    tabs as indentation, conflict markers of git, nesting deeper than 40, files over 256 KiB.
 
     Raises
     ------
@@ -79,6 +82,12 @@ def parse(text: str, path: str) -> Document:
             1,
             f"file is larger than {MAX_BYTES // 1024} KiB",
             "split it, or move data out of the spec",
+        )
+    conflict = _CONFLICT.search(text)
+    if conflict is not None:
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise _wrong(
+            path, line, 1, "git left two versions of this place", "keep one of them, and remove the markers"
         )
     _scan(text, path)
     loader = _Loader(text)
@@ -176,4 +185,8 @@ def _yaml_problem(error: yaml.YAMLError, path: str) -> SpecError:
     hint = ""
     if "\\t" in what or "cannot start any token" in what:
         hint = "use spaces, not tabs, for indentation"
+    elif "mapping values are not allowed" in what:
+        hint = 'a text with a colon in it stands in quotes: "…: …"'
+    elif "found another document" in what:
+        hint = "one file holds one spec: remove the line `---`, or make two files"
     return _wrong(path, line, column, f"not valid YAML: {what}", hint)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from neuroledger.errors import Problem, SpecError
-from neuroledger.spec.base import Spec
+from neuroledger.spec.base import ID_PATTERN, PATTERNS, Spec
 from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
 
@@ -24,7 +24,9 @@ def load_document(path: Path, shown: str | None = None) -> Document:
     """Read one YAML file strictly; ``shown`` is the name used in messages."""
     name = shown or str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(
+            encoding="utf-8-sig"
+        )  # a byte order mark, which some editors write, says nothing
     except UnicodeDecodeError as error:
         raise SpecError(
             [Problem(name, 1, 1, f"not UTF-8 text (byte {error.start})", "save the file as UTF-8")]
@@ -58,9 +60,9 @@ def spec_of(document: Document, kind: str, stem: str | None = None) -> Spec:
     if stem is not None and spec.id != stem:
         line, column = document.position(("id",))
         message = f"id {spec.id!r} differs from the file name {stem!r}"
-        raise SpecError(
-            [Problem(document.path, line, column, message, f"write `id: {stem}`, or rename the file")]
-        )
+        allowed = re.match(ID_PATTERN, stem)
+        hint = f"write `id: {stem}`, or rename the file" if allowed else f"rename the file to {spec.id}.yaml"
+        raise SpecError([Problem(document.path, line, column, message, hint)])
     return spec
 
 
@@ -88,7 +90,13 @@ def explain(
         else:
             message = f"{name}: {message}" if name else message
             if kind in {"literal_error", "union_tag_invalid"}:
-                hint = _near(_given(item["input"]), re.findall(r"'([^']+)'", str(item.get("ctx", {}))))
+                context = item.get("ctx", {})
+                known = context.get("expected_tags") or context.get("expected") or ""
+                hint = _near(_given(item["input"]), re.findall(r"'([^']+)'", str(known)))
+            elif kind == "string_pattern_mismatch":
+                words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
+                if words is not None:
+                    message = f"{name}: {item['input']!r} is not {words}"
             elif kind == "bool_parsing" or (kind.startswith("bool") and old_boolean(item["input"])):
                 hint = "write true or false"
             elif kind == "string_type" and isinstance(item["input"], (int, float)):
