@@ -5,6 +5,7 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.core.splits import draw
+from neuroledger.core.workspace import Workspace
 from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import SplitsSpec
 from tests.metrics.neural_cases import assembly, correlations, estimator, latent
@@ -75,6 +76,45 @@ def test_repeated_rows(name, features):
     given = {"estimator": {"components": components}} if name == "pls" else {}
     found = score(name, X, Y, **given)
     np.testing.assert_allclose(found.samples.values, loop(name, X, Y, components), atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["repeated rows", "a feature of few stimuli"])
+def test_train_rows_that_lack_what_all_rows_have(kind):
+    """All rows together determine the weights; those of some splits do not, and take the solution of least norm."""
+    from sklearn.model_selection import KFold
+
+    X, Y = latent(20, 6, 3)
+    if kind == "repeated rows":
+        X = X[np.arange(20) % 7]
+        splits = [(np.flatnonzero(np.arange(20) % 7 > 0), np.arange(0, 20, 3))]
+    else:
+        X[2:, 0] = 0.0
+        splits = [(part, rest) for part, rest in KFold(2).split(X)] + [(np.arange(2, 20), np.arange(8))]
+    found = nl.metric("linear_predictivity")(assembly(X, prefix="m"), assembly(Y), splits=splits)
+    expected = correlations(estimator("linear_predictivity"), X, Y, splits)
+    np.testing.assert_allclose(found.samples.values, expected, atol=1e-9)
+    assert any("rank 5" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("features", [3, 13, 200])
+@pytest.mark.parametrize("name", NAMES)
+def test_predictions_that_differ_by_rounding_alone_have_no_correlation(name, features, device):
+    X, Y = latent(12, features, 5)
+    X = X[np.arange(12) // 2]
+    splits = [(np.arange(6), np.arange(6, 12)), (np.arange(10), np.arange(10, 12))]
+    for correlation in ("pearson", "spearman"):
+        metric = nl.metric(name, correlation=correlation, workspace=Workspace(device=device))
+        found = metric(assembly(X, prefix="m"), assembly(Y + 1e3), splits=splits).samples.values
+        assert np.isfinite(found[0]).all()
+        assert np.isnan(found[1]).all()
+
+
+@pytest.mark.parametrize("name", ["ridge", "linear_predictivity"])
+def test_least_squares_at_a_high_level(name):
+    X, Y = latent(60, 12, 4)
+    X = np.round(X * 64) / 64  # a level of 1e8 leaves these numbers as they are
+    np.testing.assert_allclose(score(name, X + 1e8, Y).samples.values, loop(name, X, Y), atol=1e-9)
 
 
 @pytest.mark.parametrize("features", [30, 200])

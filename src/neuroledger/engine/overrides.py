@@ -74,8 +74,8 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
         direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
     if not isinstance(direct.get("splits"), str | Mapping | SplitsSpec | None):
         raise RequestError(
-            f"{kind[:-1]} {spec.id!r}: `splits` here is a rule, such as {{'name': 'kfold', 'folds': 5}}; splits of your own, "
-            f"as pairs of row numbers, go with the data: nl.{kind[:-1]}({spec.id!r})(…, splits=pairs)"
+            f"{kind[:-1]} {spec.id!r}: `splits` here is a rule, such as {{'name': 'kfold', 'folds': 5}}; splits of your "
+            f"own, as pairs of row numbers, go with the data: nl.{kind[:-1]}({spec.id!r})(…, splits=pairs)"
         )
     layers.append(direct)
     for layer in layers:

@@ -27,6 +27,10 @@ Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discrimin
 MapEstimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")]
 Correlation = Literal["pearson", "spearman"]
 
+# Predictions of equal rows, as of a stimulus that was entered twice, differ by rounding: by no more than this share of the
+# target's variation, and so many units in the last place of its level.
+FLAT, ULPS = 1e-12, 4 * float(np.finfo(np.float64).eps)
+
 
 class _Usable(NamedTuple):
     """The target's columns that can be predicted, and why others cannot."""
@@ -74,6 +78,7 @@ def correlations(
     X, Y, splits = _apart(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
+    level = FLAT * Y.std(axis=0) + np.sqrt((Y * Y).mean(axis=0)) * ULPS
     alphas = []
     xp = workspace.xp
     for at, (split, predicted) in enumerate(zip(splits, estimator.predictions(problem), strict=True)):
@@ -82,12 +87,15 @@ def correlations(
             alphas.append(predicted.alpha)
         measured = workspace.put(Y[split.test])
         idle = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
+        # A single unit predicts by its own numbers, any other readout by sums of the targets'.
+        rounding = workspace.put(0.0 * level if isinstance(estimator, BestUnit) else level)
         each = len(split.test) // bins
         for t in range(bins):
             a, b = predicted.values[t * each : (t + 1) * each], measured[t * each : (t + 1) * each]
+            flat = idle | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
             if correlation == "spearman":
                 a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
-            r = xp.where(idle, xp.nan, column_correlation(a, b, xp))
+            r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
             result[at, t, usable.columns] = workspace.take(r)
     if alphas:
         facts.attrs["alpha"] = np.stack(alphas).tolist()

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from neuroledger.core.gram import BLOCK
 from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.regressions.ridge import Withheld, leave_out
+from neuroledger.core.regressions.triangular import SHAKY, divided, root
+from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array
 from neuroledger.errors import MetricError
 
@@ -64,7 +66,8 @@ class Linear(BaseModel):
             if hat is not None:
                 yield from _left_out_of_hat(problem, hat)
                 return
-        yield from _each(problem)
+        parts = _rotated(problem)
+        yield from (_fitted(problem, parts, split) for split in problem.splits)
 
 
 def _by_lapack(problem: Problem) -> Iterator[Prediction]:
@@ -99,8 +102,7 @@ def _wide_inverse(problem: Problem) -> Floats | None:
     if condition > FIRM and condition <= SOUND:
         factor = _refined(problem.X, factor, v)
     elif condition <= FIRM:
-        X = np.asarray(problem.X, dtype=np.float64)
-        X = X - X.mean(axis=0)
+        X = _centred(problem.X)
         X -= 2 * v[:, None] * (v @ X)
         factor = qr(X[1:].T, mode="r", overwrite_a=True, check_finite=False)[0][: rows - 1]
         if float(lapack.dtrcon(factor)[0]) < SINGULAR:
@@ -144,8 +146,7 @@ def _tall_basis(problem: Problem) -> Floats | None:
     """Orthonormal basis of constant and features (row × feature + 1), or None when they are rank deficient."""
     from scipy.linalg import lapack, qr
 
-    X = np.asarray(problem.X, dtype=np.float64)
-    X = X - X.mean(axis=0)
+    X = _centred(problem.X)
     scale = np.sqrt((X * X).sum(axis=0))
     if not scale.all():
         return None
@@ -155,33 +156,48 @@ def _tall_basis(problem: Problem) -> Floats | None:
     return np.hstack([np.full((len(X), 1), 1 / np.sqrt(len(X))), Q])
 
 
+def _centred(X: Array) -> Floats:
+    """Features less their means, and less what rounding of large ones left of them."""
+    centred = np.asarray(X - np.mean(X, axis=0, dtype=np.float64), dtype=np.float64)
+    return np.asarray(centred - centred.mean(axis=0), dtype=np.float64)
+
+
 def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
-    """Predictions from the projection ``H = QQᵀ``: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``."""
+    """Predictions from the projection ``H = QQᵀ``: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
+
+    A split whose train rows lack a direction that all rows together have is fitted on its own.
+    """
     Y = problem.Y - problem.mean
     residual = Y - Q @ (Q.T @ Y)
     for split in problem.splits:
         out = problem.left_out(split)
-        within = np.eye(len(out)) - Q[out] @ Q[out].T
-        place = np.empty(len(Y), np.intp)
-        place[out] = np.arange(len(out))
-        solved = np.linalg.solve(within, residual[out])[place[split.test]]
-        yield Prediction(problem.workspace.put(Y[split.test] - solved + problem.mean))
+        L = root(np.eye(len(out)) - Q[out] @ Q[out].T, SHAKY, np)
+        if L is None:
+            yield _fitted(problem, _rotated(problem), split)
+            continue
+        solved = divided(L, divided(L, residual[out], np), np, transposed=True)
+        tested = solved[np.searchsorted(out, split.test)]
+        yield Prediction(problem.workspace.put(Y[split.test] - tested + problem.mean))
 
 
-def _each(problem: Problem) -> Iterator[Prediction]:
-    """Predictions fitted split by split by singular values, for features that are rank deficient."""
-    from scipy.linalg import lstsq, qr
+def _rotated(problem: Problem) -> Floats:
+    """Centred features, rotated to no more columns than rows."""
+    from scipy.linalg import qr
 
-    Z = np.asarray(problem.X, dtype=np.float64)
-    Z = Z - Z.mean(axis=0)
+    Z = _centred(problem.X)
     if Z.shape[1] > len(Z):
         Z = qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T
-    for split in problem.splits:
-        A, B = Z[split.train], problem.Y[split.train]
-        a, b = A.mean(axis=0), B.mean(axis=0)
-        floor = max(A.shape) * np.finfo(np.float64).eps
-        weights, _, rank, _ = lstsq(A - a, B - b, cond=floor, check_finite=False)
-        note = (
-            f"features have rank {int(rank)} on the train presentations; the solution of least norm was taken"
-        )
-        yield Prediction(problem.workspace.put((Z[split.test] - a) @ weights + b), (note,))
+    return Z
+
+
+def _fitted(problem: Problem, Z: Floats, split: Split) -> Prediction:
+    """One split's prediction by singular values, for features that are rank deficient."""
+    from scipy.linalg import lstsq
+
+    A, B = Z[split.train], problem.Y[split.train]
+    a, b = A.mean(axis=0), B.mean(axis=0)
+    floor = max(A.shape) * np.finfo(np.float64).eps
+    weights, _, rank, _ = lstsq(A - a, B - b, cond=floor, check_finite=False)
+    note = f"features have rank {int(rank)} on the train presentations; the solution of least norm was taken"
+    full = int(rank) == Z.shape[1]
+    return Prediction(problem.workspace.put((Z[split.test] - a) @ weights + b), () if full else (note,))

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.core.gram import tall
 from neuroledger.core.regressions.problem import Prediction, Problem
+from neuroledger.core.regressions.triangular import SHAKY, divided, root
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, device_of
 
@@ -20,10 +21,8 @@ __all__ = ["Ridge", "Withheld", "leave_out"]
 # Under a penalty below this share of the features' variance, directions that they lack cost digits: where rows outnumber
 # features these are left aside.
 LIGHT = 1e-7
-# Squared pivots hold rounding in place of digits when they are this far below the largest product of features, or, of what
-# a fit leaves over of rows that are taken out, below this share.
+# Squared pivots hold rounding in place of digits when they are this far below the largest product of features.
 SINGULAR = 1e-14
-SHAKY = 1e-5
 
 
 class Ridge(BaseModel):
@@ -109,8 +108,8 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
     L, P = found
     Y = problem.centred[workspace.indices(order)]
     Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
-    half = _divided(L, Y, xp)
-    PY = _divided(L[start:, start:], half[start:], xp, transposed=True)
+    half = divided(L, Y, xp)
+    PY = divided(L[start:, start:], half[start:], xp, transposed=True)
     level = half[:, -1] @ half
     held = Withheld(order[start:], P, PY[:, :-1], PY[:, -1], level[-1], level[:-1])
     yield from leave_out(problem, held)
@@ -152,18 +151,6 @@ def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
     return () if info else (factor.T, part)
 
 
-def _divided(L: Array, B: Array, xp: Any, *, transposed: bool = False) -> Array:
-    """``L⁻¹ B`` of a lower triangular matrix, or with its transpose."""
-    if xp is not np:
-        triangle = L.T if transposed else L
-        return cast(Array, xp.linalg.solve_triangular(triangle, B, upper=transposed))
-    from scipy.linalg import solve_triangular
-
-    return cast(
-        Array, solve_triangular(L.T, B, trans="N" if transposed else "T", lower=False, check_finite=False)
-    )
-
-
 def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
     """Predictions of every split from the fit to all rows: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
 
@@ -189,11 +176,11 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         rows = workspace.indices(out)
         part = W[rows]
         within = xp.eye(len(out), dtype=Y.dtype, **device_of(Y)) - part @ part.T - 1 / len(Y)
-        L = _root(within, SHAKY, xp)
+        L = root(within, SHAKY, xp)
         if L is None:
             yield _refitted(problem, X, split, alpha)
             continue
-        held = _divided(L, _divided(L, residual[rows], xp), xp, transposed=True)
+        held = divided(L, divided(L, residual[rows], xp), xp, transposed=True)
         at = workspace.indices(np.searchsorted(out, split.test))
         yield Prediction(Y[workspace.indices(split.test)] - held[at] + mean)
 
@@ -201,8 +188,8 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
 def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
     """``W`` (row × feature) whose product ``W Wᵀ`` takes centred targets to their fitted values; nothing if singular."""
     A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
-    L = _root(A, SINGULAR * float(A.diagonal().max()), xp)
-    return () if L is None else (_divided(L, X.T, xp).T,)
+    L = root(A, SINGULAR * float(A.diagonal().max()), xp)
+    return () if L is None else (divided(L, X.T, xp).T,)
 
 
 def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
@@ -218,9 +205,9 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     # A wide product has the constant vector, which is in no centred target, as its null space.
     N = N + (float(N.diagonal().sum()) / rows**2 if wide else 0.0)
     N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))
-    L = _root(N, SINGULAR * float(N.diagonal().max()), xp)
+    L = root(N, SINGULAR * float(N.diagonal().max()), xp)
     if L is not None:
-        solved = _divided(L, _divided(L, B if wide else A.T @ B, xp), xp, transposed=True)
+        solved = divided(L, divided(L, B if wide else A.T @ B, xp), xp, transposed=True)
         found = given @ (A.T @ solved if wide else solved)
     else:
         U, s, V = xp.linalg.svd(A, full_matrices=False)
@@ -228,21 +215,6 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
         filtered = xp.where(kept, s / (s * s + alpha), 0.0)
         found = (given @ V.T) @ (filtered[:, None] * (U.T @ B))
     return Prediction(found + (y + workspace.put(problem.mean)))
-
-
-def _root(A: Array, least: float, xp: Any) -> Array | None:
-    """The lower Cholesky factor, or None where a squared pivot is no more than ``least``."""
-    if xp is not np:
-        L, info = xp.linalg.cholesky_ex(A)
-        failed = bool(info)
-    else:
-        from scipy.linalg import lapack
-
-        factor, failed = lapack.dpotrf(A.T, lower=0, clean=1)
-        L = factor.T
-    if failed:
-        return None
-    return cast(Array, L) if float(L.diagonal().min()) ** 2 > least else None
 
 
 def _solved(A: Array, B: Array, xp: Any) -> Array:
