@@ -38,7 +38,7 @@ def activation_sparsity(trace: Trace) -> Reading:
     )
 
 
-@cost_metric("membrane_updates", version=1, needs=("membranes",))
+@cost_metric("membrane_updates", version=2, needs=("membranes",))
 def membrane_updates(trace: Trace) -> Reading:
     """Membrane potentials per sample that a time step changed; the first step writes every one [yik2025]."""
     if "membranes" in trace.failures:
@@ -48,7 +48,7 @@ def membrane_updates(trace: Trace) -> Reading:
     return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=notes)
 
 
-@cost_metric("neuron_operations", version=1, needs=("membranes",))
+@cost_metric("neuron_operations", version=2, needs=("membranes",))
 def neuron_operations(trace: Trace) -> Reading:
     """Operations per sample of the neurons themselves, of the updates that changed a membrane [yik2025].
 
