@@ -91,7 +91,8 @@ def idx_images(
             raise DataError(f"{names.images} holds {len(images)} images, {names.labels} {len(truth)} labels")
         if truth.dtype.kind == "f":
             raise DataError(f"{names.labels} holds labels of type {truth.dtype}, not whole numbers")
-        pictures.append(_pooled(images, pool, names.images) / np.float32(brightest))
+        pictures.append(_pooled(images, pool, names.images))
+        pictures[-1] /= np.float32(brightest)
         labels.append(truth.astype(np.int64).astype(str))
         splits.append(np.full(len(images), part))
     shapes = {picture.shape[1:] for picture in pictures}
@@ -122,6 +123,8 @@ def idx_images(
 
 def _pooled(images: Array, pool: int, name: str) -> npt.NDArray[np.float32]:
     """Means over squares of ``pool`` pixels, ``(image, row, column)``."""
+    if pool == 1:
+        return images.astype(np.float32)
     count, height, width = images.shape
     rows, columns = height // pool, width // pool
     if not rows or not columns:
@@ -171,4 +174,4 @@ def _parsed(opened: _Readable, name: str) -> Array:
         raise DataError(
             f"{name} promises {' x '.join(map(str, shape))} values ({expected:,} bytes) and holds {there}; fetch it again"
         )
-    return np.frombuffer(content, dtype=stored).astype(stored.newbyteorder("=")).reshape(shape)
+    return np.frombuffer(content, dtype=stored).astype(stored.newbyteorder("="), copy=False).reshape(shape)
