@@ -186,7 +186,7 @@ def _rotated(problem: Problem) -> Floats:
 
     Z = _centred(problem.X)
     if Z.shape[1] > len(Z):
-        Z = qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T
+        return np.asarray(qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T)
     return Z
 
 
