@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from neuroledger.core.networks import fitting
 from neuroledger.core.networks.learner import Examples
 from neuroledger.errors import ModelError
 from neuroledger.models.fitted_regression import fitted_regression
@@ -23,7 +24,7 @@ def planted(number: int = 3000, bins: int = 5) -> Examples:
 @pytest.mark.parametrize("architecture", ["perceptron", "spiking"])
 def test_a_planted_code_is_found_in_its_units(architecture):
     every = planted()
-    model = fitted_regression(id="m", architecture=architecture, units=(32, 16), epochs=15, rate=5e-3)
+    model = fitted_regression(id="m", architecture=architecture, units=(32, 16), steps=150, rate=5e-3)
     made = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
     with torch.no_grad():
         found = made(torch.from_numpy(every.inputs[2500:])).numpy()
@@ -37,9 +38,7 @@ def test_a_planted_code_is_found_in_its_units(architecture):
 
 def test_sizes_are_those_of_the_data_and_nothing_else_is_touched():
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    made = fitted_regression(id="m", architecture="perceptron", units=(32, 48), epochs=1).ready(
-        planted(64, 7)
-    )
+    made = fitted_regression(id="m", architecture="perceptron", units=(32, 48), steps=1).ready(planted(64, 7))
     shapes = [tuple(p.shape) for p in made.parameters()]
     assert shapes == [(32, 84), (32,), (48, 32), (48,), (2, 48), (2,)]
     assert torch.equal(before, torch.get_rng_state()) and threads == torch.get_num_threads()
@@ -52,3 +51,13 @@ def test_what_cannot_be_learnt_is_refused():
         fitted_regression(id="m", architecture="perceptron", units=(3,)).ready(
             Examples(np.zeros((0, 2, 1)), np.zeros((0, 2)))
         )
+
+
+def test_few_examples_are_seen_as_many_times_as_it_takes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(fitting, "fit", lambda *_, epochs, **__: asked.append(epochs))
+    for number, steps in ((512, 10), (513, 10), (100, 3), (5000, 1)):
+        fitted_regression(id="m", architecture="perceptron", units=(3,), steps=steps).ready(
+            planted(number, 1)
+        )
+    assert asked == [5, 4, 3, 1]  # rounds of 2, 3, 1 and 20 batches of at most 256

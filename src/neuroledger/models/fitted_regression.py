@@ -29,7 +29,7 @@ def fitted_regression(
     id: str,
     architecture: Architecture,
     units: tuple[Positive, ...],
-    epochs: Positive = 5,
+    steps: Positive = 4000,
     batch: Positive = 256,
     rate: Annotated[float, Field(gt=0)] = 1e-3,
     beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
@@ -44,8 +44,9 @@ def fitted_regression(
     architecture
         ``perceptron``: all neuroids and time bins at once, rectifiers. ``spiking``: leaky integrate-and-fire neurons
         stepped through the bins from rest, whose spikes are weighted and added up over them.
-    epochs, batch, rate
-        How often all examples are seen, how many at once, and Adam's rate; truth is learnt in units of its spread.
+    steps, batch, rate
+        How many times weights are changed at least (all examples are seen equally often), by how many examples each
+        time, and Adam's rate; truth is learnt in units of its spread.
     beta
         What a membrane keeps from step to step.
     seed, threads
@@ -73,6 +74,7 @@ def fitted_regression(
             mean, spread = truth.mean(axis=0), truth.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
             loss = _loss((truth - mean) / spread, device)
+            epochs = -(-steps // -(-len(truth) // batch))
             fit(made, examples.inputs, loss, epochs=epochs, batch=batch, rate=rate, seed=seed, id=id)
             _in_units(last, mean, spread, times=bins if architecture == "spiking" else 1)
         return made
