@@ -20,12 +20,14 @@ from neuroledger.paradigms.inference import inference
 BANDS = TypeAdapter(Hearing).validate_python({"name": "bands", "bands": 12, "hop": 10})
 
 
-def sounds(classes=4, each=12, rate=16000, seconds=0.25, sessions=False):
+def sounds(classes=4, each=12, rate=16000, seconds=0.25, swelling=False):
     rng = np.random.default_rng(0)
     count = classes * each
     label = np.arange(count) % classes
     time = np.arange(round(rate * seconds)) / rate
-    values = np.sin(2 * np.pi * (300 + 400 * label)[:, None] * time) + rng.normal(0, 0.3, (count, len(time)))
+    values = np.sin(2 * np.pi * (300 + 400 * label)[:, None] * time)
+    values *= np.hanning(len(time)) if swelling else 1.0
+    values += rng.normal(0, 0.01 if swelling else 0.3, values.shape)
     return Dataset(
         None,
         xr.DataArray(
@@ -123,6 +125,31 @@ def test_what_is_kept_in_a_temporary_file_is_learnt_alike(monkeypatch):
 def test_sounds_too_short_for_the_network_are_said():
     with pytest.raises(ModelError, match="time bins are too few for its kernels and pools"):
         inference(sound_network(id="net", hearing=BANDS, architecture="m5"), sounds(seconds=0.05))
+
+
+def test_a_spiking_network_of_the_published_size_costs_what_was_published_and_learns():
+    spikes = TypeAdapter(Hearing).validate_python({"name": "spikes", "bands": 12, "hop": 5})
+    model = sound_network(
+        id="net",
+        hearing=spikes,
+        architecture="spiking",
+        channels=32,
+        epochs=15,
+        at_once=16,
+        learning_rate=0.02,
+    )
+    found = inference(model, sounds(each=36, swelling=True))
+    named = found.source["choice"].values[found.source.values.argmax(axis=1)]
+    assert (named == found.target.values).mean() > 0.7
+    operations = sum(layer.dense for layer in found.trace.layers.values())
+    assert operations / found.trace.samples == 50 * (12 * 32 + 32 * 32 * 2 + 32 * 4)
+    assert sum(layer.macs for layer in found.trace.layers.values()) == 0
+    costs = nl.cost(
+        module._spiking(20, 35, 256, 0.9), [torch.ones(2, 20, 200)], ["dense_operations", "effective_macs"]
+    )
+    assert costs["dense_operations"].value == 29_030_400 and costs["effective_macs"].value == 0
+    with pytest.raises(ModelError, match="has no features to take means of"):
+        sound_network(id="net", hearing=spikes, architecture="spiking", last_layer="prototypes")
 
 
 def test_prototypes_hear_too():

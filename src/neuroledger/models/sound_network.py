@@ -1,8 +1,9 @@
-"""Small convolutional networks over time that learn to name sounds, and new classes from a few examples."""
+"""Small networks over time that learn to name sounds, and new classes from a few examples."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -17,6 +18,7 @@ from neuroledger.core.registry import builder
 from neuroledger.core.sound.hearing import Hearing, heard
 from neuroledger.errors import ModelError
 from neuroledger.models.prototypes import prototype_rows
+from neuroledger.models.spiking import network as spiking_network
 from neuroledger.models.torch_module import require
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ __all__ = ["m5", "narrow", "sound_network"]
 Positive = Annotated[int, Field(gt=0, le=100_000)]
 Floats = npt.NDArray[np.float32]
 Inputs = Floats | Presentations
+Make = Callable[[int, int], "nn.Module"]
 
 IN_MEMORY: Final = 1 << 30
 """Bytes of what a network hears that are kept in memory while it is trained; more goes to a temporary file."""
@@ -75,11 +78,12 @@ def sound_network(
     *,
     id: str,
     hearing: Hearing,
-    architecture: Literal["narrow", "m5"] = "narrow",
+    architecture: Literal["narrow", "m5", "spiking"] = "narrow",
     channels: Positive = 32,
     kernel: Positive = 5,
     stride: Positive = 2,
     pool: Positive = 4,
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
     last_layer: Literal["trained", "prototypes"] = "trained",
     epochs: Positive = 10,
     at_once: Positive = 64,
@@ -96,7 +100,8 @@ def sound_network(
     hearing
         What the network is shown of a sound. It is worked out once, before the network is trained.
     architecture, channels, kernel, stride, pool
-        See :func:`m5` and :func:`narrow`.
+        See :func:`m5` and :func:`narrow`. ``spiking`` has three layers of ``channels`` leaky neurons, whose membranes
+        keep ``beta`` from frame to frame, and counts the spikes of its outputs.
     last_layer
         ``trained``, or ``prototypes``: a class is the mean of the features before the last layer, so that new classes
         can be added by means of their own while all else stays [snell2017].
@@ -104,9 +109,15 @@ def sound_network(
         Another number gives other bits.
     """
     require("torch", "torch")
-    make = partial(
-        m5 if architecture == "m5" else narrow, channels=channels, kernel=kernel, stride=stride, pool=pool
-    )
+    if architecture == "spiking" and last_layer == "prototypes":
+        raise ModelError(
+            f"model {id!r}: a spiking network has no features to take means of: use `last_layer: trained`"
+        )
+    made = {"m5": m5, "narrow": narrow}
+    if architecture == "spiking":
+        make: Make = partial(_spiking, units=channels, beta=beta)
+    else:
+        make = partial(made[architecture], channels=channels, kernel=kernel, stride=stride, pool=pool)
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
@@ -171,24 +182,28 @@ def _kept(inputs: Inputs, id: str) -> Inputs:
     return Presentations(assembly, np.arange(len(held)))
 
 
-def _made(make: partial[nn.Sequential], id: str, inputs: Inputs, outputs: int) -> nn.Sequential:
+def _spiking(inputs: int, outputs: int, units: int, beta: float) -> nn.Module:
+    return spiking_network((inputs, units, units, units, outputs), beta)
+
+
+def _made(make: Make, id: str, inputs: Inputs, outputs: int) -> nn.Module:
     """The untrained network, after one example went through it."""
     import torch
 
-    network = make(inputs.shape[1], outputs)
+    made = make(inputs.shape[1], outputs)
     try:
         with torch.no_grad():
-            network.eval()(torch.from_numpy(inputs[:1]))
+            made.eval()(torch.from_numpy(inputs[:1]))
     except RuntimeError as error:
         raise ModelError(
             f"model {id!r}: {inputs.shape[2]} time bins are too few for its kernels and pools: "
             f"take smaller ones or a finer hearing ({error})"
         ) from error
-    return network
+    return made
 
 
 def _train(
-    network: nn.Sequential,
+    network: nn.Module,
     inputs: Inputs,
     truth: npt.NDArray[np.integer],
     epochs: int,
