@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from neuroledger.cli.output import say, say_json, say_table
@@ -15,6 +16,8 @@ from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteS
 if TYPE_CHECKING:
     from neuroledger.engine.review import Review
 
+# Longer lists are shown by their beginning and their length.
+SHOWN_FILES = 100
 COLUMNS = {
     "datasets": ("id", "version", "license", "access", "state", "title"),
     "metrics": ("id", "version", "scale", "function", "title"),
@@ -100,16 +103,20 @@ def _card(catalog: Catalog, entry: Entry) -> None:
         if name not in skipped:
             say(f"  {name:<16}{_inline(value)}")
     if isinstance(spec, DatasetSpec):
-        for name, pin in spec.files.items():
+        for name, pin in islice(spec.files.items(), SHOWN_FILES):
             say(
                 f"  {name:<28}{pin.size:>12,} bytes  sha256 {pin.sha256[:16]}…  {'DVC' if pin.dvc else pin.url or 'by hand'}"
             )
+        if len(spec.files) > SHOWN_FILES:
+            total = sum(pin.size for pin in spec.files.values())
+            say(f"  … {len(spec.files):,} files in all, {total / 1e9:,.2f} GB")
         count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
         say(f"  {count} expectations guard it; `neuroledger validate {spec.id}` examines them")
     for defect in getattr(spec, "defects", ()):
         say(f"  defect: {defect}")
     for figure in getattr(spec, "published", ()):
-        say(f"  published, not reproduced: {figure.model} {figure.value:g} ({figure.source})")
+        metric = f", {figure.metric}" if figure.metric else ""
+        say(f"  published, not reproduced: {figure.model}{metric} {figure.value:.12g} ({figure.source})")
     for key in spec.cite:
         say(f"  cite {_reference(catalog, key)}")
     _scored(catalog, entry)
@@ -120,7 +127,8 @@ def _inline(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (tuple, type([]))):
-        return ", ".join(_inline(item) for item in value)
+        shown = [_inline(item) for item in value[:SHOWN_FILES]]
+        return ", ".join([*shown, f"… {len(value):,} in all"] if value[SHOWN_FILES:] else shown)
     return str(value)
 
 

@@ -71,6 +71,7 @@ def fetch_files(
         No source could be reached; the message lists what was tried.
     """
     memory = root / ".cache"
+    mirror = _Mirror(mirror_folder())
     brought: list[Path] = []
     for name, pin in sorted(files.items()):
         path = folder / name
@@ -84,7 +85,7 @@ def fetch_files(
                         f"{error}; it was changed after it was fetched: move it away, or replace it with `fetch --force`"
                     ) from None
         path.parent.mkdir(parents=True, exist_ok=True)
-        _bring(root, path, name, pin, progress or _silent, force)
+        _bring(root, path, name, pin, progress or _silent, force, mirror)
         verify_file(path, pin, memory=memory)
         brought.append(path)
     return brought
@@ -94,15 +95,16 @@ def _silent(name: str, there: int, total: int) -> None:
     """Report nothing."""
 
 
-def _bring(root: Path, path: Path, name: str, pin: SourceFile, progress: Progress, force: bool) -> None:
+def _bring(
+    root: Path, path: Path, name: str, pin: SourceFile, progress: Progress, force: bool, mirror: _Mirror
+) -> None:
     tried: list[str] = []
-    mirror = mirror_folder()
-    if mirror is not None:
-        found = _in_mirror(mirror, pin)
+    if mirror.folder is not None:
+        found = mirror.find(pin)
         if found is not None:
             _install(found, path, pin, name, progress)
             return
-        tried.append(f"no file with these bytes in the mirror {mirror}")
+        tried.append(f"no file with these bytes in the mirror {mirror.folder}")
     if pin.dvc:
         _pull(root, path, force)
         return
@@ -125,16 +127,30 @@ def _bring(root: Path, path: Path, name: str, pin: SourceFile, progress: Progres
     partial.replace(path)
 
 
-def _in_mirror(mirror: Path, pin: SourceFile) -> Path | None:
-    """A file with the pinned bytes anywhere below ``mirror``: candidates by size, the right one by SHA-256."""
-    for candidate in sorted(mirror.rglob("*")):
-        if (
-            candidate.is_file()
-            and candidate.stat().st_size == pin.size
-            and sha256_of_file(candidate) == pin.sha256
-        ):
-            return candidate
-    return None
+class _Mirror:
+    """The files below a folder, listed when the first one is looked for, and hashed when their size is asked for."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._sizes: dict[int, list[Path]] | None = None
+        self._hashes: dict[Path, str] = {}
+
+    def find(self, pin: SourceFile) -> Path | None:
+        """A file with the pinned bytes anywhere below the folder: candidates by size, the right one by SHA-256."""
+        for candidate in self._by_size().get(pin.size, ()):
+            if candidate not in self._hashes:
+                self._hashes[candidate] = sha256_of_file(candidate)
+            if self._hashes[candidate] == pin.sha256:
+                return candidate
+        return None
+
+    def _by_size(self) -> dict[int, list[Path]]:
+        if self._sizes is None:
+            self._sizes = {}
+            for path in sorted(self.folder.rglob("*")) if self.folder is not None else ():
+                if path.is_file():
+                    self._sizes.setdefault(path.stat().st_size, []).append(path)
+        return self._sizes
 
 
 def _install(found: Path, path: Path, pin: SourceFile, name: str, progress: Progress) -> None:

@@ -14,11 +14,12 @@ from neuroledger.errors import RequestError
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import DESCRIPTIVE, sha256_of, spec_sha256
-from neuroledger.spec.kinds import BenchmarkSpec, ModelSpec, SuiteSpec
+from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 
 __all__ = ["Job", "inputs_of", "plan"]
 
 SCHEMA_VERSION = 1
+LISTED_FILES = 1000
 # Fields that decide whether data may be used or how they are shown, not what a score is.
 DATASET_ONLY_SAYS = DESCRIPTIVE | {
     "license", "license_note", "access", "access_steps", "source", "species", "modality", "expectations",
@@ -99,6 +100,12 @@ def fits(model: ModelSpec, benchmark: BenchmarkSpec) -> bool:
     return not names.isdisjoint(model.benchmarks)
 
 
+def _files(dataset: DatasetSpec) -> dict[str, Any]:
+    """The pins of the files; of very many, how many they are and one hash over them, since a record holds its inputs."""
+    pins = {name: pin.sha256 for name, pin in sorted(dataset.files.items())}
+    return pins if len(pins) <= LISTED_FILES else {"count": len(pins), "sha256": sha256_of(pins)}
+
+
 def inputs_of(
     catalog: Catalog, benchmark: BenchmarkSpec, model: str | None, request: Request
 ) -> dict[str, Any]:
@@ -117,7 +124,7 @@ def inputs_of(
             "id": dataset.id,
             "version": dataset.version,
             "spec_sha256": spec_sha256(dataset, without=DATASET_ONLY_SAYS),
-            "files": {name: pin.sha256 for name, pin in sorted(dataset.files.items())},
+            "files": _files(dataset),
             "component": _component("reader", dataset.reader.name),
         },
         "paradigm": _component("paradigm", benchmark.paradigm.name),

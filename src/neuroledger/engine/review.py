@@ -16,6 +16,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.identity import DESCRIPTIVE
 from neuroledger.spec.kinds import KINDS
+from neuroledger.spec.lists import Tables
 from neuroledger.spec.load import spec_of
 
 __all__ = ["Change", "Review", "review"]
@@ -106,8 +107,15 @@ def _changes(catalog: Catalog, commit: str, path: str, state: State) -> Iterator
 
 def _spec(catalog: Catalog, commit: str, path: str, kind: str, state: State) -> Iterator[Change | Problem]:
     name = f"{kind[:-1]} {PurePosixPath(path).stem}"
-    old = None if state == "added" else _read(_git(catalog, "show", f"{commit}:{path}"), kind, path)
-    new = None if state == "removed" else _read(_here(catalog, path), kind, path)
+
+    def then(table: str) -> bytes:
+        return _git(catalog, "show", f"{commit}:{PurePosixPath(path).parent / table}", may_fail=True).encode()
+
+    def now(table: str) -> bytes:
+        return (catalog.root / path).with_name(table).read_bytes()
+
+    old = None if state == "added" else _read(_git(catalog, "show", f"{commit}:{path}"), kind, path, then)
+    new = None if state == "removed" else _read(_here(catalog, path), kind, path, now)
     if old is None or new is None:
         says = "it could not be read before" if state == "changed" and new is not None else ""
         yield Change("spec", name, state, says)
@@ -165,9 +173,9 @@ def _value(record: dict[str, Any] | None) -> str:
     return f"{value:.6g}" if isinstance(value, int | float) else str(record.get("status", "unreadable"))
 
 
-def _read(text: str, kind: str, path: str) -> Spec | None:
+def _read(text: str, kind: str, path: str, tables: Tables) -> Spec | None:
     try:
-        return spec_of(parse(text, path), kind)
+        return spec_of(parse(text, path), kind, tables=tables)
     except SpecError:
         return (
             None  # `check` says what is wrong with the file as it is; an old one may follow an older schema

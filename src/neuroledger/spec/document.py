@@ -81,7 +81,7 @@ def parse(text: str, path: str) -> Document:
             1,
             1,
             f"file is larger than {MAX_BYTES // 1024} KiB",
-            "split it, or move data out of the spec",
+            "split it; `neuroledger pin` keeps long lists of files in a table beside the spec",
         )
     conflict = _CONFLICT.search(text)
     if conflict is not None:

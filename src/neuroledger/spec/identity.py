@@ -11,10 +11,13 @@ from pydantic import BaseModel
 
 __all__ = ["canonical", "sha256_of", "spec_sha256"]
 
-# What describes a thing without determining any number; what files must be is in their pins, not in `downloads`.
+# What describes a thing without determining any number. What files must be is in their pins, not in `downloads`; and where
+# a list is written is no part of what it says.
 DESCRIPTIVE = frozenset(
-    {"title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads"}
-)
+    {
+        "title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads", "lists",
+    }
+)  # fmt: skip
 
 
 def canonical(value: Any) -> str:

@@ -23,6 +23,7 @@ from neuroledger.spec.base import (
     is_pattern,
 )
 from neuroledger.spec.expectations import Expectations
+from neuroledger.spec.lists import Listed, ListTarget
 
 __all__ = [
     "KINDS",
@@ -120,6 +121,7 @@ class DatasetSpec(Spec):
     modality: str | None = None
     files: dict[FileName, SourceFile] = Field(default_factory=dict)
     downloads: dict[DownloadName, Stated] = Field(default_factory=dict)
+    lists: dict[ListTarget, Listed] = Field(default_factory=dict)
     reader: Component | None = None
     degrees: Annotated[float, Field(gt=0)] | None = None
     expectations: Expectations = Field(default_factory=Expectations)
@@ -139,7 +141,8 @@ class DatasetSpec(Spec):
 
     @model_validator(mode="after")
     def _readable(self) -> DatasetSpec:
-        if self.unavailable is None and (not self.files or self.reader is None):
+        has_files = bool(self.files) or "files" in self.lists
+        if self.unavailable is None and (not has_files or self.reader is None):
             raise ValueError("a data set has `files` and a `reader`, or says why it is `unavailable`")
         sourceless = [name for name, pin in self.files.items() if pin.by_hand]
         if sourceless and not self.access_steps:

@@ -16,6 +16,7 @@ from neuroledger.errors import Problem, SpecError
 from neuroledger.spec.base import ID_PATTERN, PATTERNS, Spec
 from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
+from neuroledger.spec.lists import Tables, with_lists
 
 __all__ = ["explain", "load_document", "read_spec", "spec_of"]
 
@@ -45,12 +46,21 @@ def read_spec(path: Path, kind: str, shown: str | None = None) -> tuple[Spec, Do
         With every problem of the file.
     """
     document = load_document(path, shown)
-    return spec_of(document, kind, stem=path.stem), document
+
+    def tables(name: str) -> bytes:
+        return (path.parent / name).read_bytes()
+
+    return spec_of(document, kind, stem=path.stem, tables=tables), document
 
 
-def spec_of(document: Document, kind: str, stem: str | None = None) -> Spec:
-    """Validate a parsed document as a spec of ``kind``; its id must equal ``stem`` when that is given."""
+def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tables | None = None) -> Spec:
+    """Validate a parsed document as a spec of ``kind``; its id must equal ``stem`` when that is given.
+
+    ``tables`` gives the tables beside the spec in which it keeps long lists; without it, they are left out.
+    """
     model = KINDS[kind]
+    if kind == "datasets" and tables is not None:
+        document = with_lists(document, tables)
     if not isinstance(document.data, dict):
         raise SpecError([Problem(document.path, 1, 1, f"a {kind[:-1]} spec is a mapping of fields")])
     try:

@@ -19,8 +19,9 @@ from neuroledger.engine.pin.downloads import Downloads
 from neuroledger.engine.pin.found import files_below
 from neuroledger.engine.pin.named import compare, named
 from neuroledger.engine.pin.placing import place_of, put, stop_on_others
-from neuroledger.engine.pin.recordings import recorded
-from neuroledger.engine.pin.text import with_entries, without
+from neuroledger.engine.pin.recordings import Recorded, recorded
+from neuroledger.engine.pin.tables import write_lists
+from neuroledger.engine.pin.text import without
 from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
@@ -76,19 +77,19 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
             f"`reader: {{name: …}}` (one of {', '.join(registry.names('reader'))})"
         )
     before = path.read_text(encoding="utf-8")
-    text, subjects, remarks = before, 0, list[str]()
     if spec.reader.name in OF_RECORDINGS:
-        names = files_below(downloads.folder)
-        wanted, text, subjects, remarks = recorded(catalog, spec, names, before, downloads)
+        found = recorded(catalog, spec, files_below(downloads.folder), before, downloads)
     else:
-        wanted = named(spec, files_below(downloads.folder, aside=frozenset()), downloads)
+        names = named(spec, files_below(downloads.folder, aside=frozenset()), downloads)
+        found = Recorded(names, before, 0, [], None)
+    wanted = found.files
     for name in wanted:
         if name in spec.downloads:
             compare(downloads.folder / name, spec.downloads[name])
     pins = _pins(spec, wanted, downloads)
-    text = with_entries(text, ("files",), pins, before="reader")
-    text = without(text, "unavailable")
-    new, document = _valid(text, path, catalog.shown(path))
+    written = write_lists(found.text, spec, pins, found.entries)
+    text = without(written.text, "unavailable")
+    new, document = _valid(text, path, catalog.shown(path), written.tables)
     places = {place_of(name): downloads.folder / name for name in wanted}
     folder = folder_of(catalog.root, "datasets", id)
     stop_on_others(folder, places, pins)
@@ -97,9 +98,11 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     placed = 0
     if not dry_run:
         placed = sum(put(source, folder / name) for name, source in places.items())
+        for table, content in written.tables.items():
+            write_text(path.with_name(table), content)
         write_text(path, text)
-    remarks += _closed(catalog, id)
-    return Pinned(path, before, text, len(pins), placed, subjects, tuple(remarks))
+    remarks = (*found.remarks, *_closed(catalog, id))
+    return Pinned(path, before, text, len(pins), placed, found.subjects, remarks)
 
 
 def _try(catalog: Catalog, id: str, places: Mapping[str, Path]) -> None:
@@ -155,10 +158,10 @@ def _source(held: SourceFile) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name not in ("size", "sha256")}
 
 
-def _valid(text: str, path: Path, shown: str) -> tuple[DatasetSpec, Document]:
-    """The text as a valid spec whose reader takes its parameters."""
+def _valid(text: str, path: Path, shown: str, tables: Mapping[str, str]) -> tuple[DatasetSpec, Document]:
+    """The text as a valid spec, with its tables, whose reader takes its parameters."""
     document = parse(text, shown)
-    spec = spec_of(document, "datasets", stem=path.stem)
+    spec = spec_of(document, "datasets", stem=path.stem, tables=lambda name: tables[name].encode())
     if not isinstance(spec, DatasetSpec) or spec.reader is None:
         raise RequestError(f"{shown} names no reader")
     component = registry.get("reader", spec.reader.name)

@@ -5,35 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from neuroledger.engine.pin.downloads import Downloads
 from neuroledger.engine.pin.found import OPENED, Found, Table, facts_of, people, recordings_in, sidecars
 from neuroledger.engine.pin.placing import place_of
-from neuroledger.engine.pin.text import with_entries, with_field
+from neuroledger.engine.pin.tables import without_recordings
+from neuroledger.engine.pin.text import with_field
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.readers.signal_spans import Partner, own_spans, read_partner
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
-__all__ = ["recorded"]
+__all__ = ["Recorded", "recorded"]
 
 # Coordinates that every window has, whatever the data set.
 GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
 
 
+class Recorded(NamedTuple):
+    """Names of the files, the spec's text, the number of people, remarks, and the recordings as the reader wants them."""
+
+    files: list[str]
+    text: str
+    subjects: int
+    remarks: list[str]
+    entries: list[dict[str, Any]] | None
+
+
 def recorded(
     catalog: Catalog, spec: DatasetSpec, names: Sequence[str], text: str, downloads: Downloads
-) -> tuple[list[str], str, int, list[str]]:
+) -> Recorded:
     """Files to pin and the spec's text with their recordings, or with the task and facts that mne-bids is to read.
-
-    Returns
-    -------
-    tuple
-        Names of the files, the text, the number of subjects, and remarks.
 
     Raises
     ------
@@ -69,9 +75,9 @@ def recorded(
                 "--bids needs --task: the name of the task whose recordings are read, as in task-NAME"
             )
         text = _by_bids(text, task, downloads, table, facts[0])
-        return sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks
-    entries = {item.file: _entry(item, fact) for item, fact in zip(found, facts, strict=True)}
-    return files, with_entries(text, ("reader", "recordings"), entries), len(subjects), remarks
+        return Recorded(sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks, None)
+    entries = [_entry(item, fact) for item, fact in zip(found, facts, strict=True)]
+    return Recorded(files, text, len(subjects), remarks, entries)
 
 
 def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
@@ -110,7 +116,7 @@ def _by_bids(
 ) -> str:
     """The text with a reader that leaves recordings to mne-bids."""
     text = with_field(text, ("reader", "name"), "bids_epochs")
-    text = re.sub(r"^  recordings:.*\n(?:    .*\n)*", "", text, count=1, flags=re.MULTILINE)
+    text = without_recordings(text)
     text = with_field(text, ("reader", "task"), task)
     columns = {re.sub(r"\W+", "_", c.strip()).strip("_").lower(): c for c in (table.columns if table else ())}
     kept = {name: column for name, column in columns.items() if name in facts}

@@ -1,0 +1,161 @@
+"""Long lists of a data set in a table beside its spec: one JSON object a line, and the spec states the table's hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from neuroledger.errors import Problem, SpecError
+from neuroledger.spec.base import FILE_NAME, Frozen, Sha256, SourceFile
+from neuroledger.spec.document import Document
+
+__all__ = ["LONG", "Listed", "ListTarget", "Tables", "file_rows", "table_of", "with_lists"]
+
+# From how many entries on a list is moved out of the spec, and how large a table may be.
+LONG = 400
+MAX_BYTES = 256 * 1024 * 1024
+
+ListTarget = Literal["files", "reader.recordings"]
+Tables = Callable[[str], bytes]
+"""Gives the bytes of a table beside the spec by its name; raises OSError where there is none."""
+
+
+class Listed(Frozen):
+    """A list that is too long for a spec: the table beside it, its SHA-256, and how many lines it has."""
+
+    table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,160}\.jsonl$")]
+    sha256: Sha256
+    rows: Annotated[int, Field(ge=1)]
+
+
+def file_rows(pins: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of a table of files."""
+    return [{"name": name, **pin} for name, pin in pins.items()]
+
+
+def table_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, int]:
+    """The text of a table, and how many lines it has."""
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    return "".join(f"{line}\n" for line in lines), len(lines)
+
+
+def with_lists(document: Document, tables: Tables) -> Document:
+    """The document with every list that it keeps in a table in its place, as if it had been written out.
+
+    What is wrong with the field `lists` itself is left to the model of the spec.
+
+    Raises
+    ------
+    SpecError
+        A table is not there or not the stated one, a line of it is wrong, or the list stands in the spec too.
+    """
+    said = document.data.get("lists") if isinstance(document.data, dict) else None
+    if not isinstance(said, dict):
+        return document
+    data = dict(document.data)
+    values = dict(document.values)
+    for target, given in said.items():
+        try:
+            listed = Listed.model_validate(given)
+        except ValidationError:
+            continue
+        where = document.position(("lists", target))
+        rows = _rows(document.path, where, listed, tables)
+        if target == "files":
+            if "files" in data:
+                raise _wrong(
+                    document.path, *where, f"files stand both here and in {listed.table}", "keep one"
+                )
+            data["files"] = _files(_beside(document.path, listed.table), rows)
+            values["files",] = where
+        elif target == "reader.recordings" and isinstance(data.get("reader"), dict):
+            if data["reader"].get("recordings"):
+                words = f"recordings stand both in the reader and in {listed.table}"
+                raise _wrong(document.path, *where, words, "keep one")
+            data["reader"] = {**data["reader"], "recordings": rows}
+            values["reader", "recordings"] = where
+    return Document(document.path, data, values, document.keys)
+
+
+def _rows(path: str, where: tuple[int, int], listed: Listed, tables: Tables) -> list[dict[str, Any]]:
+    """The objects of a table, after its hash and number of lines were found to be the stated ones."""
+    shown = _beside(path, listed.table)
+    try:
+        content = tables(listed.table)
+    except OSError as error:
+        hint = "restore it from git, or run `neuroledger pin` again"
+        raise _wrong(path, *where, f"{shown} cannot be read ({error.strerror})", hint) from None
+    if len(content) > MAX_BYTES:
+        raise _wrong(shown, 1, 1, f"table is larger than {MAX_BYTES >> 20} MiB", "divide the data set")
+    found = hashlib.sha256(content).hexdigest()
+    if found != listed.sha256:
+        words = f"the table has SHA-256 {found[:12]}…, and {path} states {listed.sha256[:12]}…"
+        raise _wrong(
+            shown, 1, 1, words, "restore it from git; a change that is meant is made by `neuroledger pin`"
+        )
+    try:
+        lines = content.decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise _wrong(shown, 1, 1, f"not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
+    if len(lines) != listed.rows:
+        raise _wrong(
+            path, *where, f"{shown} has {len(lines)} lines, {listed.rows} are stated", "correct `rows`"
+        )
+    return [_object(shown, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _object(shown: str, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(shown, number, 1, f"not a JSON object on one line: {error}") from None
+    if not isinstance(row, dict):
+        raise _wrong(shown, number, 1, "not a JSON object on one line")
+    return row
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return row
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _files(shown: str, rows: list[dict[str, Any]]) -> dict[str, SourceFile]:
+    """The pins of a table of files, by name."""
+    pins: dict[str, SourceFile] = {}
+    for number, row in enumerate(rows, 1):
+        name = row.pop("name", None)
+        if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
+            hint = "relative, without spaces, `..` or hidden folders"
+            raise _wrong(shown, number, 1, f"{name!r} cannot be the name of a pinned file", hint)
+        if name in pins:
+            first = list(pins).index(name) + 1
+            raise _wrong(
+                shown, number, 1, f"{name} is pinned twice (first at line {first})", "keep one of them"
+            )
+        try:
+            pins[name] = SourceFile.model_validate(row)
+        except ValidationError as error:
+            item = error.errors(include_url=False)[0]
+            field = ".".join(map(str, item["loc"]))
+            message = item["msg"].removeprefix("Value error, ")
+            raise _wrong(shown, number, 1, f"{name}: {f'{field}: ' if field else ''}{message}") from None
+    return pins
+
+
+def _beside(path: str, table: str) -> str:
+    folder, slash, _ = path.rpartition("/")
+    return f"{folder}{slash}{table}"
+
+
+def _wrong(path: str, line: int, column: int, message: str, hint: str = "") -> SpecError:
+    return SpecError([Problem(path, line, column, message, hint)])
