@@ -49,7 +49,7 @@ def test_the_project_names_no_place_of_any_one_machine(repository: Path) -> None
         ["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=True
     ).stdout.split("\n")
     here = "|".join(re.escape(str(path)) for path in (repository, repository.parent / "shared"))
-    pattern = re.compile(rf"(/home/\w+|/root/|/Users/\w+|{here})")
+    pattern = re.compile(rf"((?<![\w.])/home/\w+|/root/|/Users/\w+|{here})")
     found = []
     for name in files:
         path = repository / name
