@@ -161,5 +161,11 @@ def test_spoken_digits_are_named_from_their_spikes(place, tmp_path):
     assert main(["validate", "SpikingHeidelbergDigits"]) == 0
     data = load_dataset(open_catalog(place), "SpikingHeidelbergDigits")
     assert data.assembly is not None and data.assembly.shape == (260, 700, 140)
+    found = {}
     for model in ("spiking.spoken", "constant"):
         assert main(["score", model, "sc-neurocore.shd-accuracy"]) == 0
+        record = place / "results" / "records" / "sc-neurocore.shd-accuracy" / f"{model}.json"
+        found[model] = json.loads(record.read_text())["scores"]
+    assert found["constant"]["accuracy"]["raw"] == 0.05
+    assert found["spiking.spoken"]["accuracy"]["raw"] > 0.5
+    assert found["spiking.spoken"]["dense_operations"]["value"] == 140 * (700 * 128 + 128 * 20)
