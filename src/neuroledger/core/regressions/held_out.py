@@ -27,9 +27,8 @@ Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discrimin
 MapEstimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")]
 Correlation = Literal["pearson", "spearman"]
 
-# Predictions of equal rows, as of a stimulus that was entered twice, differ by rounding: by no more than this share of the
-# target's variation, and so many units in the last place of its level.
-FLAT, ULPS = 1e-12, 4 * float(np.finfo(np.float64).eps)
+# Predictions of equal rows, as of a stimulus that was entered twice, differ by rounding: in the last places of the target.
+ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
 class _Usable(NamedTuple):
@@ -78,7 +77,7 @@ def correlations(
     X, Y, splits = _apart(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
-    level = FLAT * Y.std(axis=0) + np.sqrt((Y * Y).mean(axis=0)) * ULPS
+    spread, level = Y.std(axis=0), np.sqrt((Y * Y).mean(axis=0))
     alphas = []
     xp = workspace.xp
     for at, (split, predicted) in enumerate(zip(splits, estimator.predictions(problem), strict=True)):
@@ -88,7 +87,8 @@ def correlations(
         measured = workspace.put(Y[split.test])
         idle = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
         # A single unit predicts by its own numbers, any other readout by sums of the targets'.
-        rounding = workspace.put(0.0 * level if isinstance(estimator, BestUnit) else level)
+        sums = not isinstance(estimator, BestUnit)
+        rounding = workspace.put(sums * (predicted.rounding * spread + ULPS * level))
         each = len(split.test) // bins
         for t in range(bins):
             a, b = predicted.values[t * each : (t + 1) * each], measured[t * each : (t + 1) * each]

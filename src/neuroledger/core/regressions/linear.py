@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from neuroledger.core.gram import BLOCK
-from neuroledger.core.regressions.problem import Prediction, Problem
+from neuroledger.core.regressions.problem import DIFFERENCE, Prediction, Problem
 from neuroledger.core.regressions.ridge import Withheld, leave_out
 from neuroledger.core.regressions.triangular import SHAKY, divided, root
 from neuroledger.core.splits import Split
@@ -177,7 +177,8 @@ def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
             continue
         solved = divided(L, divided(L, residual[out], np), np, transposed=True)
         tested = solved[np.searchsorted(out, split.test)]
-        yield Prediction(problem.workspace.put(Y[split.test] - tested + problem.mean))
+        values = problem.workspace.put(Y[split.test] - tested + problem.mean)
+        yield Prediction(values, rounding=DIFFERENCE)
 
 
 def _rotated(problem: Problem) -> Floats:
@@ -200,4 +201,5 @@ def _fitted(problem: Problem, Z: Floats, split: Split) -> Prediction:
     weights, _, rank, _ = lstsq(A - a, B - b, cond=floor, check_finite=False)
     note = f"features have rank {int(rank)} on the train presentations; the solution of least norm was taken"
     full = int(rank) == Z.shape[1]
-    return Prediction(problem.workspace.put((Z[split.test] - a) @ weights + b), () if full else (note,))
+    values = problem.workspace.put((Z[split.test] - a) @ weights + b)
+    return Prediction(values, () if full else (note,), rounding=DIFFERENCE)

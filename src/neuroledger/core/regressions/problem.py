@@ -14,15 +14,22 @@ from neuroledger.core.gram import Features, features
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, Workspace
 
-__all__ = ["Prediction", "Problem", "Readout", "column_correlation"]
+__all__ = ["DIFFERENCE", "Prediction", "Problem", "Readout", "column_correlation"]
+
+# The rounding of predictions that are had as a difference from the responses.
+DIFFERENCE = 1e-12
 
 
 class Prediction(NamedTuple):
-    """What one split's readout predicts: test row × target, what should be known of it, and the chosen penalty."""
+    """What one split's readout predicts: test row × target, what should be known of it, and the chosen penalty.
+
+    ``rounding`` is the share of a target's variation by which predictions of equal rows may differ.
+    """
 
     values: Array
     notes: tuple[str, ...] = ()
     alpha: NDArray[np.float64] | None = None
+    rounding: float = 0.0
 
 
 @dataclass(frozen=True)

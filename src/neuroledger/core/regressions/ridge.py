@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.core.gram import tall
-from neuroledger.core.regressions.problem import Prediction, Problem
+from neuroledger.core.regressions.problem import DIFFERENCE, Prediction, Problem
 from neuroledger.core.regressions.triangular import SHAKY, divided, root
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, device_of
@@ -84,7 +84,7 @@ def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
             product -= share[:, None] * held.level
         residual = _solved(within, product, xp)
         tested = workspace.indices(np.searchsorted(out, split.test))
-        yield Prediction(Y[workspace.indices(split.test)] - residual[tested] + mean)
+        yield Prediction(Y[workspace.indices(split.test)] - residual[tested] + mean, rounding=DIFFERENCE)
 
 
 def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction]:
@@ -182,7 +182,7 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
             continue
         held = divided(L, divided(L, residual[rows], xp), xp, transposed=True)
         at = workspace.indices(np.searchsorted(out, split.test))
-        yield Prediction(Y[workspace.indices(split.test)] - held[at] + mean)
+        yield Prediction(Y[workspace.indices(split.test)] - held[at] + mean, rounding=DIFFERENCE)
 
 
 def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
