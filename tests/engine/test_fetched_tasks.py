@@ -5,6 +5,7 @@ The specs are the repository's own, but for how much data there is and for check
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -153,6 +154,27 @@ def test_gestures_out_of_the_archive(place, repository, tmp_path):
     assert found[own, "constant"]["value"] == found[other, "constant"]["value"] == 0
     assert found[own, "spiking.fitted"]["value"] > 0.3
     assert found[other, "perceptron.fitted"]["value"] > 0.3
+
+
+def test_gestures_that_were_cut_out_in_advance(place, repository, tmp_path):
+    folder, rng = tmp_path / "cut", np.random.default_rng(4)
+    folder.mkdir()
+    for part, people in (("Train", (1, 2, 3)), ("Test", (24,))):
+        members = {}
+        for person in people:
+            for kind in range(11):
+                times = np.sort(rng.integers(0, 800, 300))
+                x, y = 10 * kind + rng.integers(0, 6, 300), 60 + rng.integers(0, 6, 300)
+                twice = [np.column_stack([x + step, y, rng.integers(0, 2, 300), times]) for step in (0, 1)]
+                held = io.BytesIO()
+                np.save(held, np.concatenate(twice).astype(np.float64))
+                members[f"ibmGesture{part}/user{person:02d}_lab/{kind}.npy"] = held.getvalue()
+        tar_gz(folder / f"ibmGesture{part}.tar.gz", members)
+    task = "NeuroBench.dvs_gesture.cut-accuracy"
+    tasks = {task: "perceptron.fitted"}
+    found = scores(place, repository, folder, "DVSGesture.cut", tasks, presentations=44, people=4)
+    assert found[task, "perceptron.fitted"]["value"] > 0.3
+    assert found[task, "constant"]["value"] == 0
 
 
 def test_road_users_in_precomputed_histograms(place, repository, tmp_path):

@@ -19,7 +19,7 @@ from neuroledger.readers.aedat import polarity_events
 from neuroledger.readers.event_bins import Events, Grid, denoised
 from neuroledger.readers.tar_members import tar_members
 
-__all__ = ["aedat_gestures"]
+__all__ = ["GESTURES", "GRID", "Gesture", "aedat_gestures", "bins_of", "gesture_assembly"]
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 TABLES = (".csv", ".txt")
@@ -35,7 +35,9 @@ GRID = Grid(width=128, height=128, pool=4, bins=150)
 TOLERANCE_US = 1_000_000
 
 
-class _Gesture(NamedTuple):
+class Gesture(NamedTuple):
+    """One gesture: its recording ``userNN_LIGHT.aedat``, what it is, from when to when in µs, and its part."""
+
     recording: str
     label: str
     start: int
@@ -113,14 +115,14 @@ def aedat_gestures(
             if denoise is not None:
                 own = denoised(own, round(denoise * 1000), grid.width)
             if len(own.t):
-                start, bin_us = _bins(own, gesture, grid.bins, width)
+                start, bin_us = bins_of(own, gesture, grid.bins, width)
                 values[row] = grid.count(own, start, bin_us)
     if lost:
         raise DataError(f"{len(lost)} recordings that are listed are not among the files, first {min(lost)}")
-    return Dataset(stimuli=None, assembly=_assembly(values, gestures, grid, width))
+    return Dataset(stimuli=None, assembly=gesture_assembly(values, gestures, grid, width))
 
 
-def _bins(events: Events, gesture: _Gesture, bins: int, width: float | None) -> tuple[int, int]:
+def bins_of(events: Events, gesture: Gesture, bins: int, width: float | None) -> tuple[int, int]:
     """Start of the first bin and length of each, in µs."""
     if width is not None:
         return gesture.start, max(1, round(width * 1000))
@@ -128,17 +130,18 @@ def _bins(events: Events, gesture: _Gesture, bins: int, width: float | None) -> 
     return first, max(1, (last - first) // bins)
 
 
-def _assembly(
+def gesture_assembly(
     values: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
-    gestures: Sequence[_Gesture],
+    gestures: Sequence[Gesture],
     grid: Grid,
     width: float | None,
 ) -> xr.DataArray:
+    """Counts ``(presentation, neuroid, time_bin)`` with whose gestures they are."""
     durations = np.array([(gesture.end - gesture.start) / 1000 for gesture in gestures])
     bin_ms = durations.mean() / grid.bins if width is None else width
     starts = np.arange(grid.bins) * bin_ms
     people, lights = zip(*(_who(gesture.recording) for gesture in gestures), strict=True)
-    ids = [f"{PurePosixPath(gesture.recording).stem}_{gesture.start}" for gesture in gestures]
+    ids = [f"{PurePosixPath(one.recording).stem}_{one.label}_{one.start}" for one in gestures]
     return xr.DataArray(
         values,
         dims=("presentation", "neuroid", "time_bin"),
@@ -157,7 +160,7 @@ def _assembly(
     )
 
 
-def _within(events: Events, gesture: _Gesture) -> Events:
+def _within(events: Events, gesture: Gesture) -> Events:
     """The events of a gesture."""
     last = int(events.t[-1])
     own = events.between(gesture.start, gesture.end)
@@ -169,8 +172,8 @@ def _within(events: Events, gesture: _Gesture) -> Events:
     return own
 
 
-def _gestures(tables: Mapping[str, str], parts: Mapping[str, str], classes: Sequence[str]) -> list[_Gesture]:
-    found: list[_Gesture] = []
+def _gestures(tables: Mapping[str, str], parts: Mapping[str, str], classes: Sequence[str]) -> list[Gesture]:
+    found: list[Gesture] = []
     people: dict[str, str] = {}
     for part, listing in parts.items():
         if listing not in tables:
@@ -196,7 +199,7 @@ def _who(recording: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _rows(text: str, table: str, recording: str, part: str, classes: Sequence[str]) -> Iterator[_Gesture]:
+def _rows(text: str, table: str, recording: str, part: str, classes: Sequence[str]) -> Iterator[Gesture]:
     for number, line in enumerate(text.splitlines()[1:], start=2):
         if not line.strip():
             continue
@@ -211,12 +214,12 @@ def _rows(text: str, table: str, recording: str, part: str, classes: Sequence[st
                 f"{table}, line {number}: class {kind} from {start} to {end} µs; classes are 1 to {len(classes)}, "
                 "and a gesture ends after it begins"
             )
-        yield _Gesture(recording, classes[kind - 1], start, end, part)
+        yield Gesture(recording, classes[kind - 1], start, end, part)
 
 
-def _one_each(gestures: Sequence[_Gesture], *, last: bool) -> list[_Gesture]:
+def _one_each(gestures: Sequence[Gesture], *, last: bool) -> list[Gesture]:
     """One gesture of each kind from each recording, in the order of the tables."""
-    chosen: dict[tuple[str, str], _Gesture] = {}
+    chosen: dict[tuple[str, str], Gesture] = {}
     for gesture in gestures:
         key = gesture.recording, gesture.label
         if last or key not in chosen:
