@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -233,3 +234,64 @@ def test_names_and_checksums_are_strict(place: Path, folder: Path, name: str, me
     path = write(place, folder, ("  images/*.zip: {}\n", f"  {name}\n"))
     with pytest.raises(SpecError, match=message):
         read_spec(path, "datasets")
+
+
+def many(folder: Path, count: int = 450) -> None:
+    for number in range(count):
+        (folder / "more" / f"{number % 7}").mkdir(parents=True, exist_ok=True)
+        (folder / "more" / f"{number % 7}" / f"{number}.txt").write_text(f"{number}")
+
+
+def test_many_files_are_pinned_in_a_table_beside_the_spec(
+    place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(place, folder, ("  images/*.zip: {}\n", "  images/*.zip: {}\n  more/*: {}\n"))
+    many(folder)
+    monkeypatch.chdir(place)
+    for command in ("init -q", "add .", "-c user.name=a -c user.email=a@b commit -qm first"):
+        subprocess.run(["git", *command.split()], cwd=place, check=True)
+    assert main(["check", "--write-schemas"]) == 0
+    assert main(["pin", "Cells", "--from", str(folder)]) == 0
+    table = place / "specs" / "datasets" / "Cells.files.jsonl"
+    digest = hashlib.sha256(table.read_bytes()).hexdigest()
+    assert f"  files: {{table: Cells.files.jsonl, sha256: {digest}, rows: 452}}" in path.read_text()
+    assert "\nfiles:" not in path.read_text()
+    assert main(["check", "--since", "HEAD"]) == 0
+    capsys.readouterr()
+    assert main(["show", "Cells"]) == 0
+    assert "… 452 files in all, 0.00 GB" in capsys.readouterr().out
+    assert main(["validate", "Cells"]) == 0
+    before = (path.read_text(), table.read_text())
+    assert main(["pin", "Cells", "--from", str(folder)]) == 0
+    assert "452 files: pinned and in place already" in capsys.readouterr().out
+    assert (path.read_text(), table.read_text()) == before
+    shutil.rmtree(place / "data")
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(folder))
+    assert main(["fetch", "Cells"]) == 0
+    assert "452 files brought" in "".join(capsys.readouterr())
+    (place / "data" / "Cells" / "more" / "0" / "0.txt").write_text("1")
+    assert main(["validate", "Cells", "--force"]) == 1
+    assert "more/0/0.txt" in capsys.readouterr().out
+    table.write_text(table.read_text().replace("more/0/7.txt", "more/0/9.txt"))
+    assert main(["check"]) == 1
+    assert "Cells.files.jsonl:1:1: the table has SHA-256" in capsys.readouterr().out
+
+
+def test_what_is_in_a_table_stays_there_when_it_becomes_short(place: Path, folder: Path) -> None:
+    path = write(place, folder, ("  images/*.zip: {}\n", "  images/*.zip: {}\n  more/*: {}\n"))
+    many(folder)
+    pin(open_catalog(place), "Cells", Downloads(folder=folder))
+    for text in folder.rglob("*.txt"):
+        if text.name != "1.txt":
+            text.unlink()
+    assert pin(open_catalog(place), "Cells", Downloads(folder=folder)).files == 3
+    assert "rows: 3}" in path.read_text()
+    assert len(open_catalog(place).dataset("Cells").files) == 3
+
+
+def test_a_dry_run_writes_no_table(place: Path, folder: Path) -> None:
+    path = write(place, folder, ("  images/*.zip: {}\n", "  images/*.zip: {}\n  more/*: {}\n"))
+    many(folder)
+    assert pin(open_catalog(place), "Cells", Downloads(folder=folder), dry_run=True).files == 452
+    assert untouched(place, path)
+    assert not (place / "specs" / "datasets" / "Cells.files.jsonl").exists()

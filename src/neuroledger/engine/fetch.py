@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from neuroledger.engine.integrity import sha256_of_file, verify_file
+from neuroledger.engine.integrity import remembering, sha256_of_file, verify_file
 from neuroledger.errors import DataError, IntegrityError, UnavailableError
 from neuroledger.spec.base import SourceFile
 
@@ -73,21 +73,22 @@ def fetch_files(
     memory = root / ".cache"
     mirror = _Mirror(mirror_folder())
     brought: list[Path] = []
-    for name, pin in sorted(files.items()):
-        path = folder / name
-        if path.exists():
-            try:
-                verify_file(path, pin, memory=memory)
-                continue
-            except IntegrityError as error:
-                if not force:
-                    raise IntegrityError(
-                        f"{error}; it was changed after it was fetched: move it away, or replace it with `fetch --force`"
-                    ) from None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _bring(root, path, name, pin, progress or _silent, force, mirror)
-        verify_file(path, pin, memory=memory)
-        brought.append(path)
+    with remembering(memory):
+        for name, pin in sorted(files.items()):
+            path = folder / name
+            if path.exists():
+                try:
+                    verify_file(path, pin, memory=memory)
+                    continue
+                except IntegrityError as error:
+                    if not force:
+                        raise IntegrityError(
+                            f"{error}; it was changed after it was fetched: move it away, or replace it with `fetch --force`"
+                        ) from None
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _bring(root, path, name, pin, progress or _silent, force, mirror)
+            verify_file(path, pin, memory=memory)
+            brought.append(path)
     return brought
 
 

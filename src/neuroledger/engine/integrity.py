@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import NamedTuple
 
 from neuroledger.errors import DataError, IntegrityError
 from neuroledger.spec.base import SourceFile
 
-__all__ = ["sha256_of_file", "verify_file"]
+__all__ = ["remembering", "sha256_of_file", "verify_file"]
 
 BLOCK = 1 << 20
+
+
+class _Batch(NamedTuple):
+    """What a memory held when many files began to be verified, and what has been verified since."""
+
+    folder: Path
+    known: dict[str, str]
+    new: dict[str, str]
+
+
+_BATCH: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 
 
 def sha256_of_file(path: Path) -> str:
@@ -60,14 +74,40 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, mend
         _remember(memory, key, found)
 
 
+@contextmanager
+def remembering(memory: Path | None) -> Iterator[None]:
+    """Within it, ``verify_file`` reads the memory once and writes to it once: for data sets of very many files."""
+    if memory is None:
+        yield
+        return
+    try:
+        with closing(_database(memory)) as connection:
+            known = dict(connection.execute("SELECT key, sha256 FROM verified"))
+    except (sqlite3.Error, OSError):
+        known = {}  # a memory that cannot be read only costs the time to hash again
+    batch = _Batch(memory, known, {})
+    token = _BATCH.set(batch)
+    try:
+        yield
+    finally:
+        _BATCH.reset(token)
+        if batch.new:
+            _write(memory, batch.new)
+
+
 def _database(folder: Path) -> sqlite3.Connection:
     folder.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(folder / "verified.sqlite", timeout=10)
+    # Waiting for the disk after every file would take longer than hashing it; what is lost is hashed again.
+    connection.execute("PRAGMA synchronous=OFF")
     connection.execute("CREATE TABLE IF NOT EXISTS verified (key TEXT PRIMARY KEY, sha256 TEXT NOT NULL)")
     return connection
 
 
 def _recall(folder: Path, key: str) -> str | None:
+    batch = _BATCH.get()
+    if batch is not None and batch.folder == folder:
+        return batch.new.get(key) or batch.known.get(key)
     try:
         with closing(_database(folder)) as connection:
             row = connection.execute("SELECT sha256 FROM verified WHERE key = ?", (key,)).fetchone()
@@ -77,8 +117,16 @@ def _recall(folder: Path, key: str) -> str | None:
 
 
 def _remember(folder: Path, key: str, sha256: str) -> None:
+    batch = _BATCH.get()
+    if batch is not None and batch.folder == folder:
+        batch.new[key] = sha256
+    else:
+        _write(folder, {key: sha256})
+
+
+def _write(folder: Path, verified: dict[str, str]) -> None:
     try:
         with closing(_database(folder)) as connection, connection:
-            connection.execute("INSERT OR REPLACE INTO verified VALUES (?, ?)", (key, sha256))
+            connection.executemany("INSERT OR REPLACE INTO verified VALUES (?, ?)", verified.items())
     except (sqlite3.Error, OSError):
         return  # on a read-only disk the next load simply hashes again

@@ -14,7 +14,7 @@ from neuroledger.core.assembly import check
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.engine.fetch import folder_of
-from neuroledger.engine.integrity import verify_file
+from neuroledger.engine.integrity import remembering, verify_file
 from neuroledger.errors import DataError, SpecError, UnavailableError
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
@@ -39,11 +39,12 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
     memory = catalog.root / ".cache" if trust_memory else None
-    for name, pin in sorted(pins.items()):
-        mend = f"bring it with `neuroledger fetch {id}`"
-        if (folder / name).exists():
-            mend = f"move it away, then `neuroledger fetch {id}`"
-        verify_file(folder / name, pin, memory=memory, mend=mend)
+    with remembering(memory):
+        for name, pin in sorted(pins.items()):
+            mend = f"bring it with `neuroledger fetch {id}`"
+            if (folder / name).exists():
+                mend = f"move it away, then `neuroledger fetch {id}`"
+            verify_file(folder / name, pin, memory=memory, mend=mend)
     return {name: folder / name for name in pins}
 
 

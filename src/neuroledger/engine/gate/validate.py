@@ -25,7 +25,7 @@ from neuroledger.engine.gate.validation import (
     seal,
     write_report,
 )
-from neuroledger.engine.integrity import verify_file
+from neuroledger.engine.integrity import remembering, verify_file
 from neuroledger.engine.load import read_dataset
 from neuroledger.errors import AssemblyError, DataError, RequestError, SpecError, UnavailableError
 from neuroledger.spec.catalog import Catalog
@@ -80,7 +80,8 @@ def validate(
             f"data set {id!r} is private, and Great Expectations' pages quote values: not written"
         )
     force = force or data_docs is not None
-    broken = list(_hash(catalog, spec, trust_memory=not force))
+    with remembering(None if force else catalog.root / ".cache"):
+        broken = list(_hash(catalog, spec, trust_memory=not force))
     path = report_path(catalog.root, id)
     known = None if force or broken else read_report(path)
     if known is not None and known.success and known.identity == identity(spec):
