@@ -63,15 +63,17 @@ def test_integers_without_a_full_scale_stay_as_they_are(sound):
     assert np.array_equal(shown(real, np.arange(4)), real.values[:4].astype(np.float32))
 
 
-def test_what_is_prepared_is_given_the_rate_and_never_the_raw_values(sound):
+def test_what_is_prepared_is_given_the_rate_and_never_the_raw_values(sound, monkeypatch):
     asked = []
 
     def prepare(values, rate):
         asked.append((values.shape, rate))
         return values.reshape(len(values), 5, 10) * 2
 
+    whole = shown(sound, np.arange(7), prepare)
+    monkeypatch.setattr(presentations, "WHOLE", 10)
     view = shown(sound, np.arange(7), prepare)
-    assert isinstance(view, Presentations) and view.shape == (7, 5, 10)
+    assert isinstance(view, Presentations) and view.shape == (7, 5, 10) and np.array_equal(view, whole)
     assert np.allclose(np.asarray(view).reshape(7, 50), sound.values[:7, 0] / 32768 * 2, atol=1e-7)
     assert {rate for _, rate in asked} == {1000.0}
 

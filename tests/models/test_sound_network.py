@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 import neuroledger as nl
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.networks import presentations
 from neuroledger.core.sound.hearing import Hearing
 from neuroledger.errors import ModelError
 from neuroledger.models import sound_network as module
@@ -108,6 +109,7 @@ def test_a_trained_last_layer_learns_no_new_words():
 
 def test_what_is_kept_in_a_temporary_file_is_learnt_alike(monkeypatch):
     usual = inference(small(), sounds())
+    monkeypatch.setattr(presentations, "WHOLE", 10)
     monkeypatch.setattr(module, "IN_MEMORY", 100)
     again = inference(small(), sounds())
     assert np.array_equal(usual.source.values, again.source.values)

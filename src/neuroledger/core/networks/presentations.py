@@ -80,8 +80,6 @@ class Presentations:
 def shown(assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None) -> Floats | Presentations:
     """Presentations ``rows`` of (presentation, neuroid, time_bin): an array, or more than 256 MiB as a view.
 
-    It is a view, too, where something is to be prepared.
-
     Raises
     ------
     DataError
@@ -89,7 +87,7 @@ def shown(assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None) ->
     """
     found = Presentations(assembly, rows, prepare)
     small = int(np.prod(found.shape)) * np.dtype(np.float32).itemsize <= WHOLE
-    return found[:] if small and prepare is None else found
+    return np.asarray(found) if small else found
 
 
 def in_batches(inputs: Floats | Presentations, size: int) -> Iterator[Floats]:
