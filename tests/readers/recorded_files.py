@@ -33,7 +33,7 @@ def idx(array: np.ndarray, *, code: int = 8, zipped: bool = True) -> bytes:
     """An IDX file of bytes."""
     content = bytes([0, 0, code, array.ndim]) + b"".join(struct.pack(">I", size) for size in array.shape)
     content += bytes(array.astype(np.uint8).ravel().tolist())
-    return gzip.compress(content, 1) if zipped else content
+    return gzip.compress(content, 1, mtime=0) if zipped else content
 
 
 def packed212(leads: Sequence[Sequence[int]]) -> bytes:
