@@ -47,6 +47,13 @@ def test_scores_in_json_are_the_record(run) -> None:
     assert code == 0 and json.loads(out)["score"]["value"] > 0.5
 
 
+def test_a_benchmark_that_was_asked_for_and_has_no_data_is_named_with_the_reason(run, lab: Lab) -> None:
+    path = lab.root / "specs" / "benchmarks" / "lab.V4-ridge.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + 'unavailable: "the lab is closed"\n', encoding="utf-8")
+    code, out, _ = run("run", "--benchmark", "lab.V4-ridge")
+    assert code == 0 and "unavailable: lab.V4-ridge: the lab is closed" in out
+
+
 def test_a_failed_job_exits_1_and_a_wrong_request_2(run) -> None:
     code, out, _ = run("run")
     assert code == 1 and "neuroledger validate lab" in out

@@ -9,7 +9,7 @@ from typing import Any
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.display import choose
 from neuroledger.engine.params import Params, read_params
-from neuroledger.engine.plan import Job, plan
+from neuroledger.engine.plan import Job, plan, unavailable
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import current
 from neuroledger.engine.run import run as run_jobs
@@ -17,6 +17,9 @@ from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.suites import suites_of, to_score
+
+# Benchmarks without data that are named one by one.
+CLOSED_SHOWN = 8
 
 
 def _asked(options: argparse.Namespace, params: Params) -> Request:
@@ -49,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
     say(
         f"{len(outcomes)} jobs: {computed} computed, {len(outcomes) - computed} up to date; {words or 'nothing to do'}"
     )
+    named = [item.id for suite in suites for item in suite.benchmarks] if options.suite else []
+    _say_closed(catalog, [*(options.benchmarks or ()), *named])
     failed = [outcome.record for outcome in outcomes if outcome.record.status == "failed"]
     for record in failed:
         say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
@@ -57,6 +62,16 @@ def run(options: argparse.Namespace) -> int:
         verb = "was" if before == 1 else "were"
         say(f"  {before} of them failed before and {verb} not tried again: --retry-failed does")
     return 1 if failed and not options.allow_failed else 0
+
+
+def _say_closed(catalog: Catalog, asked: list[str]) -> None:
+    """Which of the benchmarks that were asked for by name or suite gave no job, and why."""
+    reasons = {id: unavailable(catalog, catalog.benchmark(id)) for id in dict.fromkeys(asked)}
+    closed = [(id, reason) for id, reason in reasons.items() if reason]
+    for id, reason in closed[:CLOSED_SHOWN]:
+        say(f"  unavailable: {id}: {reason}")
+    if len(closed) > CLOSED_SHOWN:
+        say(f"  unavailable: {len(closed) - CLOSED_SHOWN} more; `neuroledger show BENCHMARK` says why")
 
 
 def _show_plan(catalog: Catalog, jobs: list[Job], request: Request, options: argparse.Namespace) -> int:
@@ -86,8 +101,7 @@ def score(options: argparse.Namespace) -> int:
         return _layers(catalog, request, options)
     jobs = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
     if not jobs:
-        benchmark = catalog.benchmark(options.benchmark)
-        reason = benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable
+        reason = unavailable(catalog, catalog.benchmark(options.benchmark))
         raise RequestError(f"benchmark {options.benchmark!r} is unavailable: {reason}")
     with choose("none" if options.json else None) as display:
         # Who asks for this one pair has changed something since it failed: code, or the environment.

@@ -16,7 +16,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import DESCRIPTIVE, sha256_of, spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 
-__all__ = ["Job", "inputs_of", "plan"]
+__all__ = ["Job", "inputs_of", "plan", "unavailable"]
 
 SCHEMA_VERSION = 1
 LISTED_FILES = 1000
@@ -73,7 +73,7 @@ def plan(
     jobs: dict[tuple[str, str], Job] = {}
     for id, named in asked:
         benchmark = catalog.benchmark(id)
-        if benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable:
+        if unavailable(catalog, benchmark):
             continue
         wanted = named or [m for m in catalog.ids("models") if fits(catalog.model(m), benchmark)]
         controls = (*benchmark.controls.positive, *benchmark.controls.negative)
@@ -82,6 +82,11 @@ def plan(
                 inputs = inputs_of(catalog, benchmark, model, request)
                 jobs[id, model] = Job(model, id, sha256_of(inputs), inputs)
     return list(jobs.values())
+
+
+def unavailable(catalog: Catalog, benchmark: BenchmarkSpec) -> str | None:
+    """Why a benchmark cannot be scored now: its own reason, or that of its data set."""
+    return benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable
 
 
 def fits(model: ModelSpec, benchmark: BenchmarkSpec) -> bool:
