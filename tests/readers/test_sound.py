@@ -141,6 +141,8 @@ def test_clips_are_decoded_once_and_never_taken_half_written(tmp_path, words, mo
     assert read_words(path).identical(usual)
     (place / "index.json").write_text(json.dumps({"table": {}}))
     assert read_words(path).identical(usual)
+    (place / "index.json").write_text((place / "index.json").read_text().replace('"yes"', '"no"', 1))
+    assert read_words(path).identical(usual)
     shutil.rmtree(place)
     calls = []
 

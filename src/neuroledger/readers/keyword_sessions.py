@@ -22,10 +22,11 @@ from neuroledger.readers.tar_members import tar_members
 
 __all__ = ["keyword_sessions"]
 
+VERSION: Final = 1
 COLUMNS: Final = ("LINK", "WORD", "LANGUAGE")
 
 
-@reader("keyword_sessions", version=1)
+@reader("keyword_sessions", version=VERSION)
 def keyword_sessions(
     files: Mapping[str, Path],
     *,
@@ -68,7 +69,7 @@ def keyword_sessions(
             f"the reader needs the file {archive!r}; the spec's `files` are {', '.join(sorted(files))}"
         )
     settings = {
-        "reader": "keyword_sessions",
+        "reader": ["keyword_sessions", VERSION],
         "base": dict(base),
         "sessions": list(sessions),
         "session_list": session_list,

@@ -98,6 +98,8 @@ def _held(place: Path) -> tuple[pd.DataFrame, Int16] | None:
     """What is there, if its bytes are those that were written."""
     try:
         index = json.loads((place / INDEX).read_text(encoding="utf-8"))
+        if _seal(index["table"]) != index["seal"]:
+            return None
         if _state(place / SAMPLES) != index["state"] and _sha256(place / SAMPLES) != index["sha256"]:
             return None
         clips: Int16 = np.load(place / SAMPLES, mmap_mode="r", allow_pickle=False)
@@ -109,6 +111,11 @@ def _held(place: Path) -> tuple[pd.DataFrame, Int16] | None:
 def _state(path: Path) -> list[int]:
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _seal(table: Mapping[str, Any]) -> str:
+    """SHA-256 of the table, so that a changed label is noticed like a changed sound."""
+    return hashlib.sha256(json.dumps(table, ensure_ascii=False).encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:
@@ -132,7 +139,13 @@ def _write(place: Path, archive: Path, clip: Clip, table: pd.DataFrame, made_of:
         _fill(temporary / SAMPLES, archive, clip, table)
         state, digest = _state(temporary / SAMPLES), _sha256(temporary / SAMPLES)
         columns = {str(name): table[name].tolist() for name in table}
-        index = {"made_of": dict(made_of), "state": state, "sha256": digest, "table": columns}
+        index = {
+            "made_of": dict(made_of),
+            "state": state,
+            "sha256": digest,
+            "table": columns,
+            "seal": _seal(columns),
+        }
         (temporary / INDEX).write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
         shutil.rmtree(place, ignore_errors=True)
         temporary.rename(place)

@@ -21,6 +21,7 @@ from neuroledger.readers.tar_members import Content, tar_members
 
 __all__ = ["Keywords", "word_folders"]
 
+VERSION: Final = 1
 PARTS: Final = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
 """Which stretch of a background noise gives the silence of a part, so that no part hears that of another."""
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
@@ -46,7 +47,7 @@ class Keywords(BaseModel):
     silence: Share = 0.1
 
 
-@reader("word_folders", version=1)
+@reader("word_folders", version=VERSION)
 def word_folders(
     files: Mapping[str, Path],
     *,
@@ -88,7 +89,7 @@ def word_folders(
             f"the reader needs the file {archive!r}; the spec's `files` are {', '.join(sorted(files))}"
         )
     settings = {
-        "reader": "word_folders",
+        "reader": ["word_folders", VERSION],
         "lists": dict(lists),
         "noise": noise,
         "keywords": keywords.model_dump(mode="json") if keywords is not None else None,
