@@ -168,3 +168,20 @@ def test_a_truncated_and_a_missing_file_say_so(tmp_path: Path) -> None:
     path.write_bytes(CONTENT[:-1])
     with pytest.raises(IntegrityError, match="1,023,999 bytes where the spec pins 1,024,000"):
         verify_file(path, pin())
+
+
+def test_many_files_of_one_size_are_hashed_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    contents = [f"{number:03d}".encode() for number in range(200)]
+    for content in contents:
+        (mirror / f"{content.decode()}.wav").write_bytes(content)
+    hashed: list[Path] = []
+    plain = fetching.sha256_of_file
+    monkeypatch.setattr(fetching, "sha256_of_file", lambda path: hashed.append(path) or plain(path))
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    pins = {f"{content.decode()}.wav": pin(content=content) for content in contents}
+    assert len(fetch_files(tmp_path, tmp_path / "data", pins)) == 200
+    assert len(hashed) == len(set(hashed)) == 200
+    for content in contents:
+        assert (tmp_path / "data" / f"{content.decode()}.wav").read_bytes() == content

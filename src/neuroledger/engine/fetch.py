@@ -129,29 +129,29 @@ def _bring(
 
 
 class _Mirror:
-    """The files below a folder, listed when the first one is looked for, and hashed when their size is asked for."""
+    """The files below a folder, listed when the first one is looked for, and hashed once, when their size is asked for."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._sizes: dict[int, list[Path]] | None = None
-        self._hashes: dict[Path, str] = {}
+        self._unread: dict[int, list[Path]] | None = None
+        self._read: dict[str, Path] = {}
 
     def find(self, pin: SourceFile) -> Path | None:
         """A file with the pinned bytes anywhere below the folder: candidates by size, the right one by SHA-256."""
-        for candidate in self._by_size().get(pin.size, ()):
-            if candidate not in self._hashes:
-                self._hashes[candidate] = sha256_of_file(candidate)
-            if self._hashes[candidate] == pin.sha256:
-                return candidate
-        return None
+        candidates = self._listed().get(pin.size, [])
+        while candidates and pin.sha256 not in self._read:
+            candidate = candidates.pop()
+            self._read.setdefault(sha256_of_file(candidate), candidate)
+        return self._read.get(pin.sha256)
 
-    def _by_size(self) -> dict[int, list[Path]]:
-        if self._sizes is None:
-            self._sizes = {}
-            for path in sorted(self.folder.rglob("*")) if self.folder is not None else ():
+    def _listed(self) -> dict[int, list[Path]]:
+        if self._unread is None:
+            self._unread = {}
+            # From the last, so that the first of several equal files is taken.
+            for path in sorted(self.folder.rglob("*"), reverse=True) if self.folder is not None else ():
                 if path.is_file():
-                    self._sizes.setdefault(path.stat().st_size, []).append(path)
-        return self._sizes
+                    self._unread.setdefault(path.stat().st_size, []).append(path)
+        return self._unread
 
 
 def _install(found: Path, path: Path, pin: SourceFile, name: str, progress: Progress) -> None:
