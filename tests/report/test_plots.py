@@ -13,7 +13,7 @@ from neuroledger.core.score import Score
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.report import plots
 from neuroledger.report.board import Leaderboard
-from neuroledger.report.plots import boards
+from neuroledger.report.pareto import front
 from neuroledger.report.table import leaderboard
 from tests.engine.lab import Lab
 from tests.report.ledger import record, score
@@ -60,10 +60,9 @@ def test_tradeoff_joins_what_nothing_beats(board: Leaderboard) -> None:
     ax = plots.tradeoff(RIDGE, PLS, board)
     assert ax.data == {"ant": (4e6, 0.9), "bee": (1e6, 0.4)}
     assert ax.get_xscale() == "log"
-    assert boards._front([(1, 0.4), (4, 0.9), (5, 0.8), (1, 0.3)], lower_is_better=False) == [
-        (1, 0.4),
-        (4, 0.9),
-    ]
+    assert [list(map(float, line.get_xdata())) for line in ax.lines] == [[1e6, 4e6]]
+    assert [list(map(float, line.get_ydata())) for line in ax.lines] == [[0.4, 0.9]]
+    assert front([0.4, 0.9, 0.8, 0.3], [1, 4, 5, 1]) == [True, True, False, False]
 
 
 def test_scatter_pairs_neuroids() -> None:

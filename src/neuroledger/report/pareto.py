@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["front", "pareto", "pareto_figure"]
 
 Cost = Score | Mapping[str, Any] | float
-
-INK: Final = "#1d2124"
-ACCENT: Final = "#0b6e6e"
-SOFT: Final = "#8b939a"
 
 
 def pareto(
@@ -53,7 +49,7 @@ def pareto(
     Raises
     ------
     RequestError
-        No model has both.
+        No such benchmark or metric, or no model has both.
     """
     catalog = catalog or open_catalog()
     headline = catalog.benchmark(benchmark).all_metrics[0]
@@ -82,6 +78,8 @@ def pareto(
         if record.score.get("value") is not None
     ]
     if not rows:
+        if not costs:  # those that are handed over may be of any name
+            catalog.metric(cost)
         named = headline if isinstance(headline, str) else headline.name
         raise RequestError(
             f"no model has both a score on {benchmark!r} ({named}) and {cost!r}: score models on a benchmark that "
@@ -111,10 +109,10 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Where a cost is 0, the axis is linear below the least that is not.
     """
-    if ax is None:
-        from matplotlib.figure import Figure
+    # The figures take the front from here.
+    from neuroledger.report.plots.style import ACCENT, INK, SOFT, axes
 
-        ax = Figure(figsize=(6, 4.2), layout="constrained").add_subplot()
+    ax = ax or axes(width=6, height=4.2)
     for number, row in enumerate(table.sort_values("cost").to_dict("records")):
         colour = ACCENT if row["front"] else SOFT
         if pd.notna(row["low"]) and pd.notna(row["high"]):

@@ -10,6 +10,7 @@ import numpy as np
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import axis as axis_of
+from neuroledger.report.pareto import front
 from neuroledger.report.plots.style import ACCENT, INK, LIGHT, PALETTE, SOFT, axes, finish
 from neuroledger.report.table import leaderboard
 from neuroledger.report.text import describe, number
@@ -109,8 +110,9 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
     for row, x, y in points:
         ax.scatter([x], [y], s=36, color=ACCENT, zorder=3)
         ax.annotate(row.model, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=9, color=INK)
-    front = _front([(x, y) for _, x, y in points], lower_is_better=column.direction == "lower")
-    ax.plot([x for x, _ in front], [y for _, y in front], color=LIGHT, linewidth=1.4, zorder=2)
+    kept = front([y for _, _, y in points], [x for _, x, _ in points], lower=column.direction == "lower")
+    best = sorted((x, y) for (_, x, y), unbeaten in zip(points, kept, strict=True) if unbeaten)
+    ax.plot([x for x, _ in best], [y for _, y in best], color=LIGHT, linewidth=1.4, zorder=2)
     if all(x > 0 for _, x, _ in points):
         ax.set_xscale("log")
     ax.set_xlabel(f"{price.title} ({describe(price)})")
@@ -242,16 +244,6 @@ def _colours() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("neuroledger", ["#ffffff", "#cfe9e7", "#79c7c2"])
-
-
-def _front(points: Sequence[tuple[float, float]], *, lower_is_better: bool) -> list[tuple[float, float]]:
-    """The points with the best value among all that cost no more, from cheap to dear."""
-    sign = -1.0 if lower_is_better else 1.0
-    front: list[tuple[float, float]] = []
-    for x, y in sorted(points, key=lambda p: (p[0], -sign * p[1])):
-        if not front or sign * y > sign * front[-1][1]:
-            front.append((x, y))
-    return front
 
 
 def _column(board: Leaderboard, benchmark: str) -> tuple[int, Column]:
