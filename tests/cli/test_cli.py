@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +96,48 @@ def test_an_interruption_exits_130_and_says_how_to_go_on(run, monkeypatch: pytes
     monkeypatch.setattr(running, "run_job", interrupted)
     code, _, err = run("run")
     assert code == 130 and "Run the same command again" in err
+
+
+def test_a_request_that_cannot_be_met_leaves_the_records_alone(run, lab: Lab) -> None:
+    run("validate", "lab")
+    assert run("run")[0] == 0
+    record = lab.root / "results" / "records" / "lab.V4-ridge" / "pixels4.json"
+    before = record.read_bytes()
+    code, _, err = run("score", "pixels4", "lab.V4-ridge", "--device", "cuda:7")
+    assert code == 1 and "device 'cuda:7' is not available here" in err
+    code, _, err = run("score", "pixels4", "lab.V4-ridge", "--seed", "-1")
+    assert code == 2 and "a seed is 0 or more" in err
+    assert record.read_bytes() == before
+
+
+def test_an_interruption_does_not_wait_for_jobs_that_have_not_begun(lab: Lab, tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys, time\n"
+        "from neuroledger.engine.executors import execute\n"
+        "if __name__ == '__main__':\n"
+        "    print('begun', flush=True)\n"
+        "    for _ in execute('processes:1', [0.1] * 3 + [30] * 20, time.sleep):\n"
+        "        print('one', flush=True)\n"
+    )
+    (tmp_path / "long.py").write_text(script)
+    process = subprocess.Popen([sys.executable, str(tmp_path / "long.py")], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while process.stdout.readline() != "one\n":
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=25)
+    assert process.returncode != 0
+
+
+def test_a_front_is_drawn_into_a_figure_or_refused(run, lab: Lab) -> None:
+    run("validate", "lab")
+    run("run")
+    code, _, err = run("pareto", "lab.V4-ridge", "--cost", "footprnt")
+    assert code == 2 and "did you mean 'footprint'" in err
+    code, _, err = run("pareto", "lab.V4-ridge")
+    assert code == 2 and "no model has both a score" in err
+    code, _, err = run("export", "neurobench", "lab.V4-ridge")
+    assert code == 2 and "NeuroBench's layout has places for accuracy," in err
 
 
 def test_list_and_show(run) -> None:

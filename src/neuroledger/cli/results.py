@@ -78,9 +78,9 @@ def pareto(options: argparse.Namespace) -> int:
 
     table = front_of(options.benchmark, options.cost, catalog=open_catalog(options.root))
     if options.out is not None:
-        figure = pareto_figure(table).get_figure(root=True)
-        if figure is not None:
-            figure.savefig(options.out)
+        from neuroledger.report.plots.style import save
+
+        save(pareto_figure(table), options.out)
     say(str(table.to_json(orient="records", indent=2) if options.json else table.to_string(index=False)))
     return 0
 

@@ -6,7 +6,7 @@ import re
 
 from neuroledger.errors import RequestError
 
-__all__ = ["device_for_metrics", "named_device"]
+__all__ = ["device_for_metrics", "named_device", "require_device"]
 
 
 def named_device(name: str) -> str:
@@ -33,3 +33,19 @@ def named_device(name: str) -> str:
 def device_for_metrics(name: str) -> str:
     """Metrics keep their sums in float64, which Apple's GPUs do not have: theirs is the CPU then."""
     return "cpu" if name == "mps" else name
+
+
+def require_device(name: str) -> None:
+    """Nothing, where this machine has the device.
+
+    Raises
+    ------
+    UnavailableError
+        It has not.
+    """
+    if name.split(":")[0] in ("cuda", "mps"):
+        from neuroledger.models.torch_layers import available
+        from neuroledger.models.torch_module import require
+
+        require("torch", "torch")
+        available(name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 from neuroledger.engine.plan import Job
@@ -54,13 +54,20 @@ def _count(text: str) -> int:
 
 def _processes(count: int, jobs: Sequence[Job], work: Callable[[Job], T]) -> Done[T]:
     lost: list[Job] = []
+    others = set(active_children())
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         pending: dict[Future[T], Job] = {pool.submit(work, job): job for job in jobs}
-        for future in as_completed(pending):
-            if future.exception() is not None:
-                lost.append(pending[future])
-            else:
-                yield pending[future], future.result()
+        try:
+            for future in as_completed(pending):
+                if future.exception() is not None:
+                    lost.append(pending[future])
+                else:
+                    yield pending[future], future.result()
+        except BaseException:  # interrupted: leaving the pool would wait for every job that has not begun
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(active_children()) - others:
+                process.terminate()
+            raise
     for job in lost:
         yield job, work(job)
 
@@ -78,14 +85,15 @@ def _dask(address: str | None, jobs: Sequence[Job], work: Callable[[Job], T]) ->
     except OSError as error:
         raise UnavailableError(f"no Dask scheduler answers at {address} ({error})") from error
     lost: list[Job] = []
-    with closing(client):
+    with ExitStack() as held:
+        if address is None:
+            held.enter_context(closing(cluster))
+        held.enter_context(closing(client))
         pending = {client.submit(work, job, pure=False, key=f"{job.id}"): job for job in jobs}
         for future in distributed.as_completed(list(pending)):
             if future.status == "finished":
                 yield pending[future], future.result()
             else:
                 lost.append(pending[future])
-    if address is None:
-        cluster.close()
     for job in lost:
         yield job, work(job)

@@ -12,6 +12,7 @@ from typing import Any
 
 from neuroledger.core.score import Score
 from neuroledger.display import Display
+from neuroledger.engine.device import require_device
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
 from neuroledger.engine.load import damaged_file
@@ -73,7 +74,14 @@ def run(
 
     Each record is written as soon as its job ends, so an interruption loses at most the jobs in progress.
     ``executor`` says where they are done (:func:`neuroledger.engine.executors.execute`).
+
+    Raises
+    ------
+    UnavailableError
+        This machine, which is to do them, lacks the device: no record is replaced by a failure that says so.
     """
+    if not executor.startswith("dask"):
+        require_device(request.device)
     damaged = _damaged(catalog, jobs)
     found = {
         job: None

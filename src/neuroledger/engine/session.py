@@ -40,6 +40,8 @@ class Request:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise RequestError(f"seed {self.seed}: a seed is 0 or more")
         object.__setattr__(self, "device", named_device(self.device))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from neuroledger.core.score import Score
 from neuroledger.engine.record import Record
+from neuroledger.errors import RequestError
 from neuroledger.report.export import export_records
 from neuroledger.spec.catalog import Catalog
 
@@ -88,8 +89,15 @@ def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]
     Raises
     ------
     RequestError
-        No such benchmark, or no model was scored on it.
+        No such benchmark, none of its metrics has a place in that layout, or no model was scored on it.
     """
+    asked = [m if isinstance(m, str) else m.name for m in catalog.benchmark(benchmark).all_metrics]
+    known = {*NAMES, *OPERATIONS, *NEURONS}
+    if known.isdisjoint(asked):
+        raise RequestError(
+            f"benchmark {benchmark!r} asks for {', '.join(asked)}, and NeuroBench's layout has places for "
+            f"{', '.join(sorted(known))} only"
+        )
 
     def text(record: Record) -> str:
         return json.dumps(flat(record.scores), indent=4, allow_nan=False) + "\n"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from neuroledger.errors import DataError, RequestError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["ACCENT", "INK", "LIGHT", "PALETTE", "SOFT", "axes", "finish", "save"]
 
+FORMATS: Final = ("svg", "pdf", "png", "eps", "jpg", "webp")
 INK: Final = "#1d2124"
 SOFT: Final = "#8b939a"
 ACCENT: Final = "#0b6e6e"
@@ -19,14 +24,37 @@ PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 
 
 def save(ax: Axes, path: Path) -> Path:
-    """Write the figure of ``ax``: SVG with text kept as text and no date inside, or what the suffix says."""
+    """Write the figure of ``ax``: SVG with text kept as text and no date inside, or what the suffix says.
+
+    Raises
+    ------
+    RequestError
+        The suffix is none of a figure.
+    DataError
+        The disk is full or read-only; what was there is still there.
+    """
     import matplotlib as mpl
 
-    figure: Any = ax.figure
-    path.parent.mkdir(parents=True, exist_ok=True)
+    figure: Any = ax.get_figure(root=True)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise RequestError(f"{path}: name a figure with one of the endings .{', .'.join(FORMATS)}")
+    held = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "neuroledger"}):
-        options = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
-        figure.savefig(path, bbox_inches="tight", **options)
+        options = {"metadata": {"Date": None}} if kind == "svg" else {}
+        figure.savefig(held, format=kind, bbox_inches="tight", **options)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(held.getvalue())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror}); free space or rights on that disk"
+        ) from error
     return path
 
 

@@ -1,0 +1,24 @@
+"""Figures are written whole, in formats that there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuroledger.errors import DataError, RequestError
+from neuroledger.report import plots
+from neuroledger.report.plots import style
+
+
+def test_a_figure_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    ax = style.axes()
+    with pytest.raises(RequestError, match=r"one of the endings \.svg, \.pdf, \.png"):
+        plots.save(ax, tmp_path / "a.bmp")
+    with pytest.raises(RequestError, match="endings"):
+        plots.save(ax, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        plots.save(ax, tmp_path / "file" / "a.svg")
+    assert plots.save(ax, tmp_path / "deep" / "a.PNG").read_bytes()[:4] == b"\x89PNG"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.PNG", "deep", "file"]
