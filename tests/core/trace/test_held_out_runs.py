@@ -278,3 +278,22 @@ def test_the_house_spikes_are_counted_alike_in_any_batches():
     x = (torch.rand(7, 8, 7) < 0.4).float()
     whole = counted(network, x)
     assert all(counted(network, *x.split(size)).layers == whole.layers for size in (1, 2, 3))
+
+
+def test_weights_that_only_compiled_code_meets_are_no_zero():
+    @torch.jit.script
+    def hidden(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return x @ w
+
+    class Compiled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(8, 4))
+
+        def forward(self, x):
+            return hidden(x, self.w)
+
+    score = nl.cost(Compiled(), [torch.ones(5, 8)], ["effective_macs"])["effective_macs"]
+    assert score.status == "failed" and "none of its operations was seen" in score.reason
+    looked_up = nl.cost(nn.Embedding(10, 4), [torch.zeros(5, 8, dtype=torch.long)], ["effective_macs"])
+    assert (looked_up["effective_macs"].value, looked_up["effective_macs"].status) == (0, "scored")

@@ -92,6 +92,9 @@ class StrictPass:
                 if isinstance(child, CONNECTIONS):
                     why = "none of its operations was seen: it is not called, or runs in another thread"
                     self.tally.miss(name or type(child).__name__, why, self.tally.unreached(child))
+                elif unseen := _own_weights(child):
+                    why = "none of its operations was seen: its weights met none, or one in compiled code"
+                    self.tally.miss(name or type(child).__name__, why, unseen)
         scripted = torch.jit.ScriptModule
         for name, child in self.network.parts:
             if isinstance(child, scripted):
@@ -159,6 +162,14 @@ class StrictPass:
                 counts.updates += int(np.count_nonzero(changed))
             else:
                 self.tally.add(counts, "updates", after.ne(before).sum())
+
+
+def _own_weights(module: nn.Module) -> int:
+    """Number of weights in matrices that a module of the user's own holds itself; one row alone connects nothing."""
+    if type(module).__module__.startswith("torch.nn."):
+        return 0
+    own = module.parameters(recurse=False)
+    return sum(weight.numel() for weight in own if sum(size > 1 for size in weight.shape) > 1)
 
 
 def _multiplies(scripted: torch.jit.ScriptModule) -> bool:
