@@ -43,7 +43,7 @@ class _Layout(NamedTuple):
     halves: Floats
 
 
-@ceiling("internal_consistency", version=2)
+@ceiling("internal_consistency", version=3)
 def internal_consistency(
     assembly: xr.DataArray,
     *,

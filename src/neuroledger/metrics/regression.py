@@ -21,7 +21,7 @@ from neuroledger.errors import MetricError
 __all__ = ["regression"]
 
 
-@metric("regression", version=1)
+@metric("regression", version=2)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,
