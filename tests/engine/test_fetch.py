@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,3 +186,23 @@ def test_many_files_of_one_size_are_hashed_once_each(tmp_path: Path, monkeypatch
     assert len(hashed) == len(set(hashed)) == 200
     for content in contents:
         assert (tmp_path / "data" / f"{content.decode()}.wav").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        ("Is your cache up to date? <https://error.dvc.org/missing-files>", "runs `dvc push`"),
+        ("ERROR: /somewhere is not a git repository", "`git init` in this folder"),
+        ("ERROR: something else", "something else$"),
+    ],
+)
+def test_what_dvc_says_last_is_told_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, says: str
+) -> None:
+    def failing(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", f"ERROR: failed to pull data\n{last}\n")
+
+    monkeypatch.setattr(subprocess, "run", failing)
+    (tmp_path / "x.nc.dvc").write_text("outs: []\n")
+    with pytest.raises(UnavailableError, match=rf"`dvc pull x.nc.dvc` failed: .*{says}"):
+        fetching._pull(tmp_path, tmp_path / "x.nc", force=False)

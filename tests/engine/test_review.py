@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from neuroledger.engine.review import Change, review
 from neuroledger.errors import RequestError
+from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record
 
@@ -109,3 +111,11 @@ def test_an_unknown_commit_is_named(committed: Lab) -> None:
     for wrong in ("nosuch", "--all"):
         with pytest.raises(RequestError, match=f"no commit '{wrong}'"):
             review(committed.open(), wrong)
+
+
+def test_a_shallow_clone_is_told_how_to_get_the_rest(committed: Lab, tmp_path: Path) -> None:
+    git(committed, "add", "-f", "dvc.yaml")
+    git(committed, "commit", "--message", "another")
+    git(committed, "clone", "--depth", "1", f"file://{committed.root}", str(tmp_path / "shallow"))
+    with pytest.raises(RequestError, match="git fetch --unshallow"):
+        review(open_catalog(tmp_path / "shallow"), "HEAD~1")

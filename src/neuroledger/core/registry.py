@@ -8,6 +8,7 @@ import inspect
 import pkgutil
 import re
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -177,4 +178,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> type[BaseModel]:
         fields[parameter.name] = (hints[parameter.name], default)
     title = "".join(part.title() for part in re.split(r"\W|_", function.__name__)) + "Parameters"
     config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False, validate_default=False)
-    return create_model(title, __config__=config, __doc__=inspect.getdoc(function), **fields)
+    with warnings.catch_warnings():
+        # A parameter may well be called `copy` or `validate`: nobody calls the methods of that name on parameters.
+        warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
+        return create_model(title, __config__=config, __doc__=inspect.getdoc(function), **fields)

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from neuroledger.engine.integrity import remembering, sha256_of_file, verify_file
@@ -169,6 +170,14 @@ def _install(found: Path, path: Path, pin: SourceFile, name: str, progress: Prog
     progress(name, pin.size, pin.size)
 
 
+# What DVC's last words leave unsaid.
+DVC_HINTS: Final = {
+    "missing-files": "; the remote does not hold it: who added the file runs `dvc push`, or, where another remote "
+    "holds it, `dvc pull --remote NAME` brings it",
+    "not a git repository": "; a clone made by git is needed, or `git init` in this folder",
+}
+
+
 def _pull(root: Path, path: Path, force: bool) -> None:
     pointer = path.with_name(path.name + ".dvc")
     if not pointer.is_file():
@@ -180,9 +189,9 @@ def _pull(root: Path, path: Path, force: bool) -> None:
     done = subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not path.exists():
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise UnavailableError(
-            f"`dvc pull {pointer.relative_to(root)}` failed: {' '.join(lines[-2:]) or 'no message'}"
-        )
+        words = " ".join(lines[-2:]) or "no message"
+        hint = next((hint for sign, hint in DVC_HINTS.items() if sign in words), "")
+        raise UnavailableError(f"`dvc pull {pointer.relative_to(root)}` failed: {words}{hint}")
 
 
 def _https(pin: SourceFile) -> str:

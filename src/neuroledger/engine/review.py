@@ -70,7 +70,11 @@ def review(catalog: Catalog, since: str) -> Review:
         catalog, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}", may_fail=True
     )
     if not named.strip():
-        raise RequestError(f"no commit {since!r} in this repository; name a branch, a tag or a commit")
+        shallow = _git(catalog, "rev-parse", "--is-shallow-repository", may_fail=True).strip() == "true"
+        more = (
+            " (this clone holds the last commits only: `git fetch --unshallow` brings all)" if shallow else ""
+        )
+        raise RequestError(f"no commit {since!r} in this repository; name a branch, a tag or a commit{more}")
     commit = _git(catalog, "merge-base", named.strip(), "HEAD", may_fail=True).strip()
     if not commit:
         raise RequestError(f"{since!r} and the present branch have no commit in common")
