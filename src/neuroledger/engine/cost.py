@@ -84,8 +84,10 @@ def cost(
     """
     if mode not in ("strict", "neurobench-2.3"):
         raise RequestError(f"no mode {mode!r}; modes are strict and neurobench-2.3")
-    if isinstance(metrics, str):
+    if isinstance(metrics, (str, Mapping, Override)):
         raise RequestError(f"metrics is a list of ids: [{metrics!r}]")
+    if not isinstance(metrics, Iterable):
+        raise RequestError(f"metrics is a list of ids, such as ['footprint'], not {type(metrics).__name__}")
     from neuroledger.core.trace.passes import trace
 
     bound = _bound(str(Path.cwd()), tuple(item if isinstance(item, str) else _text(item) for item in metrics))
@@ -152,7 +154,9 @@ def _needs(bound: Iterable[Bound]) -> frozenset[Need]:
 def _text(item: Mapping[str, Any] | Override) -> str:
     if isinstance(item, Override):
         item = {"name": item.name, **item.parameters}
-    if isinstance(item, Mapping) and "name" not in item:
+    if not isinstance(item, Mapping):
+        raise RequestError(f"a metric is its id, or a mapping with its id as `name`, not {item!r}")
+    if "name" not in item:
         raise RequestError(f"a metric with overrides has its id as `name`: {dict(item)}")
     return json.dumps(dict(item), sort_keys=True, default=str)
 
@@ -180,7 +184,8 @@ def _resolve(item: Wanted, catalog: Catalog) -> Bound:
 def _costs_only(bound: Bound) -> Bound:
     if bound[1].input != "trace":
         raise RequestError(
-            f"metric {bound[0].id!r} compares assemblies; cost metrics are counted from one pass"
+            f"metric {bound[0].id!r} is no cost: it compares answers or responses with what was recorded. Costs alone "
+            "are counted here; a benchmark of the paradigm `inference` lists both (docs/efficiency.md)"
         )
     return bound
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -121,7 +122,7 @@ def test_wrong_requests_are_refused():
         nl.cost(network(), x, mode="lenient")
     with pytest.raises(RequestError, match="did you mean"):
         nl.cost(network(), x, ["effective_mac"])
-    with pytest.raises(RequestError, match="compares assemblies"):
+    with pytest.raises(RequestError, match="is no cost: it compares"):
         nl.cost(network(), x, ["pls"])
     with pytest.raises(RequestError, match="list"):
         nl.cost(network(), x, "footprint")
@@ -164,3 +165,25 @@ def test_brain_models_have_costs_too():
     dense = 4096 * 9 * 16 + 1024 * 9 * 16 * 32 + 256 * 9 * 32 * 64 + 256 * 64 + 640
     assert found["dense_operations"].value == dense
     assert 0 < found["synaptic_operations"].value < dense
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"metrics": 3}, "metrics is a list of ids, such as"),
+        ({"metrics": [3]}, "a metric is its id, or a mapping with its id as `name`, not 3"),
+        ({"metrics": {"name": "latency"}}, "metrics is a list of ids: "),
+        ({"time_axis": 9}, r"time_axis 9: inputs of shape \(2, 5, 3\) have no such axis"),
+        ({"time_axis": 0}, "axis 0 is that of the samples"),
+        ({"time_axis": "t"}, "time_axis 't': inputs of shape"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(asked: dict[str, Any], says: str) -> None:
+    with pytest.raises(RequestError, match=says):
+        nl.cost(nn.Linear(3, 2), [torch.ones(2, 5, 3)], **{"metrics": ["effective_macs"], **asked})
+
+
+def test_the_time_axis_may_be_counted_from_the_end() -> None:
+    net, x = nn.Linear(3, 2), torch.full((2, 5, 3), 0.5)
+    stepped = [nl.cost(net, [x], ["effective_macs"], time_axis=axis)["effective_macs"] for axis in (1, -2)]
+    assert [score.value for score in stepped] == [30.0, 30.0]

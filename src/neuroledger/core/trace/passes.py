@@ -158,7 +158,7 @@ def _one(
             )
         state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
-            state.steps = inputs.shape[state.time_axis]
+            state.steps = _steps(inputs, state.time_axis)
             if time_axis == "auto":
                 state.notes.append(
                     f"the network takes single steps: it was stepped {state.steps} times along axis 1"
@@ -181,6 +181,17 @@ def _one(
     state.writes = state.writes and written(given)
     state.samples += size
     state.batches += 1
+
+
+def _steps(inputs: Any, axis: Any) -> int:
+    shape = getattr(inputs, "shape", None)
+    there = shape is not None and isinstance(axis, int) and -len(shape) < axis < len(shape)
+    if shape is None or not there or axis == 0:
+        of = f"of shape {tuple(shape)}" if shape is not None else "that are several tensors"
+        raise RequestError(
+            f"time_axis {axis!r}: inputs {of} have no such axis of time steps; axis 0 is that of the samples"
+        )
+    return int(shape[axis])
 
 
 def _time_axis(network: Network, inputs: Any) -> int | None:

@@ -90,6 +90,8 @@ def _of_neurons(trace: Trace, of: Callable[[Layer], int]) -> Reading:
     }
     unknown = sorted({layer.neuron for layer in layers.values() if layer.per_update is None})
     why = f"it is not known how many operations an update of {', '.join(unknown)} takes" if unknown else ""
+    if why and trace.mode == "strict":
+        why += ": its class says so with `operations_per_update`"
     if not parts or (why and trace.mode == "neurobench-2.3"):
         return failed(f"{why}; NeuroBench 2.3 fails there too" if trace.mode == "neurobench-2.3" else why)
     n = {"samples": trace.samples}
