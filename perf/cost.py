@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from neuroledger.core.networks.lif import Lif, OverTime
 from neuroledger.engine.cost import DEFAULT, cost
@@ -69,13 +70,13 @@ def others() -> dict[str, tuple[nn.Module, Tensor]]:
     }
 
 
-def ratios(module: nn.Module, batches: list[Tensor], rounds: int) -> str:
+def ratios(module: nn.Module, batches: Iterable[Any], rounds: int) -> str:
     """Milliseconds of a bare pass, of operation counts and of all eight metrics, as cells of a table."""
 
     def bare() -> None:
         with torch.no_grad():
             for batch in batches:
-                module(batch)
+                module(batch[0] if isinstance(batch, list) else batch)
 
     runs: dict[str, Callable[[], Any]] = {
         "bare": bare,
@@ -103,6 +104,10 @@ def main() -> None:
         for size in SIZES:
             cells = ratios(module, list(images.split(size)) * passes, given.rounds)
             print(f"| {passes} | {size} | {cells}")
+    labelled = TensorDataset(images, torch.zeros(IMAGES, dtype=torch.long))
+    for size in SIZES:
+        cells = ratios(module, DataLoader(labelled, batch_size=size), given.rounds)
+        print(f"| 1, from a DataLoader | {size} | {cells}")
     print(f"\n| network | batch | {columns}\n|---|--:|--:|--:|--:|--:|--:|")
     for name, (other, batch) in others().items():
         print(f"| {name} | {len(batch)} | {ratios(other.eval(), [batch], given.rounds)}")

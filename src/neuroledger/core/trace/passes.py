@@ -29,7 +29,7 @@ from neuroledger.core.trace.static import count_weights
 from neuroledger.core.trace.strict import StrictPass
 from neuroledger.core.trace.tally import Tally
 from neuroledger.core.trace.timing import measure_memory, measure_time
-from neuroledger.core.trace.unaltered import unaltered
+from neuroledger.core.trace.unaltered import may_write, unaltered
 from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
 
 __all__ = ["trace", "watched"]
@@ -128,7 +128,7 @@ class _Progress:
         self.steps = 1
         self.sparsity = 0.0
         self.time_axis: int | None = None
-        self.writes = True  # whether the network may write into its inputs
+        self.writes = False  # whether the network may write into its inputs
         self.timing: Timing | None = None
         self.memory: Memory | None = None
         self.energy: Energy | None = None
@@ -156,6 +156,7 @@ def _one(
             raise ModelError(
                 f"{empty} lies on the meta device, which holds no values: load them first (module.to_empty)"
             )
+        state.writes = may_write(network)
         state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
             state.steps = _steps(inputs, state.time_axis)

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from neuroledger.core.trace.batches import Network
 
-__all__ = ["unaltered"]
+__all__ = ["may_write", "unaltered"]
 
 # Tensors up to so many values are copied and compared together, which for small networks is most of the work.
 SMALL = 2**14
@@ -58,6 +58,14 @@ def unaltered(network: Network) -> Iterator[None]:
         with network.turn, torch.no_grad():
             for held, values in copies:
                 _put_back(held, values)
+
+
+def may_write(network: Network) -> bool:
+    """Whether a network may write into its inputs: torch's own modules do where they are told to work in place."""
+    return any(
+        part._forward_pre_hooks or part._forward_hooks or _foreign(part) or getattr(part, "inplace", False)
+        for _, part in network.parts
+    )
 
 
 def _foreign(module: nn.Module) -> bool:
