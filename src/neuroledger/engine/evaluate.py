@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import xarray as xr
@@ -21,7 +21,7 @@ from neuroledger.engine.commit import committed
 from neuroledger.engine.cost import read_cost
 from neuroledger.engine.present import attach
 from neuroledger.engine.session import Session
-from neuroledger.errors import MetricError, NeuroLedgerError, RequestError, UnavailableError
+from neuroledger.errors import MetricError, ModelError, NeuroLedgerError, RequestError, UnavailableError
 from neuroledger.spec.base import Override
 from neuroledger.spec.kinds import BenchmarkSpec
 
@@ -31,6 +31,8 @@ __all__ = ["Evaluation", "evaluate"]
 SELF_PREDICTING = frozenset({"recording"})
 # Paradigms whose model can be given the answers to other stimuli: that must not score.
 SHUFFLED = frozenset({"recording", "task"})
+# Which question of a model that is shown stimuli a paradigm asks.
+QUESTIONS: Final = {"recording": "record", "properties": "record", "task": "perform"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ def evaluate(
         )
     else:
         subject = attach(model, session.store)
+    if not callable(getattr(subject, QUESTIONS.get(benchmark.paradigm.name, "__class__"), None)):
+        raise ModelError(
+            f"model {subject.id!r} learns from data and is not shown stimuli: it can be scored on benchmarks of the "
+            f"paradigms inference and decoding, and {benchmark.id!r} is of the paradigm {benchmark.paradigm.name}"
+        )
     component, parameters = session.paradigm(benchmark)
     injected = {
         "rng": np.random.default_rng(session.request.seed),

@@ -79,7 +79,7 @@ def _dask(address: str | None, jobs: Sequence[Job], work: Callable[[Job], T]) ->
         raise UnavailableError('Dask is not installed: pip install "neuroledger[cluster]"') from None
     try:
         cluster: Any = address or distributed.LocalCluster(
-            n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None
+            n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0"
         )
         client = distributed.Client(cluster, timeout=20)
     except OSError as error:
