@@ -49,12 +49,10 @@ def discrimination(
     """
     trials = read_trials(assembly, error=CeilingError)
     patterns, scores = [], []
-    for first, second in halves(len(trials.image), repetitions=repetitions, seed=seed):
+    for first, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
         one, two = (
-            pattern(
-                trials.rates(half), trials.truth, level=level, distractors=distractors, normalise=normalise
-            )
-            for half in (first, second)
+            pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
+            for rates in trials.rates_of_both(first)
         )
         known = ~(np.isnan(one) | np.isnan(two))
         scores.append(pearson(one[known], two[known]))

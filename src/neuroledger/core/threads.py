@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -47,7 +47,10 @@ def _pool(process: int) -> ThreadPoolExecutor:
 
 
 def side_by_side(work: Callable[[T], object], parts: Iterable[T]) -> None:
-    """``work`` on each of ``parts``, several at a time; parts must not touch each other's results."""
+    """``work`` on each of ``parts``, several at a time; parts must not touch each other's results.
+
+    What is set in the caller's context, such as which floating-point errors NumPy ignores, holds for all.
+    """
     waiting = list(parts)
     lanes = min(_limit.get(), THREADS, len(waiting))
 
@@ -59,7 +62,7 @@ def side_by_side(work: Callable[[T], object], parts: Iterable[T]) -> None:
         for part in waiting:
             work(part)
         return
-    others = [pool().submit(lane, first) for first in range(1, lanes)]
+    others = [pool().submit(copy_context().run, lane, first) for first in range(1, lanes)]
     try:
         lane(0)
     finally:

@@ -15,6 +15,7 @@ from scipy.special import ndtri
 __all__ = [
     "cells",
     "collapse",
+    "counts_of_cells",
     "group_mean",
     "halves",
     "image_dprimes",
@@ -22,6 +23,7 @@ __all__ = [
     "pattern",
     "pearson",
     "rates_from_cells",
+    "rates_from_counts",
     "rates_from_probabilities",
     "rates_from_trials",
     "resampled",
@@ -78,13 +80,22 @@ def cells(image: Codes, choice: Codes, sample: Codes, distractor: Codes, n_choic
 
 def rates_from_cells(trials: Codes, truth: Codes, n_choices: int, rows: Codes | None = None) -> Floats:
     """As :func:`rates_from_trials`, of (some ``rows`` of) trials given by their :func:`cells`."""
-    size = truth.size * n_choices
-    chosen, *offered = (
+    return rates_from_counts(counts_of_cells(trials, truth.size * n_choices, rows), truth, n_choices)
+
+
+def counts_of_cells(trials: Codes, size: int, rows: Codes | None = None) -> Codes:
+    """How often each cell of image × choice was chosen, and was on offer, in (some ``rows`` of) trials: ``(2, cell)``."""
+    chosen, sample, distractor = (
         np.bincount(column if rows is None else column.take(rows), minlength=size) for column in trials
     )
-    count = offered[0] + offered[1]
-    flat = np.full(size, np.nan)
-    np.divide(chosen, count, out=flat, where=count > 0)
+    return np.stack([chosen, sample + distractor])
+
+
+def rates_from_counts(counts: Codes, truth: Codes, n_choices: int) -> Floats:
+    """As :func:`rates_from_trials`, of :func:`counts_of_cells`."""
+    chosen, offered = counts
+    flat = np.full(truth.size * n_choices, np.nan)
+    np.divide(chosen, offered, out=flat, where=offered > 0)
     rates = flat.reshape(truth.size, n_choices)
     rates[np.arange(truth.size), truth] = np.nan
     return rates

@@ -10,7 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.behaviour.discrimination import cells, rates_from_cells
+from neuroledger.core.behaviour.discrimination import (
+    cells,
+    counts_of_cells,
+    rates_from_cells,
+    rates_from_counts,
+)
 from neuroledger.core.coding import Coded, coordinate, encode, first_rows, locate, words
 from neuroledger.core.threads import pool
 from neuroledger.errors import MetricError
@@ -36,6 +41,19 @@ class ObjectTrials:
     def rates(self, rows: Codes) -> npt.NDArray[np.float64]:
         """Distractor rates ``(image, object)`` from some of the trials."""
         return rates_from_cells(self._cells, self.truth, len(self.objects), rows)
+
+    def rates_of_both(self, rows: Codes) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Distractor rates from some of the trials, and from all others: their counts are those of all less those."""
+        choices = len(self.objects)
+        some = counts_of_cells(self._cells, self.truth.size * choices, rows)
+        return (
+            rates_from_counts(some, self.truth, choices),
+            rates_from_counts(self._counts - some, self.truth, choices),
+        )
+
+    @cached_property
+    def _counts(self) -> Codes:
+        return counts_of_cells(self._cells, self.truth.size * len(self.objects))
 
     @cached_property
     def _cells(self) -> Codes:
