@@ -97,9 +97,9 @@ def repeated(*columns: Codes) -> Codes:
     key = np.zeros(columns[0].size, dtype=np.int64)
     for codes in columns:
         key = key * (int(codes.max(initial=0)) + 2) + codes
-    _, first = np.unique(key, return_index=True)
+    found, labels = pd.factorize(key)
     mask = np.ones(key.size, dtype=bool)
-    mask[first] = False
+    mask[first_rows(found, len(labels))] = False
     return np.flatnonzero(mask)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.coding import coordinate, encode, locate, repeated
+from neuroledger.core.coding import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
 
 __all__ = [
@@ -150,12 +150,12 @@ def answers_of_people(
         raise error(
             f"subject {str(who)!r} answered stimulus {str(what)!r} twice; keep one trial, or tell conditions apart"
         )
-    key = conditions.codes * len(stimuli.labels) + stimuli.codes
-    cells, first, cell = np.unique(key, return_index=True, return_inverse=True)
-    shape = (len(subjects.labels), len(cells))
+    cells = encode(conditions.codes * len(stimuli.labels) + stimuli.codes)
+    first = first_rows(cells.codes, len(cells.labels))
+    shape = (len(subjects.labels), len(cells.labels))
     correct, seen = np.zeros(shape), np.zeros(shape)
-    correct[subjects.codes, cell] = right
-    seen[subjects.codes, cell] = 1.0
+    correct[subjects.codes, cells.codes] = right
+    seen[subjects.codes, cells.codes] = 1.0
     truth = coordinate(assembly, *TRUTHS)
     return Answers(
         correct,
