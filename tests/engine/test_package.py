@@ -103,3 +103,13 @@ def test_scaffolds_pass_check(repository: Path, tmp_path: Path, kind: str) -> No
     assert count == 1 and not problems
     with pytest.raises(RequestError, match="already"):
         scaffold(open_catalog(tmp_path), kind, "fresh.scaffold")
+
+
+def test_a_new_benchmark_starts_from_the_data_set_that_its_id_names(repository: Path, tmp_path: Path) -> None:
+    from neuroledger.engine.scaffold import scaffold
+    from neuroledger.spec.catalog import open_catalog
+
+    shutil.copytree(repository / "specs", tmp_path / "specs")
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    path = scaffold(open_catalog(tmp_path), "benchmark", "Digits.simulated.time.V4-mine")
+    assert "dataset: Digits.simulated.time #" in path.read_text()

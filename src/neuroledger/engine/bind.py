@@ -21,7 +21,7 @@ from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.engine.sides import aligned, check_repeated, joined
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.base import Override
-from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.identity import spec_sha256
 
 __all__ = ["BoundCeiling", "BoundMetric", "ceiling", "metric", "resolve"]
@@ -199,7 +199,7 @@ def metric(
     RequestError
         Unknown id, field or compat; near misses are named.
     """
-    spec, component, parameters = resolve("metrics", id, catalog or open_catalog(), overrides)
+    spec, component, parameters = resolve("metrics", id, catalog or open_definitions(), overrides)
     return BoundMetric(spec, component, parameters, _place(workspace), seed)
 
 
@@ -212,7 +212,7 @@ def ceiling(
     **overrides: Any,
 ) -> BoundCeiling:
     """The ceiling ``id``, overridden as in :func:`metric`."""
-    spec, component, parameters = resolve("ceilings", id, catalog or open_catalog(), overrides)
+    spec, component, parameters = resolve("ceilings", id, catalog or open_definitions(), overrides)
     return BoundCeiling(spec, component, parameters, _place(workspace), seed)
 
 

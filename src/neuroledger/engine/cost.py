@@ -19,7 +19,7 @@ from neuroledger.core.trace.reading import Reading, needs_of
 from neuroledger.engine.bind import resolve
 from neuroledger.errors import RequestError
 from neuroledger.spec.base import Override
-from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _bound(folder: str, items: tuple[str, ...]) -> tuple[Bound, ...]:
 
 @lru_cache(maxsize=4)
 def _catalog(folder: str) -> Catalog:
-    return open_catalog()
+    return open_definitions()
 
 
 def _resolve(item: Wanted, catalog: Catalog) -> Bound:

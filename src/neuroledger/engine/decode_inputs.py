@@ -14,7 +14,7 @@ from neuroledger.core.decoding.decoder import Objective
 from neuroledger.core.decoding.signals import check as check_signals
 from neuroledger.core.decoding.signals import is_signals, signals
 from neuroledger.errors import RequestError
-from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.catalog import open_definitions
 
 __all__ = ["assembled", "cluster_of", "facts_of", "objective_of", "training_seeds"]
 
@@ -39,7 +39,7 @@ def objective_of(name: str) -> tuple[Objective, str]:
     RequestError
         There is no such metric, or it is not one of decoding.
     """
-    spec = open_catalog().metric(name)
+    spec = open_definitions().metric(name)
     if spec.compare.name != "decoding":
         raise RequestError(
             f"metric {name!r} does not score predictions; take balanced_accuracy, decoding_pearson_r, …"

@@ -80,7 +80,13 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
         raise RequestError(f"{id!r} is not fit for a file name: use letters, digits and . _ -")
     schema = f"# yaml-language-server: $schema=../schema/{kind}.json"
     head = f"{schema}\nid: {id}\nversion: 1                    # rises whenever its numbers change\n"
-    write_text(path, head + TEMPLATES[kind])
+    text = TEMPLATES[kind]
+    own = [
+        known for known in catalog.ids("datasets") if id.startswith(f"{known}.") or id.startswith(f"{known}-")
+    ]
+    if kind == "benchmark" and own:
+        text = text.replace("dataset: Digits.simulated     #", f"dataset: {max(own, key=len):<21}#")
+    write_text(path, head + text)
     try:
         read_spec(path, f"{kind}s", catalog.shown(path))
     except Exception:

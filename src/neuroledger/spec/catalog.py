@@ -24,7 +24,7 @@ from neuroledger.spec.kinds import (
 )
 from neuroledger.spec.load import read_spec
 
-__all__ = ["Catalog", "find_repository", "open_catalog"]
+__all__ = ["Catalog", "find_repository", "open_catalog", "open_definitions"]
 
 T = TypeVar("T", bound=Spec)
 
@@ -197,7 +197,21 @@ def _by_id(base: Path, names: tuple[str, ...]) -> dict[str, Path]:
 
 def open_catalog(root: Path | None = None) -> Catalog:
     """The catalogue of the repository at ``root`` (found from the working directory when not given)."""
-    base = find_repository(root)
+    return _read(find_repository(root))
+
+
+def open_definitions() -> Catalog:
+    """The catalogue here or, where there is no repository, metrics and ceilings alone as they came with the package."""
+    try:
+        return open_catalog()
+    except RequestError:
+        shipped = Path(__file__).resolve().parents[1] / "definitions"
+        if os.environ.get("NEUROLEDGER_ROOT") or not (shipped / "specs").is_dir():
+            raise
+    return _read(shipped)
+
+
+def _read(base: Path) -> Catalog:
     files = {kind: dict(_by_id(base, _yaml_files(base / "specs" / kind))) for kind in KINDS}
     return Catalog(base, files)
 
