@@ -106,13 +106,39 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
         yield from _direct(problem, alpha, spectral=True)
         return
     L, P = found
-    Y = problem.centred[workspace.indices(order)]
+    rows, targets = problem.centred.shape
+    last = rows - start
+    if last * rows * (rows + 2 * targets) > targets * (rows**2 + last**2):
+        products = _solved_products(L, start, problem.centred[workspace.indices(order)], xp)
+    else:
+        products = _products_by_rows(L, start, problem.centred, workspace.indices(order), xp)
+    yield from leave_out(problem, Withheld(order[start:], P, *products))
+
+
+def _solved_products(L: Array, start: int, Y: Array, xp: Any) -> tuple[Array, Array, Any, Array]:
+    """``PY``, ``total``, ``mass`` and ``level`` of rows from ``start`` on: the factor is solved for all targets."""
     Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
     half = divided(L, Y, xp)
     PY = divided(L[start:, start:], half[start:], xp, transposed=True)
     level = half[:, -1] @ half
-    held = Withheld(order[start:], P, PY[:, :-1], PY[:, -1], level[-1], level[:-1])
-    yield from leave_out(problem, held)
+    return PY[:, :-1], PY[:, -1], level[-1], level[:-1]
+
+
+def _products_by_rows(
+    L: Array, start: int, Y: Array, order: Array, xp: Any
+) -> tuple[Array, Array, Any, Array]:
+    """The same where targets are many and such rows few: these rows of the inverse, times targets in their own order."""
+    rows = len(Y)
+    unit = xp.zeros((rows, rows - start + 1), dtype=Y.dtype, **device_of(Y))
+    last = xp.arange(rows - start, **device_of(Y))
+    unit[last + start, last] = 1.0
+    unit[:, -1] = 1.0
+    moved = divided(L, divided(L, unit, xp), xp, transposed=True)
+    part = xp.empty_like(moved)
+    part[order] = moved
+    products = part.T @ Y
+    total = moved[:, -1]
+    return products[:-1], total[start:], total.sum(), products[-1]
 
 
 def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
