@@ -82,6 +82,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--dry-run", action="store_true", help="show the spec's changes, write nothing")
 
+    p = verb("embed", "embedding", "images through a model: the table of embeddings that retrieval needs")
+    p.add_argument("model", help="a model with layers")
+    p.add_argument("--images", type=Path, required=True, metavar="FOLDER", help="where the images lie")
+    p.add_argument(
+        "--table", type=Path, metavar="CSV", help="stimulus_id and filename; else names in the folder"
+    )
+    p.add_argument("--layer", help="which of the model's layers")
+    p.add_argument(
+        "--mean", type=int, action="append", default=[], metavar="AXIS", help="average this axis of the layer"
+    )
+    p.add_argument("--out", type=Path, required=True, metavar="FILE.nc")
+
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")
     p.add_argument("project", choices=("brainscore",))
     p.add_argument("id", help="id of the new data set")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Literal
 
@@ -20,13 +20,14 @@ from neuroledger.readers.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
+from neuroledger.readers.signal_stimuli import Events, read_embeddings, table_of
 from neuroledger.readers.signal_windows import Window
 
 __all__ = ["bids_epochs"]
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 # The one file of a recording that MNE opens; companions (.eeg, .vmrk, .fdt, .json) follow from it.
-OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb"})
+OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb", ".ds"})
 
 
 @reader("bids_epochs", version=1)
@@ -39,17 +40,22 @@ def bids_epochs(
     subjects: tuple[str, ...] = (),
     preprocessing: Preprocessing = UNTOUCHED,
     facts: dict[str, str] | None = None,
+    events: Events | None = None,
+    embeddings: dict[str, str] | None = None,
 ) -> Dataset:
     """Windows of every recording of `task`, events from its `events.tsv`, channel types from its `channels.tsv`.
 
     The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on. Subjects, sessions and
     runs are those of the file names. `facts` are coordinates by the column of `participants.tsv` that holds them:
-    numbers where every person's value is one, text else; the coordinate `label` stays text.
+    numbers where every person's value is one, text else; the coordinate `label` stays text. `events` says which rows of
+    `events.tsv` are windows and which stimulus each shows, in place of labels; `embeddings` are tables of these stimuli by
+    name, netCDF files, to be retrieved.
 
     Raises
     ------
     DataError
-        No recording of this task and these subjects is there, one cannot be read, or a fact is missing.
+        No recording of this task and these subjects is there, one cannot be read, or a fact is missing; or a stimulus has
+        no embedding.
     UnavailableError
         mne-bids is not installed.
     """
@@ -67,8 +73,9 @@ def bids_epochs(
         found = mne_bids.find_matching_paths(
             root, tasks=task, datatypes=datatype, suffixes=datatype, subjects=list(subjects) or None
         )
+    held = set(files.values())
     wanted = sorted(
-        (path for path in found if path.extension in OPENED and path.fpath in set(files.values())),
+        (path for path in found if path.extension in OPENED and _parts(path.fpath, held)),
         key=lambda path: str(path.fpath),
     )
     if not wanted:
@@ -89,9 +96,38 @@ def bids_epochs(
             run=path.run or "1",
             facts=known[path.subject],
         )
-        digest = hashlib.sha256(path.fpath.read_bytes()).hexdigest()
-        parts.append(windows_of(raw, recording, window, preprocessing, sha256=digest))
-    return Dataset(stimuli=None, assembly=join(parts))
+        rows = None if events is None else _rows(path.fpath, name, held)
+        digest = _digest(path.fpath, held)
+        parts.append(
+            windows_of(raw, recording, window, preprocessing, sha256=digest, events=events, rows=rows)
+        )
+    windows = join(parts)
+    extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
+    return Dataset(stimuli=None, assembly=windows, extras=extras)
+
+
+def _parts(recording: Path, held: Set[Path]) -> list[Path]:
+    """The pinned files of a recording: itself, or, where it is a folder (CTF), those in it."""
+    return [recording] if recording in held else sorted(path for path in held if recording in path.parents)
+
+
+def _digest(recording: Path, held: Set[Path]) -> str:
+    """SHA-256 of a recording; of a folder, over the names and hashes of its files."""
+    if recording in held:
+        return hashlib.sha256(recording.read_bytes()).hexdigest()
+    said = hashlib.sha256()
+    for path in _parts(recording, held):
+        said.update(f"{path.relative_to(recording).as_posix()}\0".encode())
+        said.update(hashlib.sha256(path.read_bytes()).digest())
+    return said.hexdigest()
+
+
+def _rows(recording: Path, name: str, held: Set[Path]) -> list[dict[str, str]]:
+    """The events beside a recording."""
+    beside = recording.with_name(f"{recording.name.rsplit('_', 1)[0]}_events.tsv")
+    if beside not in held:
+        raise DataError(f"{name} has no events: {beside.name} is not among the files")
+    return table_of(beside, name.rsplit("/", 1)[0] + f"/{beside.name}")
 
 
 def _people(

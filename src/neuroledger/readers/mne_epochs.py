@@ -23,6 +23,7 @@ from neuroledger.readers.signal_preprocessing import (
     windows_of,
 )
 from neuroledger.readers.signal_spans import Partner
+from neuroledger.readers.signal_stimuli import Events, read_embeddings
 from neuroledger.readers.signal_windows import Window
 from neuroledger.readers.wfdb_night import read_night
 
@@ -38,17 +39,21 @@ def mne_epochs(
     preprocessing: Preprocessing = UNTOUCHED,
     event_fields: tuple[str, ...] = (),
     annotations: Partner | None = None,
+    events: Events | None = None,
+    embeddings: dict[str, str] | None = None,
 ) -> Dataset:
     """Windows of all recordings, prepared as declared; the format is known by the file's ending (`.hea`: PhysioNet's).
 
     `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on; they become coordinates.
     `annotations` says in which file beside each recording its annotations lie, and how they are written there; what the
-    recording itself is annotated with is then left alone.
+    recording itself is annotated with is then left alone. `events` says which of them are windows and which stimulus each
+    shows, in place of labels; `embeddings` are tables of these stimuli by name, netCDF files, to be retrieved.
 
     Raises
     ------
     DataError
-        A recording is not among the files, cannot be read, or lacks a channel, event, field or file of annotations.
+        A recording is not among the files, cannot be read, or lacks a channel, event, field or file of annotations; or a
+        stimulus has no embedding.
     UnavailableError
         MNE is not installed.
     """
@@ -72,9 +77,20 @@ def mne_epochs(
         columns = {name: _field(path, name) for name in event_fields}
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         parts.append(
-            windows_of(raw, recording, window, preprocessing, sha256=digest, columns=columns, partner=beside)
+            windows_of(
+                raw,
+                recording,
+                window,
+                preprocessing,
+                sha256=digest,
+                columns=columns,
+                partner=beside,
+                events=events,
+            )
         )
-    return Dataset(stimuli=None, assembly=join(parts))
+    windows = join(parts)
+    extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
+    return Dataset(stimuli=None, assembly=windows, extras=extras)
 
 
 def _field(path: Path, name: str) -> npt.NDArray[Any]:

@@ -14,6 +14,7 @@ from neuroledger.core.decoding import signals
 from neuroledger.core.decoding.text_clusters import cluster_texts
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
+from neuroledger.readers.signal_stimuli import read_embeddings
 
 __all__ = ["prepared_signals"]
 
@@ -58,5 +59,5 @@ def prepared_signals(
         texts = [str(text) for text in windows[cluster_by].values]
         clusters = cluster_texts(texts, threshold=threshold)
         windows = windows.assign_coords(sentence_cluster=("presentation", clusters))
-    extras = {name: assembly.read(files[at]) for name, at in (embeddings or {}).items()}
+    extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras)

@@ -16,6 +16,7 @@ from pydantic import Field
 from neuroledger.core.decoding.signals import signals
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.readers.signal_spans import Partner, Span, own_spans, partner_of, read_partner
+from neuroledger.readers.signal_stimuli import Events, alone, rows_of, show
 from neuroledger.readers.signal_windows import Window, lay, within_recording
 from neuroledger.spec.base import Frozen
 
@@ -91,6 +92,8 @@ def windows_of(
     sha256: str,
     columns: Mapping[str, Array] | None = None,
     partner: tuple[Partner, Mapping[str, Path]] | None = None,
+    events: Events | None = None,
+    rows: Sequence[Mapping[str, str]] | None = None,
 ) -> xr.DataArray | None:
     """Signals of one recording, (presentation, channel, sample); None where a countdown has nothing to count to.
 
@@ -104,6 +107,10 @@ def windows_of(
         Further facts about the recording's annotations, one value for each in their order.
     partner
         The rule by which the recording's annotations lie in another one of the files.
+    events
+        Which events are windows and what they show, in place of the labels of `window`.
+    rows
+        The table of these events; the recording's annotations where there is none.
 
     Raises
     ------
@@ -112,12 +119,21 @@ def windows_of(
     """
     with quiet_mne() as mne:
         # Before the recording is resampled: annotations may count its samples.
-        beside = None if partner is None else _beside(raw, recording, window, *partner)
+        alone(events, window)
+        beside = (
+            None
+            if partner is None
+            else _beside(raw, recording, window, *partner, all_of_them=events is not None)
+        )
         _prepare(raw, steps, recording.file)
         rate = float(raw.info["sfreq"])
         spans = own_spans(raw) if beside is None else beside
-        complete = beside is None
-        laid = lay(window, spans, raw.n_times / rate, columns or {}, recording.file, complete=complete)
+        if events is not None:
+            table = rows_of(spans, columns or {}, recording.file) if rows is None else rows
+            laid = show(events, table, recording.file)
+        else:
+            complete = beside is None
+            laid = lay(window, spans, raw.n_times / rate, columns or {}, recording.file, complete=complete)
         descriptions, onsets, extra = laid
         if window.countdown is not None and not onsets:
             return None
@@ -142,17 +158,17 @@ def windows_of(
             raise DataError(f"{recording.file}: the baseline {steps.baseline} lies outside the window")
         cut = cut - cut[:, :, chosen].mean(axis=2, keepdims=True)
     cut = _scaled(cut, steps)
-    events = {
+    facts = {
         "stimulus_id": np.array(descriptions)[inside],
         "onset": np.array(onsets, dtype=float)[inside],
         **{name: np.asarray(values)[inside] for name, values in extra.items()},
     }
-    events |= {
+    facts |= {
         name: np.full(int(inside.sum()), getattr(recording, name)) for name in ("subject", "session", "run")
     }
-    events |= {name: np.full(int(inside.sum()), fact) for name, fact in recording.facts.items()}
-    events["recording"] = np.full(int(inside.sum()), recording.file)
-    events["recording_sha256"] = np.full(int(inside.sum()), sha256)
+    facts |= {name: np.full(int(inside.sum()), fact) for name, fact in recording.facts.items()}
+    facts["recording"] = np.full(int(inside.sum()), recording.file)
+    facts["recording_sha256"] = np.full(int(inside.sum()), sha256)
     return signals(
         cut.astype(np.float32),
         channels=raw.ch_names,
@@ -160,18 +176,25 @@ def windows_of(
         sampling_rate=rate,
         start=before / rate,
         units="robust" if steps.scale else steps.units,
-        events=events,
+        events=facts,
         positions=places,
     )
 
 
 def _beside(
-    raw: Any, recording: Recording, window: Window, rule: Partner, files: Mapping[str, Path]
+    raw: Any,
+    recording: Recording,
+    window: Window,
+    rule: Partner,
+    files: Mapping[str, Path],
+    *,
+    all_of_them: bool = False,
 ) -> list[Span]:
-    """What the file of annotations beside the recording says of it."""
+    """What the file of annotations beside the recording says of it: what means something, or all."""
     seconds = raw.n_times / float(raw.info["sfreq"])
     name = partner_of(rule, recording.file, files)
-    return within_recording(read_partner(files[name], name, rule, raw), window, rule, seconds, name)
+    spans = read_partner(files[name], name, rule, raw)
+    return spans if all_of_them else within_recording(spans, window, rule, seconds, name)
 
 
 def join(found: Sequence[xr.DataArray | None]) -> xr.DataArray:

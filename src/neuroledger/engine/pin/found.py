@@ -22,6 +22,8 @@ COMPANIONS: Mapping[str, tuple[tuple[str, bool], ...]] = {
     ".vhdr": ((".eeg", True), (".vmrk", True)),
     ".hea": ((".mat", False), (".dat", False)),
 }
+# A recording that is a folder of files (CTF).
+FOLDER = ".ds"
 # Parts of a BIDS folder that are not the recordings as they were made.
 NOT_RAW = frozenset({"derivatives", "sourcedata", "code", "stimuli"})
 ENTITY = re.compile(r"(?:^|_)(sub|ses|task|acq|run|split)-([A-Za-z0-9+]+)")
@@ -44,6 +46,11 @@ class Found(NamedTuple):
     session: str
     run: str
     said: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What is pinned of it; a recording that is a folder is what lies in it."""
+        return self.companions if self.file.endswith(FOLDER) else (self.file, *self.companions)
 
 
 class Table(NamedTuple):
@@ -104,7 +111,11 @@ def recordings_in(
     """
     known = set(names)
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
-    opened = [name for name in names if PurePosixPath(name).suffix.lower() in OPENED]
+    folders = {folder for name in names if (folder := _folder(name)) is not None}
+    single = {
+        name for name in names if PurePosixPath(name).suffix.lower() in OPENED and _folder(name) is None
+    }
+    opened = sorted(folders | single)
     named = [name for name in opened if "sub" in _entities(name)]
     found: list[Found] = []
     for name in opened if rule is not None else named or opened:
@@ -143,8 +154,18 @@ def _entities(name: str) -> dict[str, str]:
     return dict(ENTITY.findall(PurePosixPath(name).name))
 
 
+def _folder(name: str) -> str | None:
+    """The outermost folder above a file that is itself a recording."""
+    parts = name.split("/")
+    at = next((at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None)
+    return None if at is None else "/".join(parts[:at])
+
+
 def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
     path = PurePosixPath(name)
+    if path.suffix == FOLDER:
+        yield from sorted(part for part in known if part.startswith(f"{name}/"))
+        return
     for suffix, needed in COMPANIONS.get(path.suffix.lower(), ()):
         beside = path.with_suffix(suffix).as_posix()
         if beside in known:

@@ -58,7 +58,8 @@ def recorded(
     if downloads.events:
         window["labels"] = {**window.get("labels", {}), **downloads.events}
         text = with_field(text, ("reader", "window"), window)
-    if not window.get("labels") and not window.get("marks") and not window.get("stride"):
+    laid = any(window.get(name) for name in ("labels", "marks", "stride")) or told.get("events")
+    if not laid:
         raise RequestError(
             f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
             f"{_descriptions(downloads.folder, found[0], rule)}"
@@ -66,7 +67,8 @@ def recorded(
     subjects = {item.subject for item in found}
     _expected(spec, subjects, downloads)
     _decodable(catalog, spec, window, facts[0], told)
-    files = [name for item in found for name in (item.file, *item.companions)]
+    files = [name for item in found for name in item.files]
+    files += _embeddings(told, names, downloads.folder, spec.id)
     if bids:
         if "dataset_description.json" not in names:
             raise RequestError(f"{downloads.folder} has no dataset_description.json: it is no BIDS folder")
@@ -78,6 +80,18 @@ def recorded(
         return Recorded(sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks, None)
     entries = [_entry(item, fact) for item, fact in zip(found, facts, strict=True)]
     return Recorded(files, text, len(subjects), remarks, entries)
+
+
+def _embeddings(told: Mapping[str, Any], names: Sequence[str], folder: Path, id: str) -> list[str]:
+    """The tables of embeddings that go with the recordings."""
+    wanted = [str(name) for name in (told.get("embeddings") or {}).values()]
+    lost = [name for name in wanted if name not in names]
+    if lost:
+        raise RequestError(
+            f"{folder} lacks {', '.join(lost)}, the embeddings of the stimuli of {id}: make it of a model with "
+            f"`neuroledger embed MODEL --images FOLDER --layer LAYER --out {folder / lost[0]}` (docs/decoding.md)"
+        )
+    return wanted
 
 
 def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
@@ -98,7 +112,7 @@ def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
 
 def _left_out(rule: Partner | None, names: Sequence[str], found: Sequence[Found]) -> list[str]:
     """Recordings that the rule does not know."""
-    taken = {name for item in found for name in (item.file, *item.companions)}
+    taken = {name for item in found for name in item.files}
     rest = [name for name in names if Path(name).suffix.lower() in OPENED and name not in taken]
     if rule is None or not rest:
         return []
@@ -160,15 +174,22 @@ def _decodable(
     known |= {"label"} if window.get("labels") else set()
     known |= {*window.get("marks", {}), *([window["countdown"]["name"]] if window.get("countdown") else [])}
     known |= {"trial"} if window.get("trial_starts_with") else set()
+    events, embeddings = told.get("events") or {}, told.get("embeddings") or {}
+    known |= set(events.get("coordinates") or ())
     for id in catalog.ids("benchmarks"):
         benchmark = catalog.benchmark(id)
         if benchmark.dataset != spec.id or benchmark.paradigm.name != "decoding":
             continue
         rules = benchmark.paradigm.parameters
-        if rules.get("objective") == "retrieval":
-            continue
         target, splits = rules.get("target", "label"), rules.get("splits", {})
         wanted = [target] if isinstance(target, str) else list(target)
+        if rules.get("objective") == "retrieval":
+            if target not in embeddings:
+                raise RequestError(
+                    f"benchmark {id} retrieves {target!r}, and {spec.id} has no such `embeddings`: name the table of them "
+                    f"in its reader, `embeddings: {{{target}: FILE.nc}}`, and say under `events` what each window shows"
+                )
+            wanted = []
         wanted += [splits[name] for name in ("by", "column", "stratify", "trial") if splits.get(name)]
         wanted += ["split"] if splits.get("name") == "declared" and "column" not in splits else []
         lost = [name for name in wanted if name not in known]
