@@ -85,7 +85,7 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
         known for known in catalog.ids("datasets") if id.startswith(f"{known}.") or id.startswith(f"{known}-")
     ]
     if kind == "benchmark" and own:
-        text = text.replace("dataset: Digits.simulated     #", f"dataset: {max(own, key=len):<21}#")
+        text = text.replace("dataset: Digits.simulated     #", f"dataset: {max(own, key=len):<20} #")
     write_text(path, head + text)
     try:
         read_spec(path, f"{kind}s", catalog.shown(path))
