@@ -1,0 +1,171 @@
+"""EMG of one wrist while the hand moves, with the angles of its joints: emg2pose as it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from neuroledger.core.dataset import Dataset
+from neuroledger.core.decoding.signals import signals
+from neuroledger.core.memory import require_memory
+from neuroledger.core.registry import reader
+from neuroledger.errors import DataError
+from neuroledger.readers.emg_sessions import (
+    RATE,
+    Grid,
+    Stretch,
+    listed,
+    read_series,
+    samples_in,
+    sha256_of,
+)
+
+__all__ = ["hand_pose_sessions"]
+
+Array = npt.NDArray[Any]
+
+GROUP: Final = "emg2pose"
+CHANNELS: Final = 16
+JOINTS: Final = 20
+SPLITS: Final = ("train", "val", "test")
+FACTS: Final = ("session", "stage", "side", "generalization", "split")
+FAILED: Final = 1e-8
+"""Where all angles (rad) are this near to zero, inverse kinematics failed."""
+
+
+@reader("hand_pose_sessions", version=1)
+def hand_pose_sessions(
+    files: Mapping[str, Path],
+    *,
+    window: Stretch,
+    angle: Literal["mean", "last"] = "mean",
+    generalization: dict[str, tuple[str, ...]] | None = None,
+    shortest: Annotated[float, Field(ge=0)] = 0.0,
+    decimate: Annotated[int, Field(ge=1, le=200)] = 1,
+) -> Dataset:
+    """Windows of 16 channels at 2 kHz, with the angles of 20 joints (rad) as coordinates `joint_1` to `joint_20`.
+
+    The files are those of emg2pose: a table (`metadata.csv`) with `filename`, `user`, `session`, `stage`, `side`,
+    `generalization` and `split`, and one HDF5 file a recording, group `emg2pose`, whose compound `timeseries` has `time`
+    (s), `emg` (16) and `joint_angles` (20, rad). A window in which all angles are zero at any sample, where inverse
+    kinematics failed, is left out. One recording is in memory at a time, beside the windows.
+
+    Parameters
+    ----------
+    angle
+        What a joint's angle in a window is: its mean, or that of the last sample.
+    generalization
+        Of a split, only recordings of these kinds are kept: `{test: [user_stage]}`.
+    shortest
+        Recordings of less than so many seconds are left out.
+    decimate
+        Every so many samples one is kept, after a low-pass filter (FIR of 20 × `decimate` + 1 taps, zero phase).
+
+    Returns
+    -------
+    Dataset
+        (presentation, channel, sample), single precision, as published.
+
+    Raises
+    ------
+    DataError
+        A file is damaged or has another layout, the table lacks a column or a recording, a split is unknown, or no window
+        remains.
+    RequestError
+        The windows do not fit into memory.
+    """
+    grid = Grid(window, decimate)
+    rows = _kept(listed(files, ("filename", "user", *FACTS)), generalization or {})
+    lengths = {name: samples_in(files[name], GROUP) for name in rows}
+    rows = {name: row for name, row in rows.items() if lengths[name] >= shortest * RATE}
+    most = sum(len(grid.onsets(lengths[name])) for name in rows)
+    require_memory(
+        most * CHANNELS * grid.length * 4,
+        f"{most:,} windows of {len(rows):,} recordings",
+        "set `decimate`, or a longer `stride`, in the reader, or take fewer recordings",
+    )
+    values = np.empty((most, CHANNELS, grid.length), np.float32)
+    angles, onsets, counts, used = [], [], {}, 0
+    for name, row in rows.items():
+        series, _ = read_series(files[name], GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"])
+        found, there = _angles(series["joint_angles"], grid, angle)
+        grid.cut(series["emg"], there, values[used : used + len(there)])
+        used += len(there)
+        counts[name] = len(there)
+        angles.append(found)
+        onsets.append(there / grid.rate)
+    if not used:
+        raise DataError(
+            f"no window of {window.duration:g} s without a failure of inverse kinematics lies within {len(rows)} recordings"
+        )
+    repeats = np.array(list(counts.values()))
+    events: dict[str, Any] = {
+        "stimulus_id": [f"{PurePosixPath(name).stem}/{k}" for name, n in counts.items() for k in range(n)],
+        "subject": np.repeat([row["user"].strip() for row in rows.values()], repeats),
+        "recording": np.repeat([PurePosixPath(name).stem for name in rows], repeats),
+        "onset": np.concatenate(onsets),
+        "recording_sha256": np.repeat([sha256_of(files[name]) for name in rows], repeats),
+    }
+    events |= {fact: np.repeat([row[fact].strip() for row in rows.values()], repeats) for fact in FACTS}
+    events |= {f"joint_{joint + 1}": column for joint, column in enumerate(np.concatenate(angles).T)}
+    assembly = signals(
+        values[:used],
+        channels=[f"emg{channel}" for channel in range(CHANNELS)],
+        channel_types="emg",
+        sampling_rate=grid.rate,
+        start=grid.start / grid.rate,
+        units="uV",
+        events=events,
+    )
+    return Dataset(stimuli=None, assembly=assembly)
+
+
+def _kept(
+    rows: Mapping[str, dict[str, str]], kinds: Mapping[str, tuple[str, ...]]
+) -> dict[str, dict[str, str]]:
+    """The recordings whose split is known and that are of a kind that is kept of it."""
+    for name, row in rows.items():
+        if row["split"].strip() not in SPLITS:
+            raise DataError(
+                f"the table gives {PurePosixPath(name).name} the unknown split {row['split']!r}; known are "
+                f"{', '.join(SPLITS)}"
+            )
+    unknown = sorted(set(kinds) - set(SPLITS))
+    if unknown:
+        raise DataError(
+            f"`generalization` names the unknown split {unknown[0]!r}; known are {', '.join(SPLITS)}"
+        )
+    kept = {
+        name: row
+        for name, row in rows.items()
+        if row["generalization"].strip() in kinds.get(row["split"].strip(), (row["generalization"].strip(),))
+    }
+    for split, wanted in kinds.items():
+        there = {row["generalization"].strip() for row in rows.values() if row["split"].strip() == split}
+        if there and not there & set(wanted):
+            raise DataError(
+                f"no recording of the split {split!r} has the generalization {' or '.join(wanted)}; they have "
+                f"{', '.join(sorted(there))}"
+            )
+    return kept
+
+
+def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, npt.NDArray[np.int64]]:
+    """The angles of each window without a failure, (window, joint), and the windows' onsets."""
+    failed = np.concatenate([[0], np.cumsum((np.abs(joints) <= FAILED).all(axis=1))])
+    onsets = grid.onsets(len(joints))
+    first = (onsets + grid.start) * grid.decimate
+    end = np.minimum(first + grid.length * grid.decimate, len(joints))
+    whole = failed[end] == failed[first]
+    first, end = first[whole], end[whole]
+    found = np.empty((len(first), JOINTS))
+    for row, (begin, stop) in enumerate(zip(first, end, strict=True)):
+        found[row] = (
+            joints[begin:stop].mean(axis=0, dtype=np.float64) if angle == "mean" else joints[stop - 1]
+        )
+    return found, onsets[whole]
