@@ -85,9 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("embed", "embedding", "images through a model: the table of embeddings that retrieval needs")
     p.add_argument("model", help="a model with layers")
     p.add_argument("--images", type=Path, required=True, metavar="FOLDER", help="where the images lie")
-    p.add_argument(
-        "--table", type=Path, metavar="CSV", help="stimulus_id and filename; else names in the folder"
-    )
+    called = p.add_mutually_exclusive_group()
+    called.add_argument("--table", type=Path, metavar="CSV", help="stimulus_id and filename of each image")
+    called.add_argument("--names", action="store_true", help="images go by their names without folders")
     p.add_argument("--layer", help="which of the model's layers")
     p.add_argument(
         "--mean", type=int, action="append", default=[], metavar="AXIS", help="average this axis of the layer"

@@ -111,7 +111,7 @@ def recordings_in(
     """
     known = set(names)
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
-    folders = {folder for name in names if (folder := _folder(name)) is not None}
+    folders = {outer for name in names if (outer := _folder(name)) is not None}
     single = {
         name for name in names if PurePosixPath(name).suffix.lower() in OPENED and _folder(name) is None
     }
