@@ -28,13 +28,17 @@ license: CC0-1.0
 access_steps: ["`neuroledger pin Seen --from FOLDER`"]
 reader:
   name: bids_epochs
-  task: see
+  task: [see, look]
   window: {start: 0.0, duration: 1.0}
   preprocessing: {pick: [eeg], units: uV}
   events:
     stimulus: stim_file
     where: {trial_type: ["image*"]}
-    coordinates: {kind: {column: trial_type, pattern: "image/{value}"}}
+    coordinates:
+      kind: {column: trial_type, pattern: "image/{value}"}
+      split: {column: task, values: {see: train, look: test}}
+      place: {column: "{task}/{run}/{stim_file}"}
+      extra: {column: isteststim, absent: "0"}
   embeddings: {embedding: embedding.nc}
 expectations:
   assembly:
@@ -86,10 +90,12 @@ def downloads(root: Path) -> Path:
             rows.append(f"{at - 0.25}\t0\tfixation\tn/a")
             rows.append(f"{at}\t0.5\timage/{'ab'[image % 2]}\tnsd/{image}.png")
         folder = root / f"sub-{person + 1:02d}" / "eeg"
-        name = f"sub-{person + 1:02d}_task-see"
+        name = f"sub-{person + 1:02d}_task-{'look' if person == 2 else 'see'}"
         channels = [f"C{number + 1}" for number in range(FEATURES)]
         edf(folder / f"{name}_eeg.edf", dict(zip(channels, values, strict=True)), RATE)
-        (folder / f"{name}_eeg.json").write_text(json.dumps({"TaskName": "see", "PowerLineFrequency": 50}))
+        (folder / f"{name}_eeg.json").write_text(
+            json.dumps({"TaskName": name.rsplit("-", 1)[1], "PowerLineFrequency": 50})
+        )
         (folder / f"{name}_events.tsv").write_text("\n".join(rows) + "\n")
         kinds = "".join(f"{channel}\tEEG\tuV\n" for channel in channels)
         (folder / f"{name}_channels.tsv").write_text("name\ttype\tunits\n" + kinds)
@@ -157,6 +163,10 @@ def test_windows_hold_what_the_table_of_events_says(place: Path, folder: Path) -
     stimuli = data.assembly["stimulus_id"].values.astype(str)
     odd = np.array([int(name.removeprefix("nsd/").removesuffix(".png")) % 2 for name in stimuli])
     assert (data.assembly["kind"].values.astype(str) == np.array(["a", "b"])[odd]).all()
+    split = data.assembly["split"].values.astype(str)
+    assert (split == np.where(data.assembly["subject"].values.astype(str) == "03", "test", "train")).all()
+    assert data.assembly["place"].values.astype(str)[-1] == f"look/1/{stimuli[-1]}"
+    assert set(data.assembly["extra"].values.astype(str)) == {"0"}
     np.testing.assert_allclose(data.assembly["onset"].values[:3], [1.0, 2.5, 4.0])
     assert data.extras["embedding"].shape == (SHOWN, FEATURES)
 

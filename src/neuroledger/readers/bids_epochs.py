@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
@@ -34,7 +34,7 @@ OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".m
 def bids_epochs(
     files: Mapping[str, Path],
     *,
-    task: str,
+    task: str | tuple[str, ...],
     window: Window,
     datatype: Literal["eeg", "meg", "ieeg", "emg"] = "eeg",
     subjects: tuple[str, ...] = (),
@@ -45,7 +45,7 @@ def bids_epochs(
 ) -> Dataset:
     """Windows of every recording of `task`, events from its `events.tsv`, channel types from its `channels.tsv`.
 
-    The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on. Subjects, sessions and
+    `task` is one, or several. The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on. Subjects, sessions and
     runs are those of the file names. `facts` are coordinates by the column of `participants.tsv` that holds them:
     numbers where every person's value is one, text else; the coordinate `label` stays text. `events` says which rows of
     `events.tsv` are windows and which stimulus each shows, in place of labels; `embeddings` are tables of these stimuli by
@@ -71,7 +71,11 @@ def bids_epochs(
     root = marker.parent
     with quiet_mne():
         found = mne_bids.find_matching_paths(
-            root, tasks=task, datatypes=datatype, suffixes=datatype, subjects=list(subjects) or None
+            root,
+            tasks=[task] if isinstance(task, str) else list(task),
+            datatypes=datatype,
+            suffixes=datatype,
+            subjects=list(subjects) or None,
         )
     held = set(files.values())
     wanted = sorted(
@@ -79,7 +83,7 @@ def bids_epochs(
         key=lambda path: str(path.fpath),
     )
     if not wanted:
-        raise DataError(f"no {datatype} recording of task {task!r} is among the files")
+        raise DataError(f"no {datatype} recording of task {task} is among the files")
     known = _people(root, facts or {}, [path.subject for path in wanted])
     parts = []
     for path in wanted:
@@ -96,7 +100,7 @@ def bids_epochs(
             run=path.run or "1",
             facts=known[path.subject],
         )
-        rows = None if events is None else _rows(path.fpath, name, held)
+        rows = None if events is None else _rows(path, name, held)
         digest = _digest(path.fpath, held)
         parts.append(
             windows_of(raw, recording, window, preprocessing, sha256=digest, events=events, rows=rows)
@@ -122,12 +126,13 @@ def _digest(recording: Path, held: Set[Path]) -> str:
     return said.hexdigest()
 
 
-def _rows(recording: Path, name: str, held: Set[Path]) -> list[dict[str, str]]:
-    """The events beside a recording."""
-    beside = recording.with_name(f"{recording.name.rsplit('_', 1)[0]}_events.tsv")
+def _rows(path: Any, name: str, held: Set[Path]) -> list[dict[str, str]]:
+    """The events beside a recording, each with what the recording's name says."""
+    beside = path.fpath.with_name(f"{path.fpath.name.rsplit('_', 1)[0]}_events.tsv")
     if beside not in held:
         raise DataError(f"{name} has no events: {beside.name} is not among the files")
-    return table_of(beside, name.rsplit("/", 1)[0] + f"/{beside.name}")
+    said = {"task": path.task, "session": path.session or "1", "run": path.run or "1"}
+    return [{**said, **row} for row in table_of(beside, f"{name.rsplit('/', 1)[0]}/{beside.name}")]
 
 
 def _people(

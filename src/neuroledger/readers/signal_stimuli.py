@@ -23,6 +23,7 @@ from neuroledger.spec.base import Frozen
 __all__ = ["Cell", "Events", "alone", "read_embeddings", "rows_of", "show", "table_of"]
 
 VALUE = "{value}"
+PART = re.compile(r"\{([^{}]+)\}")
 MISSING = frozenset({"", "n/a", "nan"})
 # Coordinates that every window has already.
 TAKEN = frozenset(
@@ -42,7 +43,7 @@ Row = Mapping[str, str]
 
 
 class Cell(Frozen):
-    """What a column of the events says.
+    """What a column of the events says, or several: `{task}/{number}` puts those two together.
 
     `pattern` takes a part of it: `{value}` is that part, `*` any characters. `values` gives it other names, and one that
     is not among them is refused. `absent` is said where a recording's table has no such column.
@@ -60,13 +61,19 @@ class Cell(Frozen):
             raise ValueError(f"{pattern!r}: a pattern has {VALUE} once, and * for any characters")
         return pattern
 
+    @property
+    def parts(self) -> list[str]:
+        """The columns that are read."""
+        return PART.findall(self.column) or [self.column]
+
 
 class Events(Frozen):
     """Which events are windows, what is shown in each, and what else is known of it.
 
     `stimulus` becomes `stimulus_id`, the name by which embeddings are found; a text is short for a column. `where` keeps
     the events whose columns say one of the texts, with `*` for any characters. `coordinates` are further facts by name.
-    Columns are those of `events.tsv`; of other recordings, `description` and the fields of their events.
+    Columns are those of `events.tsv`, and `task`, `session` and `run` of its recording; of other recordings,
+    `description` and the fields of their events.
     """
 
     stimulus: str | Cell
@@ -147,7 +154,10 @@ def show(events: Events, rows: Sequence[Row], name: str) -> Laid:
     cells = {"stimulus": events.stimulus, **events.coordinates}
     wanted = {key: cell if isinstance(cell, Cell) else Cell(column=cell) for key, cell in cells.items()}
     known = set(rows[0]) if rows else set()
-    needed = {*events.where, *(cell.column for cell in wanted.values() if cell.absent is None)}
+    needed = {
+        *events.where,
+        *(part for cell in wanted.values() if cell.absent is None for part in cell.parts),
+    }
     lost = sorted(needed - known)
     if lost:
         raise DataError(
@@ -255,16 +265,16 @@ def _seconds(row: Row, where: str) -> float:
 
 
 def _said(cell: Cell, row: Row, where: str) -> str:
-    if cell.column not in row:
+    if any(part not in row for part in cell.parts):
         return str(cell.absent)
-    value = row[cell.column]
+    if any(row[part].lower() in MISSING for part in cell.parts):
+        raise DataError(f"{where}: {cell.column} is empty; leave such events out with `events.where`")
+    value = PART.sub(lambda match: row[match[1]], cell.column) if "{" in cell.column else row[cell.column]
     if cell.pattern is not None:
         match = _expression(cell.pattern).fullmatch(value)
         if match is None:
             raise DataError(f"{where}: {cell.column} is {value!r}, which is not written as {cell.pattern!r}")
         value = match["value"]
-    if value.lower() in MISSING:
-        raise DataError(f"{where}: {cell.column} is empty; leave such events out with `events.where`")
     if cell.values and value not in cell.values:
         raise DataError(f"{where}: {cell.column} is {value!r}, none of {', '.join(cell.values)}")
     return cell.values.get(value, value)

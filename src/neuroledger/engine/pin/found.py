@@ -93,7 +93,7 @@ def recordings_in(
     folder: Path,
     names: Sequence[str],
     *,
-    task: str | None = None,
+    task: str | Sequence[str] | None = None,
     table: Table | None = None,
     rule: Partner | None = None,
 ) -> list[Found]:
@@ -110,6 +110,7 @@ def recordings_in(
         A recording has no file of annotations, or several.
     """
     known = set(names)
+    tasks = [task] if isinstance(task, str) else list(task or ())
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
     folders = {outer for name in names if (outer := _folder(name)) is not None}
     single = {
@@ -123,7 +124,7 @@ def recordings_in(
         fields = {} if rule is None else fields_in(rule, name)
         if fields is None:
             continue
-        if (task is not None and entities.get("task") != task) or int(entities.get("split", "1")) > 1:
+        if (tasks and entities.get("task") not in tasks) or int(entities.get("split", "1")) > 1:
             continue
         row = listed.get(name, {})
         if listed and not row:
@@ -141,7 +142,7 @@ def recordings_in(
         said = {key: value for key, value in fields.items() if key not in WHOSE}
         found.append(Found(name, tuple(companions), subject, session, run, said))
     if not found:
-        of_task = f" of task {task!r}" if task else ""
+        of_task = f" of task {' or '.join(map(repr, tasks))}" if tasks else ""
         called = f" called {rule.recording}" if rule is not None else ""
         raise RequestError(f"{folder} holds no recording{of_task}{called} ({', '.join(sorted(OPENED))})")
     absent = sorted(set(listed) - {item.file for item in found})

@@ -126,7 +126,7 @@ def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
 
 
 def _by_bids(
-    text: str, task: str, downloads: Downloads, table: Table | None, facts: Mapping[str, Any]
+    text: str, task: str | Sequence[str], downloads: Downloads, table: Table | None, facts: Mapping[str, Any]
 ) -> str:
     """The text with a reader that leaves recordings to mne-bids."""
     text = with_field(text, ("reader", "name"), "bids_epochs")
