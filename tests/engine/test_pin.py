@@ -415,7 +415,8 @@ def test_every_set_that_is_not_here_names_a_command_that_exists(repository: Path
         if spec.unavailable and "neuralbench2026" in spec.cite:
             assert any(f"neuroledger pin {id} --from FOLDER" in step for step in spec.access_steps), id
             assert spec.reader is not None
-            assert spec.reader.name in {"mne_epochs", "bids_epochs", "prepared_signals"}
+            known = {"mne_epochs", "bids_epochs", "prepared_signals", "hand_pose_sessions", "typing_sessions"}
+            assert spec.reader.name in known
 
 
 @pytest.mark.parametrize(

@@ -73,23 +73,32 @@ def write_typing(
     session: str,
     user: str,
     keys: Sequence[tuple[float, str]],
-    seconds: float = 14.0,
+    *,
     seed: int = 0,
+    stronger: float = 0.0,
 ) -> Path:
-    """One session of typing."""
+    """One session of 14 s of typing; from `stronger` seconds on, if that is given, signals are five times as strong."""
     attributes = {
-        "session_name": session, "user": user, "condition": "on_keyboard", "duration_mins": seconds / 60,
+        "session_name": session, "user": user, "condition": "on_keyboard", "duration_mins": 14 / 60,
         "keystrokes": keystrokes(keys), "prompts": json.dumps([]),
     }  # fmt: skip
-    return write_series(folder / f"{session}.hdf5", "emg2qwerty", typing(seconds, seed), attributes)
+    series = typing(14.0, seed)
+    if stronger:
+        for name in ("emg_left", "emg_right"):
+            series[name][round(stronger * RATE) :] *= 5
+    return write_series(folder / f"{session}.hdf5", "emg2qwerty", series, attributes)
 
 
 def pose(
     seconds: float, seed: int, failed: Sequence[tuple[float, float]] = (), **changes: Any
 ) -> dict[str, np.ndarray]:
-    """The series of a recording of a moving hand; all angles are zero in the spans `failed` (s)."""
+    """The series of a recording of a moving hand, whose muscles are the stronger the larger the angles.
+
+    All angles are zero in the spans `failed` (s).
+    """
     samples = round(seconds * RATE)
-    angles = np.cumsum(noise(samples, 20, seed + 500), axis=0) * 1e-3 + 1.0
+    held = np.linspace(0.5, 3.0, 7)[seed % 7] * np.linspace(0.5, 1.5, 20)
+    angles = np.cumsum(noise(samples, 20, seed + 500), axis=0) * 1e-3 + held.astype(np.float32)
     for begin, end in failed:
         angles[round(begin * RATE) : round(end * RATE)] = 0.0
     emg = noise(samples, 16, seed) * (1 + abs(angles[:, :16]))
