@@ -17,7 +17,17 @@ from neuroledger.errors import DataError
 from neuroledger.readers.hdf5 import opened
 from neuroledger.spec.base import Frozen
 
-__all__ = ["RATE", "Grid", "Series", "Stretch", "listed", "read_series", "samples_in", "sha256_of"]
+__all__ = [
+    "RATE",
+    "WINDOW_BYTES",
+    "Grid",
+    "Series",
+    "Stretch",
+    "listed",
+    "read_series",
+    "samples_in",
+    "sha256_of",
+]
 
 Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
@@ -25,6 +35,8 @@ Series = dict[str, Array]
 
 RATE: Final = 2000
 """Samples a second in these files."""
+WINDOW_BYTES: Final = 5
+"""Memory for a value of a window: four in single precision, and one while it is looked whether all are finite."""
 BLOCK: Final = 1 << 16
 TIME: Final = "time"
 

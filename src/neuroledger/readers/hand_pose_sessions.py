@@ -17,6 +17,7 @@ from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
 from neuroledger.readers.emg_sessions import (
     RATE,
+    WINDOW_BYTES,
     Grid,
     Stretch,
     listed,
@@ -85,7 +86,7 @@ def hand_pose_sessions(
     rows = {name: row for name, row in rows.items() if lengths[name] >= shortest * RATE}
     most = sum(len(grid.onsets(lengths[name])) for name in rows)
     require_memory(
-        most * CHANNELS * grid.length * 4,
+        most * CHANNELS * grid.length * WINDOW_BYTES,
         f"{most:,} windows of {len(rows):,} recordings",
         "set `decimate`, or a longer `stride`, in the reader, or take fewer recordings",
     )

@@ -19,6 +19,7 @@ from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
 from neuroledger.readers.emg_sessions import (
     RATE,
+    WINDOW_BYTES,
     Grid,
     Stretch,
     listed,
@@ -90,7 +91,7 @@ def typing_sessions(
     if not total:
         raise DataError(f"no window of {window.duration:g} s lies within any of {len(order)} sessions")
     require_memory(
-        total * len(CHANNELS) * grid.length * 4,
+        total * len(CHANNELS) * grid.length * WINDOW_BYTES,
         f"{total:,} windows of {len(order):,} sessions",
         "set `decimate`, or a smaller `first`, in the reader",
     )
