@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import xarray as xr
 
 from neuroledger.cli import main
 from neuroledger.core import assembly
+from neuroledger.core.stimuli import StimulusSet
 from neuroledger.engine.pin.found import recordings_in
 from neuroledger.engine.pin.pin import Downloads, pin
 from neuroledger.errors import DataError, RequestError
@@ -266,3 +270,36 @@ def test_embeddings_are_made_by_a_model_of_the_catalog(
     assert "axes to average are among 1 to" in capsys.readouterr().err
     assert main(["embed", "pixels16", "--images", str(place / "specs"), "--out", str(tmp_path / "x.nc")]) != 0
     assert "holds no images" in capsys.readouterr().err
+
+
+def test_axes_of_a_layer_are_averaged_and_a_table_names_images(place: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    from neuroledger.core.model import LayeredModel
+    from neuroledger.engine.embed import embed, images_in
+    from neuroledger.engine.session import Session
+
+    def maps(
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: object
+    ) -> dict[str, Any]:
+        seen = [np.asarray(Image.open(io.BytesIO(content)), dtype=float) for content in stimuli.read(ids)]
+        return {layer: np.moveaxis(np.stack(seen), 3, 1) for layer in layers}
+
+    (tmp_path / "images").mkdir()
+    for number in range(2):
+        pixels = np.random.default_rng(number).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
+    session, stimuli = Session(open_catalog(place)), images_in(tmp_path / "images")
+    session.once(("model", "net"), lambda: LayeredModel(id="net", layers=("maps",), extract=maps, regions={}))
+    whole, mean = embed(session, "net", stimuli), embed(session, "net", stimuli, mean=[2, 3])
+    assert mean.shape == (2, 3)
+    np.testing.assert_allclose(whole.values.reshape(2, 3, -1).mean(axis=2), mean.values, rtol=1e-4, atol=1e-6)
+    assert mean.attrs == {"model": "net", "layer": "maps", "mean": "2,3"}
+    (tmp_path / "ids.csv").write_text("stimulus_id,filename\ntrain/1,1.png\n")
+    named = images_in(tmp_path / "images", tmp_path / "ids.csv")
+    one = embed(session, "net", named, mean=[2, 3])
+    assert one["stimulus_id"].values.tolist() == ["train/1"]
+    np.testing.assert_allclose(one.values[0], mean.values[1], rtol=1e-4, atol=1e-6)
+    (tmp_path / "ids.csv").write_text("stimulus_id,filename\ntrain/1,9.png\n")
+    with pytest.raises(RequestError, match=r"names 1 files that .* lacks, first 9\.png"):
+        images_in(tmp_path / "images", tmp_path / "ids.csv")

@@ -45,11 +45,11 @@ def bids_epochs(
 ) -> Dataset:
     """Windows of every recording of `task`, events from its `events.tsv`, channel types from its `channels.tsv`.
 
-    `task` is one, or several. The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on. Subjects, sessions and
-    runs are those of the file names. `facts` are coordinates by the column of `participants.tsv` that holds them:
-    numbers where every person's value is one, text else; the coordinate `label` stays text. `events` says which rows of
-    `events.tsv` are windows and which stimulus each shows, in place of labels; `embeddings` are tables of these stimuli by
-    name, netCDF files, to be retrieved.
+    `task` is one, or several. The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on.
+    Subjects, sessions and runs are those of the file names. `facts` are coordinates by the column of `participants.tsv`
+    that holds them: numbers where every person's value is one, text else; the coordinate `label` stays text. `events` says
+    which rows of `events.tsv` are windows and which stimulus each shows, in place of labels; `embeddings` are tables of
+    these stimuli by name, netCDF files, to be retrieved.
 
     Raises
     ------
