@@ -63,6 +63,7 @@ def bids_epochs(
         import mne_bids
     except ImportError as error:
         raise UnavailableError("reading BIDS needs mne-bids: pip install neuroledger[bids]") from error
+    tasks = [task] if isinstance(task, str) else list(task)
     marker = next(
         (path for name, path in sorted(files.items()) if name.endswith("dataset_description.json")), None
     )
@@ -72,7 +73,7 @@ def bids_epochs(
     with quiet_mne():
         found = mne_bids.find_matching_paths(
             root,
-            tasks=[task] if isinstance(task, str) else list(task),
+            tasks=tasks,
             datatypes=datatype,
             suffixes=datatype,
             subjects=list(subjects) or None,
@@ -83,7 +84,7 @@ def bids_epochs(
         key=lambda path: str(path.fpath),
     )
     if not wanted:
-        raise DataError(f"no {datatype} recording of task {task} is among the files")
+        raise DataError(f"no {datatype} recording of task {' or '.join(map(repr, tasks))} is among the files")
     known = _people(root, facts or {}, [path.subject for path in wanted])
     parts = []
     for path in wanted:
