@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.core.gram import Features
+from neuroledger.core.gram import Features, tall
 from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, device_of
@@ -21,6 +21,8 @@ TOGETHER, GRAMS = 4_000_000, 4
 SPENT = 1e-10
 # or if they hold less than this share of the features' variance.
 SHARE = 1e-13
+# Of features themselves, which are not squared, rounding is this share of their variance, or of their covariance's square.
+ROUNDING = 1e-28
 # Power steps between two looks at the stopping rule.
 STEPS = 12
 # The cross-product matrix is computed afresh once its leading value has fallen this far since the last time.
@@ -53,6 +55,8 @@ class Pls(BaseModel):
         for first in range(0, len(problem.splits), together):
             batch = problem.splits[first : first + together]
             latent = _latent(problem, self, reduced, basis, batch)
+            if latent.faint and problem.features.count < rows:
+                latent = _latent_of_few(problem, self, reduced, basis, batch)
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
                 test = workspace.indices(split.test)
@@ -73,10 +77,14 @@ class Pls(BaseModel):
 
 
 class _Latent(NamedTuple):
-    """Scores of every row on each component (split × component × row), and how many components carry signal."""
+    """Scores of every row on each component (split × component × row), and how many components carry signal.
+
+    ``faint``: some direction is so small beside the first that its square has lost its digits, or was left out.
+    """
 
     scores: Array
     used: Array
+    faint: bool = False
 
 
 def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
@@ -138,12 +146,14 @@ def _latent(
     alive = xp.ones(len(splits), **new)
     fresh: Array | None = None
     initial: Array | None = None
+    faint = False
     for k in range(components):
         c, power = _dominant(M, first, rule, xp)
         if fresh is None or initial is None:
             fresh = initial = power
         stale = power < STALE * fresh
         if bool(stale.any()):
+            faint = True
             for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
                 residual = (Y - (w[at] @ Y) / trained[at]) * w[at][:, None] - fitted[at, :k].T @ Q[at, :k]
                 M[at] = residual.T @ (Z[at] - S[at, :k].T @ Q[at, :k])
@@ -179,6 +189,76 @@ def _latent(
         pair = xp.stack([z, load], axis=2)
         M -= pair @ xp.stack([load, z], axis=1)
         T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, kept, s, load, size
+    return _Latent(T, used, faint or bool((used < components).any()))
+
+
+def _latent_of_few(
+    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+) -> _Latent:
+    """The same from features that are fewer than the rows, by their covariance with the targets itself.
+
+    Nothing is squared, so that directions of a millionth of the largest still have most of their digits: of features of
+    low rank in float32, these are what scikit-learn fits the last components to.
+    """
+    workspace, xp = problem.workspace, problem.workspace.xp
+    features = problem.features if problem.features.X is not None else tall(problem.X, workspace)
+    X = cast(Array, features.X)
+    rows, width = Y.shape
+    count = features.count
+    components = min(rule.components, count, min(len(split.train) for split in splits) - 1)
+    new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
+    inside = np.zeros((len(splits), rows))
+    for at, split in enumerate(splits):
+        inside[at, split.train] = 1.0
+    w = workspace.put(inside)
+    trained = w.sum(1)
+    centred = [(Y - (w[at] @ Y) / trained[at]) * w[at][:, None] for at in range(len(splits))]
+    C = xp.stack([X.T @ part for part in centred])
+    floor = ROUNDING * features.trace
+    varied = xp.stack([(part * part).sum() for part in centred])
+    del centred
+    first = xp.stack([_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits])
+    T = xp.zeros((len(splits), components, rows), **new)
+    fitted = xp.zeros_like(T)
+    Q = xp.zeros((len(splits), components, width), **new)
+    R = xp.zeros((len(splits), components, count), **new)
+    loads = xp.zeros_like(R)
+    sizes = xp.ones((len(splits), components), **new)
+    used, alive = xp.zeros(len(splits), **new), xp.ones(len(splits), **new)
+    fresh: Array | None = None
+    for k in range(components):
+        c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
+        fresh = power if fresh is None else fresh
+        stale = power < STALE * fresh
+        if bool(stale.any()):
+            for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
+                residual = (Y - (w[at] @ Y) / trained[at]) * w[at][:, None] - fitted[at, :k].T @ Q[at, :k]
+                C[at] = X.T @ residual
+            c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
+            fresh = xp.where(stale, power, fresh)
+        alive = xp.where(power > floor * varied, alive, 0.0)
+        weight = (C @ c[:, :, None])[:, :, 0] / xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        r = weight
+        if k:
+            r = r - (xp.swapaxes(R[:, :k], 1, 2) @ (loads[:, :k] @ weight[:, :, None]))[:, :, 0]
+        v = (X @ r.T).T
+        v = v - ((v * w).sum(1) / trained)[:, None]
+        for _ in range(2 if k else 0):
+            h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
+            v = v - (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
+            r = r - (xp.swapaxes(R[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
+        size = (v * v * w).sum(1)
+        alive = xp.where(size > floor * (r * r).sum(1), alive, 0.0)
+        used = used + alive
+        if not bool((alive > 0).any()):
+            break
+        v = v * alive[:, None]
+        kept = v * w
+        size = xp.where(alive > 0, size, 1.0)
+        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = v, kept, r * alive[:, None], size
+        loads[:, k] = (kept @ X) / size[:, None]
+        Q[:, k] = (kept @ Y) / size[:, None]
+        C = C - size[:, None, None] * loads[:, k][:, :, None] * Q[:, k][:, None, :]
     return _Latent(T, used)
 
 
