@@ -51,6 +51,7 @@ def test_a_wheel_holds_the_definitions_that_need_no_repository(repository: Path,
         cwd=tmp_path,
         env=environment,
         capture_output=True,
+        check=False,
         text=True,
     )
     assert done.stdout.strip() == "well", done.stderr
