@@ -21,7 +21,7 @@ def low_rank(rows: int, features: int, rank: int, targets: int) -> tuple[np.ndar
 
 @pytest.mark.parametrize("device", ["cpu", "torch"])
 @pytest.mark.parametrize(
-    ("rows", "features", "targets"), [(200, 30, 12), (200, 30, 60), (120, 100, 5), (90, 26, 1)]
+    ("rows", "features", "targets"), [(200, 30, 12), (200, 30, 60), (120, 100, 5), (90, 300, 5), (90, 26, 1)]
 )
 def test_directions_of_a_millionth_are_fitted_like_scikit_learns(rows, features, targets, device):
     X, Y = low_rank(rows, features, 6, targets)

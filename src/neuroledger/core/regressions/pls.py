@@ -23,6 +23,8 @@ SPENT = 1e-10
 SHARE = 1e-13
 # Of features themselves, which are not squared, rounding is this share of their variance, or of their covariance's square.
 ROUNDING = 1e-28
+# Features are taken as they are while a copy of them is no more than so many Gram matrices.
+COPIED = 4
 # Power steps between two looks at the stopping rule.
 STEPS = 12
 # The cross-product matrix is computed afresh once its leading value has fallen this far since the last time.
@@ -55,7 +57,7 @@ class Pls(BaseModel):
         for first in range(0, len(problem.splits), together):
             batch = problem.splits[first : first + together]
             latent = _latent(problem, self, reduced, basis, batch)
-            if latent.faint and problem.features.count < rows:
+            if latent.faint and problem.features.count <= COPIED * rows:
                 latent = _latent_of_few(problem, self, reduced, basis, batch)
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
@@ -195,7 +197,7 @@ def _latent(
 def _latent_of_few(
     problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
 ) -> _Latent:
-    """The same from features that are fewer than the rows, by their covariance with the targets itself.
+    """The same from the features themselves, by their covariance with the targets.
 
     Nothing is squared, so that directions of a millionth of the largest still have most of their digits: of features of
     low rank in float32, these are what scikit-learn fits the last components to.
