@@ -58,7 +58,7 @@ class Pls(BaseModel):
             batch = problem.splits[first : first + together]
             latent = _latent(problem, self, reduced, basis, batch)
             if latent.faint and problem.features.count <= COPIED * rows:
-                latent = _latent_of_few(problem, self, reduced, basis, batch)
+                latent = _latent_of_features(problem, self, reduced, basis, batch)
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
                 test = workspace.indices(split.test)
@@ -194,7 +194,7 @@ def _latent(
     return _Latent(T, used, faint or bool((used < components).any()))
 
 
-def _latent_of_few(
+def _latent_of_features(
     problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
 ) -> _Latent:
     """The same from the features themselves, by their covariance with the targets.
