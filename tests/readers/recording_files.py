@@ -80,9 +80,9 @@ def night(path: Path, signals: Mapping[str, NDArray[np.float64]], rate: int) -> 
     values = np.stack(list(signals.values())).round().astype("<i2")
     name = path.stem
     lines = [f"{name} {len(values)} {rate} {values.shape[1]}"]
-    lines += [
-        f"{name}.mat 16+24 1/uV 16 0 {row[0]} 0 0 {label}" for label, row in zip(signals, values, strict=True)
-    ]
+    for label, row in zip(signals, values, strict=True):
+        checksum = (int(row.sum(dtype=int)) + 32768) % 65536 - 32768
+        lines.append(f"{name}.mat 16+24 1/uV 16 0 {row[0]} {checksum} 0 {label}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".hea").write_text("\n".join(lines) + "\n", encoding="ascii")
     head = struct.pack("<5i", 30, len(values), values.shape[1], 0, 4) + b"val\0"

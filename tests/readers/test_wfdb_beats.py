@@ -155,7 +155,11 @@ def test_what_is_asked_for_must_be_there(folder, options, words):
             b"100 1 360 9000\n100.dat 212x2 200 11 1024 995 1 0 MLII\n",
             "format '212x2' are not read here",
         ),
-        ("100.hea", b"100 1 360 9000\n100.dat 310 200 11 1024 995 1 0 MLII\n", "in format 310"),
+        (
+            "100.hea",
+            b"100 1 360 9000\n100.dat 310 200 11 1024 995 1 0 MLII\n",
+            "signals of format '310' are not read here",
+        ),
         ("100.hea", b"\xff\xfe", "no header of a record"),
     ],
 )

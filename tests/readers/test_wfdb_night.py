@@ -12,6 +12,7 @@ from neuroledger.readers.mne_epochs import mne_epochs
 from neuroledger.readers.signal_preprocessing import Preprocessing, Recording
 from neuroledger.readers.signal_spans import Partner
 from neuroledger.readers.signal_windows import Window
+from neuroledger.readers.wfdb_night import read_night
 from tests.readers.recording_files import night, texts
 
 
@@ -67,7 +68,15 @@ def test_a_night_of_physionet_has_stages_and_spans(tmp_path: Path) -> None:
                 files(tmp_path), recordings=one, window=aroused, preprocessing=steps, annotations=plain
             )
     (tmp_path / "tr03-0005.mat").write_bytes(b"0" * 100)
-    with pytest.raises(
-        DataError, match=r"holds 38 numbers where tr03-0005\.hea promises 24,000 of 2 signals"
-    ):
+    with pytest.raises(DataError, match=r"tr03-0005\.mat holds 76 bytes, 96,000 are promised by its header"):
         mne_epochs(files(tmp_path), recordings=one, window=aroused, preprocessing=steps, annotations=plain)
+
+
+def test_a_night_that_was_damaged_on_its_way_is_refused(tmp_path: Path) -> None:
+    night(tmp_path / "tr03-0005.hea", {"F3-M2": np.arange(6000) % 1000}, 200)
+    signals = tmp_path / "tr03-0005.mat"
+    content = bytearray(signals.read_bytes())
+    content[-1] ^= 1
+    signals.write_bytes(content)
+    with pytest.raises(DataError, match="lead F3-M2 is not what its header's checksum says; fetch it again"):
+        read_night(tmp_path / "tr03-0005.hea")

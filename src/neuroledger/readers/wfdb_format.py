@@ -15,7 +15,15 @@ import numpy.typing as npt
 
 from neuroledger.errors import DataError
 
-__all__ = ["Annotations", "Header", "Lead", "read_annotations", "read_header", "read_lead"]
+__all__ = [
+    "Annotations",
+    "Header",
+    "Lead",
+    "read_annotations",
+    "read_header",
+    "read_lead",
+    "read_leads",
+]
 
 # Annotation codes and the mnemonics that people know them by.
 SYMBOLS = {
@@ -24,16 +32,24 @@ SYMBOLS = {
     30: "?", 31: "!", 32: "[", 33: "]", 34: "e", 35: "n", 36: "@", 37: "x", 38: "f", 39: "(", 40: ")", 41: "r",
 }  # fmt: skip
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
-RESOLUTION = re.compile(rb"## time resolution: ([0-9.]+)")
+RESOLUTION = re.compile(r"## time resolution: ([0-9.]+)")
+STORED = re.compile(r"(212|16)(?:\+(\d+))?")
+SCALED = re.compile(r"([0-9.eE+-]+)(?:\((-?\d+)\))?(?:/(\S+))?")
+VOLTS = {"nV": 1e-9, "uV": 1e-6, "mV": 1e-3, "V": 1.0}
 
 
 class Lead(NamedTuple):
-    """One line of a header: where a lead is stored, and how a stored number becomes millivolts."""
+    """One line of a header: where a lead is stored, and how a stored number becomes one in `units`.
+
+    `offset` is the byte on which the leads of the file begin.
+    """
 
     file: str
     format: int
+    offset: int
     gain: float
     baseline: int
+    units: str
     checksum: int | None
     name: str
 
@@ -47,10 +63,15 @@ class Header(NamedTuple):
 
 
 class Annotations(NamedTuple):
-    """Sample numbers ``(annotation,)`` and mnemonics ``(annotation,)``, in time, and samples per second where said."""
+    """What was noted, in time, each ``(annotation,)``: sample numbers, mnemonics, channels, and texts ("" where none).
+
+    ``rate``: samples per second, where the file says so.
+    """
 
     samples: npt.NDArray[np.int64]
     symbols: npt.NDArray[np.str_]
+    channels: npt.NDArray[np.int64]
+    texts: tuple[str, ...]
     rate: float | None
 
 
@@ -85,48 +106,78 @@ def read_header(path: Path) -> Header:
 
 
 def _lead(line: str) -> Lead:
+    # File, format, gain; resolution, zero, first value, checksum, block size, name.
     parts = line.split(maxsplit=8)
-    number = parts[1]
-    if not number.isdigit():
-        raise DataError(f"signals of format {number!r} are not read here, only plain 212 and 16: {line!r}")
-    described = (parts[2] if len(parts) > 2 else "200").split("/")[0]
-    gain, _, own = described.partition("(")
+    stored = STORED.fullmatch(parts[1])
+    if stored is None:
+        raise DataError(f"signals of format {parts[1]!r} are not read here, only plain 212 and 16: {line!r}")
+    scaled = SCALED.fullmatch(parts[2] if len(parts) > 2 else "200")
+    if scaled is None:
+        raise ValueError(f"gain {parts[2]!r}")
     zero = int(parts[4]) if len(parts) > 4 else 0
-    baseline = int(own.rstrip(")")) if own else zero
-    checksum = int(parts[6]) if len(parts) > 6 else None
     return Lead(
-        parts[0],
-        int(number),
-        float(gain) or 200.0,
-        baseline,
-        checksum,
-        parts[8] if len(parts) > 8 else "",
+        file=parts[0],
+        format=int(stored[1]),
+        offset=int(stored[2] or 0),
+        gain=float(scaled[1]) or 200.0,
+        baseline=int(scaled[2]) if scaled[2] else zero,
+        units=scaled[3] or "mV",
+        checksum=int(parts[6]) if len(parts) > 6 else None,
+        name=parts[8] if len(parts) > 8 else "",
     )
 
 
 def read_lead(path: Path, header: Header, number: int) -> npt.NDArray[np.float64]:
-    """One lead in millivolts, ``(sample,)``; NaN where the recording says that it has no value.
+    """One lead in its units, ``(sample,)``; NaN where the recording says that it has no value.
 
     Raises
     ------
     DataError
-        The leads do not lie in one file of format 212 or 16, the file is too short, or the header's checksum differs.
+        The leads do not lie in one file of format 212 or 16, the file has another size, or the header's checksum differs.
     """
-    lead = header.leads[number]
-    kinds = {(one.file, one.format) for one in header.leads}
-    if len(kinds) > 1 or lead.format not in (212, 16):
+    return _scaled(_stored(path, header), path, header, number)
+
+
+def read_leads(path: Path, header: Header) -> npt.NDArray[np.float64]:
+    """All leads, ``(lead, sample)``, in volts where their units are some, else in their units; NaN as for one.
+
+    Raises
+    ------
+    DataError
+        As for one lead.
+    """
+    numbers = _stored(path, header)
+    values = np.empty((len(header.leads), header.samples))
+    for number, lead in enumerate(header.leads):
+        values[number] = _scaled(numbers, path, header, number)
+        values[number] *= VOLTS.get(lead.units, 1.0)
+    return values
+
+
+def _stored(path: Path, header: Header) -> npt.NDArray[np.int16]:
+    """The numbers of all leads, one sample of each after the other."""
+    kinds = {(one.file, one.format, one.offset) for one in header.leads}
+    ((_, format, offset), *others) = kinds
+    if others:
         stored = ", ".join(f"{one.file} in format {one.format}" for one in header.leads)
-        raise DataError(f"{path.name}: leads are read from one file in format 212 or 16, not from {stored}")
+        raise DataError(f"{path.name}: leads are read from one file in one format, not from {stored}")
     total = header.samples * len(header.leads)
-    expected = -(-total * 3 // 2) if lead.format == 212 else 2 * total
-    content = np.fromfile(path, dtype=np.uint8)
+    expected = -(-total * 3 // 2) if format == 212 else 2 * total
+    try:
+        content = np.fromfile(path, dtype=np.uint8, offset=offset)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path.name} cannot be read ({error}); fetch it again") from error
     if len(content) < expected:
         raise DataError(
             f"{path.name} holds {len(content):,} bytes, {expected:,} are promised by its header; fetch it again"
         )
-    numbers = (
-        _twelve_bits(content[:expected], total) if lead.format == 212 else content[:expected].view("<i2")
-    )
+    return _twelve_bits(content[:expected], total) if format == 212 else content[:expected].view("<i2")
+
+
+def _scaled(
+    numbers: npt.NDArray[np.int16], path: Path, header: Header, number: int
+) -> npt.NDArray[np.float64]:
+    lead = header.leads[number]
     values = numbers[number :: len(header.leads)].astype(np.int64)
     if lead.checksum is not None and (int(values.sum()) - lead.checksum) % 65536:
         raise DataError(
@@ -149,7 +200,8 @@ def _twelve_bits(content: npt.NDArray[np.uint8], total: int) -> npt.NDArray[np.i
 def read_annotations(path: Path) -> Annotations:
     """Annotations in PhysioNet's own format: words of a code in 6 bits and a time since the last in 10.
 
-    A note at sample 0 that states the time resolution says how samples are counted and is no annotation.
+    Channel and text of an annotation follow it; a channel holds until another is said. A note at sample 0 that states the
+    time resolution says how samples are counted and is no annotation.
 
     Raises
     ------
@@ -158,9 +210,8 @@ def read_annotations(path: Path) -> Annotations:
     """
     content = path.read_bytes()
     words = np.frombuffer(content[: len(content) // 2 * 2], dtype="<u2").tolist()
-    samples: list[int] = []
-    symbols: list[str] = []
-    time = place = 0
+    noted: list[_Note] = []
+    time = place = channel = 0
     rate = None
     while True:
         if place >= len(words):
@@ -175,20 +226,38 @@ def read_annotations(path: Path) -> Annotations:
             far = (words[place] << 16) | words[place + 1]
             time += far - (1 << 32) if far >> 31 else far
             place += 2
+        elif code in (AUX, CHN) and not noted:
+            raise DataError(f"{path.name} begins with a text or channel of no annotation; fetch it again")
         elif code == AUX:
-            text = content[2 * place : 2 * place + interval]
+            text = content[2 * place : 2 * place + interval].rstrip(b"\0").decode("ascii", "replace")
             place += (interval + 1) // 2
             stated = RESOLUTION.match(text)
-            if stated and samples == [0]:
+            if stated and [note.sample for note in noted] == [0]:
                 rate = float(stated[1])
-                samples.clear()
-                symbols.clear()
-        elif code not in (NUM, SUB, CHN):
+                noted.clear()
+            else:
+                noted[-1] = noted[-1]._replace(text=text)
+        elif code == CHN:
+            channel = interval
+            noted[-1] = noted[-1]._replace(channel=channel)
+        elif code not in (NUM, SUB):
             if code not in SYMBOLS:
                 raise DataError(
                     f"{path.name} holds the annotation code {code}, which is none: is it an annotation file?"
                 )
             time += interval
-            samples.append(time)
-            symbols.append(SYMBOLS[code])
-    return Annotations(np.array(samples, dtype=np.int64), np.array(symbols, dtype=str), rate)
+            noted.append(_Note(time, SYMBOLS[code], channel, ""))
+    return Annotations(
+        samples=np.array([note.sample for note in noted], dtype=np.int64),
+        symbols=np.array([note.symbol for note in noted], dtype=str),
+        channels=np.array([note.channel for note in noted], dtype=np.int64),
+        texts=tuple(note.text for note in noted),
+        rate=rate,
+    )
+
+
+class _Note(NamedTuple):
+    sample: int
+    symbol: str
+    channel: int
+    text: str
