@@ -73,7 +73,7 @@ def test_a_night_of_physionet_has_stages_and_spans(tmp_path: Path) -> None:
 
 
 def test_a_night_that_was_damaged_on_its_way_is_refused(tmp_path: Path) -> None:
-    night(tmp_path / "tr03-0005.hea", {"F3-M2": np.arange(6000) % 1000}, 200)
+    night(tmp_path / "tr03-0005.hea", {"F3-M2": np.arange(6000.0) % 1000}, 200)
     signals = tmp_path / "tr03-0005.mat"
     content = bytearray(signals.read_bytes())
     content[-1] ^= 1
