@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from neuroledger.errors import RequestError
 
-__all__ = ["Registered", "builder", "ceiling", "get", "metric", "names", "paradigm", "reader"]
+__all__ = ["Registered", "builder", "ceiling", "get", "metric", "names", "paradigm", "reader", "stimuli"]
 
 # What the engine hands to a component; everything else that is keyword-only is a field of the YAML.
 INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -32,6 +32,7 @@ INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
             {"id", "weights", "regions", "layers", "readout", "visual_degrees", "device", "store", "rng"}
         ),
         "reader": frozenset(),
+        "stimuli": frozenset(),
     }
 )
 FOLDERS: Mapping[str, str] = MappingProxyType(
@@ -41,6 +42,7 @@ FOLDERS: Mapping[str, str] = MappingProxyType(
         "paradigm": "paradigms",
         "builder": "models",
         "reader": "readers",
+        "stimuli": "readers",
     }
 )
 
@@ -128,6 +130,16 @@ def builder(name: str, *, version: int) -> Callable[[F], F]:
 def reader(name: str, *, version: int) -> Callable[[F], F]:
     """Register a reader: ``(files, *, …) -> Dataset``."""
     return _register("reader", name, version)
+
+
+def stimuli(name: str) -> Callable[[F], F]:
+    """Register what a reader's stimuli are, under the reader's name: ``(files, *, …) -> pd.DataFrame``, one row each.
+
+    It needs no recording and no embedding, so that embeddings can be made before windows are read. Keyword-only
+    parameters are some of the reader's, by the same names. Columns: ``stimulus_id``, and ``text`` (and ``context``), or
+    ``filename`` (and ``start``, ``duration`` in seconds); see docs/decoding.md.
+    """
+    return _register("stimuli", name, 1)
 
 
 def get(kind: str, name: str) -> Registered:
