@@ -198,3 +198,38 @@ def test_a_digest_changes_with_the_partition_and_not_with_row_order():
     keys = ["a", "b", "c"]
     assert partition_sha256([fold], keys) == partition_sha256([rows([1, 0], [], [2])], keys)
     assert partition_sha256([fold], keys) != partition_sha256([rows([0, 2], [], [1])], keys)
+
+
+@pytest.mark.parametrize(("gap", "purge"), [(0.4, 0.0), (1.0, 0.0), (1.0, 1.5), (0.25, 0.5)])
+def test_trained_windows_near_a_tested_one_are_left_out_and_no_others(gap: float, purge: float) -> None:
+    assembly = windows(subjects=2, trials=20, gap=gap)
+    sentence = np.tile(np.repeat(np.arange(5), 4), 2).astype(str)
+    assembly = assembly.assign_coords(sentence=("presentation", sentence))
+    fields = {"name": "leave_concept_out", "by": "sentence", "folds": 5, "waive": ["overlap"]}
+    onset, recording = assembly["onset"].values, assembly["recording"].values
+    plain = drawn(assembly, **fields)
+    for fold, before in zip(drawn(assembly, **fields, purge=purge), plain, strict=True):
+        np.testing.assert_array_equal(fold.test, before.test)
+        near = [  # windows last one second
+            any(
+                recording[row] == recording[one]
+                and onset[row] + 1 + purge > onset[one] + 1e-3
+                and onset[one] + 1 + purge > onset[row] + 1e-3
+                for one in fold.test
+            )
+            for row in before.train
+        ]
+        np.testing.assert_array_equal(fold.train, before.train[~np.array(near)])
+        gate([fold], assembly, disjoint=["sentence"])
+    if gap < 1:
+        with pytest.raises(DataError, match="overlap in time"):
+            gate(plain, assembly)
+
+
+def test_declared_parts_may_be_purged_too_and_validation_is_drawn_from_what_is_left() -> None:
+    assembly = windows(subjects=2, trials=10, gap=0.5)
+    part = np.tile(["train"] * 7 + ["test"] * 3, 2)
+    assembly = assembly.assign_coords(part=("presentation", part))
+    (fold,) = drawn(assembly, name="declared", column="part", purge=0, validation={"fraction": 0.5})
+    assert sorted([*fold.train, *fold.validation]) == [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15]
+    gate([fold], assembly)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.core.decoding.signals import extents
 from neuroledger.errors import DataError, RequestError
 from neuroledger.spec.base import Frozen, Sha256
 
@@ -55,13 +56,18 @@ class _Rule(Frozen):
 
 
 class Declared(_Rule):
-    """Parts by the values of a coordinate that came with the data; the rest is trained on unless `train` says."""
+    """Parts by the values of a coordinate that came with the data; the rest is trained on unless `train` says.
+
+    With `purge`, training rows within so many seconds of a tested window of the same recording are left out; 0 leaves out
+    those that share time with one.
+    """
 
     name: Literal["declared"]
     column: str = "split"
     train: tuple[Value, ...] | None = None
     test: tuple[Value, ...] = ("test",)
     apart: tuple[str, ...] = ()
+    purge: Annotated[float, Field(ge=0)] | None = None
 
     @property
     def disjoint(self) -> tuple[str, ...]:
@@ -74,7 +80,9 @@ class Grouped(_Rule):
 
     With `test`, one division: a share of the groups is drawn by `seed`. With `folds`, that many divisions that test
     every group once, groups dealt out in sorted order; with neither, one group at a time. `stratify` names a
-    coordinate that each group has one value of, and keeps its shares.
+    coordinate that each group has one value of, and keeps its shares. With `purge`, training rows within so many seconds
+    of a tested window of the same recording are left out; 0 leaves out those that share time with one, as words that
+    follow one another do.
     """
 
     name: Literal["cross_subject", "cross_session", "leave_concept_out"]
@@ -83,6 +91,7 @@ class Grouped(_Rule):
     test: Fraction | None = None
     stratify: str | None = None
     seed: Annotated[int, Field(ge=0)] = 33
+    purge: Annotated[float, Field(ge=0)] | None = None
 
     @property
     def column(self) -> str:
@@ -142,11 +151,10 @@ def draw_folds(rule: Declared | Grouped | Within | Blocked | Random, assembly: x
     RequestError
         The rule contradicts itself.
     """
-    divide = _DIVIDE[type(rule)]
-    return [
-        _set_apart(rule.validation, assembly, np.sort(train), np.sort(test))
-        for train, test in divide(rule, assembly)
-    ]
+    divided = _DIVIDE[type(rule)](rule, assembly)
+    if isinstance(rule, Declared | Grouped) and rule.purge is not None:
+        divided = [(_away(train, test, assembly, rule.purge), test) for train, test in divided]
+    return [_set_apart(rule.validation, assembly, np.sort(train), np.sort(test)) for train, test in divided]
 
 
 Parts = list[tuple[Indices, Indices]]
@@ -182,6 +190,23 @@ def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
     else:
         held = [names[fold :: rule.folds or len(names)] for fold in range(rule.folds or len(names))]
     return [_both(np.isin(groups, some)) for some in held]
+
+
+def _away(train: Indices, test: Indices, assembly: xr.DataArray, seconds: float) -> Indices:
+    """The training rows that begin no less than `seconds` after, and end so long before, every tested window."""
+    starts, ends = extents(assembly)
+    recordings = _column(assembly, "recording")
+    half = 0.5 / float(assembly.attrs["sampling_rate"])
+    kept = np.ones(len(train), bool)
+    for recording in np.unique(recordings[test]):
+        tested = test[recordings[test] == recording]
+        tested = tested[np.argsort(starts[tested], kind="stable")]
+        latest = np.maximum.accumulate(ends[tested]) - half + seconds
+        here = np.flatnonzero(recordings[train] == recording)
+        # Among the tested windows that begin before a row ends, the one that ends last decides.
+        before = np.searchsorted(starts[tested], ends[train[here]] - half + seconds, side="left")
+        kept[here] = (before == 0) | (latest[np.maximum(before - 1, 0)] <= starts[train[here]])
+    return train[kept]
 
 
 def _within(rule: Within, assembly: xr.DataArray) -> Parts:
