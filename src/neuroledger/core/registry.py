@@ -9,7 +9,7 @@ import pkgutil
 import re
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -47,11 +47,16 @@ FOLDERS: Mapping[str, str] = MappingProxyType(
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Of a folder's files, by their names and the reader's parameters: those that the reader reads.
+Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A component: its function, the model of its parameters, and the integer version of its numbers."""
+    """A component: its function, the model of its parameters, and the integer version of its numbers.
+
+    A reader may say which of a folder's files it `reads`.
+    """
 
     kind: str
     name: str
@@ -59,6 +64,7 @@ class Registered:
     function: Callable[..., Any]
     injected: frozenset[str]
     input: str = "assemblies"
+    reads: Reads | None = None
 
     @property
     def parameters(self) -> type[BaseModel]:
@@ -78,7 +84,9 @@ class Registered:
 _REGISTRY: dict[tuple[str, str], Registered] = {}
 
 
-def _register(kind: str, name: str, version: int, input: str = "assemblies") -> Callable[[F], F]:
+def _register(
+    kind: str, name: str, version: int, input: str = "assemblies", reads: Reads | None = None
+) -> Callable[[F], F]:
     if version < 1:
         raise RequestError(f"{kind} {name!r}: a version is an integer from 1")
 
@@ -93,7 +101,7 @@ def _register(kind: str, name: str, version: int, input: str = "assemblies") -> 
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
         _REGISTRY[kind, name] = Registered(
-            kind, name, version, function, INJECTED[kind] & keyword_only, input
+            kind, name, version, function, INJECTED[kind] & keyword_only, input, reads
         )
         return function
 
@@ -127,9 +135,13 @@ def builder(name: str, *, version: int) -> Callable[[F], F]:
     return _register("builder", name, version)
 
 
-def reader(name: str, *, version: int) -> Callable[[F], F]:
-    """Register a reader: ``(files, *, …) -> Dataset``."""
-    return _register("reader", name, version)
+def reader(name: str, *, version: int, reads: Reads | None = None) -> Callable[[F], F]:
+    """Register a reader: ``(files, *, …) -> Dataset``.
+
+    ``reads(names, parameters)`` chooses, among the names of a folder's files, those that the reader reads, so that just
+    these are pinned; it raises where one is missing.
+    """
+    return _register("reader", name, version, reads=reads)
 
 
 def stimuli(name: str) -> Callable[[F], F]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from neuroledger.engine.pin.downloads import Downloads
@@ -19,8 +19,15 @@ BLOCK = 1 << 20
 SHOWN = 5
 
 
-def named(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) -> list[str]:
+def named(
+    spec: DatasetSpec,
+    names: Sequence[str],
+    downloads: Downloads,
+    reads: Callable[[Sequence[str]], list[str]] | None = None,
+) -> list[str]:
     """The files that the spec names, in order: below `downloads`, else below `files`, else whatever is there.
+
+    Where the spec has no `downloads` and the reader `reads` certain files, it is those.
 
     Raises
     ------
@@ -35,6 +42,8 @@ def named(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) -> list
     if spec.downloads:
         chosen = {name for wanted in spec.downloads for name in _matching(wanted, names, downloads.folder)}
         return sorted(chosen)
+    if reads is not None:
+        return reads(names)
     if spec.files:
         by_place = {place_of(name): name for name in names}
         lost = [place for place in spec.files if place not in by_place]

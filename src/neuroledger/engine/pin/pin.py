@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,8 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     if spec.reader.name in OF_RECORDINGS:
         found = recorded(catalog, spec, files_below(downloads.folder), before, downloads)
     else:
-        names = named(spec, files_below(downloads.folder, aside=frozenset()), downloads)
+        below = files_below(downloads.folder, aside=frozenset())
+        names = named(spec, below, downloads, _reads(catalog, spec))
         found = Recorded(names, before, 0, [], None)
     wanted = found.files
     for name in wanted:
@@ -103,6 +104,25 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
         write_text(path, text)
     remarks = (*found.remarks, *_closed(catalog, id))
     return Pinned(path, before, text, len(pins), placed, found.subjects, remarks)
+
+
+def _reads(catalog: Catalog, spec: DatasetSpec) -> Callable[[Sequence[str]], list[str]] | None:
+    """Which of a folder's files the reader reads, if it says so."""
+    if spec.reader is None or (reads := registry.get("reader", spec.reader.name).reads) is None:
+        return None
+    told = _bound(spec, catalog.entry("datasets", spec.id).document)
+    return lambda names: reads(names, told)
+
+
+def _bound(spec: DatasetSpec, document: Document) -> dict[str, Any]:
+    """The reader's parameters, validated."""
+    if spec.reader is None:
+        return {}
+    component = registry.get("reader", spec.reader.name)
+    try:
+        return component.bind(spec.reader.parameters)
+    except ValidationError as error:
+        raise SpecError(explain(error, document, component.parameters, ("reader",))) from None
 
 
 def _try(catalog: Catalog, id: str, places: Mapping[str, Path]) -> None:
@@ -164,9 +184,5 @@ def _valid(text: str, path: Path, shown: str, tables: Mapping[str, str]) -> tupl
     spec = spec_of(document, "datasets", stem=path.stem, tables=lambda name: tables[name].encode())
     if not isinstance(spec, DatasetSpec) or spec.reader is None:
         raise RequestError(f"{shown} names no reader")
-    component = registry.get("reader", spec.reader.name)
-    try:
-        component.bind(spec.reader.parameters)
-    except ValidationError as error:
-        raise SpecError(explain(error, document, component.parameters, ("reader",))) from None
+    _bound(spec, document)
     return spec, document
