@@ -133,17 +133,15 @@ def _inline(value: Any) -> str:
 
 
 def _reference(catalog: Catalog, key: str) -> str:
-    path = catalog.root / "specs" / "references.bib"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found = re.search(r"@\w+\s*\{\s*" + re.escape(key) + r"\s*,(.*?)\n\}", text, flags=re.DOTALL)
-    if not found:
+    from neuroledger.engine.bibliography import read_bibliography
+
+    found = read_bibliography(catalog.root / "specs" / "references.bib").references.get(key)
+    if found is None:
         return key
-    fields = dict(re.findall(r"(\w+)\s*=\s*[{\"](.*?)[}\"],?\s*\n", found.group(1) + "\n"))
+    fields = {name: " ".join(value.split()) for name, value in found.fields.items()}
     parts = [
         fields.get("author", "").split(" and ")[0],
-        fields.get("year", ""),
-        fields.get("title", ""),
-        fields.get("doi", ""),
+        *(fields.get(name, "") for name in ("year", "title", "doi")),
     ]
     return f"{key}: " + ", ".join(re.sub(r"[{}]", "", part) for part in parts if part)
 

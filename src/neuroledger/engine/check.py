@@ -11,6 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from neuroledger.core import registry
+from neuroledger.engine.attribution import attribution_problems
+from neuroledger.engine.bibliography import read_bibliography
 from neuroledger.engine.commit import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
@@ -31,9 +33,10 @@ from neuroledger.spec.kinds import (
 )
 from neuroledger.spec.load import explain, read_spec
 
-__all__ = ["check", "citation_keys"]
+__all__ = ["check"]
 
 SCHEMA_LINE = re.compile(r"^# yaml-language-server: \$schema=(\S+)\s*$")
+BIBLIOGRAPHY = "specs/references.bib"
 COMPONENTS: dict[str, tuple[tuple[str, str], ...]] = {
     "datasets": (("reader", "reader"),),
     "metrics": (("compare", "metric"),),
@@ -53,7 +56,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], 
         A path is not a spec file or folder of this repository.
     """
     chosen = _chosen(catalog, paths)
-    citations = citation_keys(catalog.root / "specs" / "references.bib")
+    cited = read_bibliography(catalog.root / BIBLIOGRAPHY)
     problems: list[Problem] = []
     entries: list[Entry] = []
     for kind, id, path in chosen:
@@ -68,9 +71,13 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], 
         problems += _references(catalog, entry)
         problems += _components(entry)
         problems += _overrides(catalog, entry)
-        problems += _citations(entry, citations)
+        problems += [
+            _at(entry, location, words, hint)
+            for location, words, hint in attribution_problems(entry.spec, cited)
+        ]
         problems += _science(catalog, entry)
     if not paths:
+        problems += [Problem(BIBLIOGRAPHY, line, 1, words, hint) for line, words, hint in cited.problems]
         problems += _stale_schemas(catalog)
         problems += _strays(catalog)
     return sorted(set(problems)), len(chosen)
@@ -201,26 +208,6 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
                 yield _at(entry, location, str(error))
         except SpecError:
             continue  # said where that spec is checked
-
-
-def _citations(entry: Entry, known: frozenset[str]) -> Iterator[Problem]:
-    for i, key in enumerate(entry.spec.cite):
-        if key not in known:
-            yield _at(
-                entry,
-                ("cite", i),
-                f"citation {key!r} is not in specs/references.bib",
-                "add its BibTeX entry there",
-            )
-
-
-def citation_keys(path: Path) -> frozenset[str]:
-    """Keys of a BibTeX file."""
-    if not path.is_file():
-        return frozenset()
-    return frozenset(
-        re.findall(r"^\s*@\w+\s*\{\s*([^,\s]+)\s*,", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    )
 
 
 def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:

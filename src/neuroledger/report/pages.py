@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from neuroledger.engine.bibliography import read_bibliography
 from neuroledger.engine.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.engine.params import read_params
 from neuroledger.engine.record import Record
@@ -260,9 +259,5 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
 
 def _references(of: World) -> list[tuple[str, str]]:
     """Each entry of the bibliography with its key, as it stands."""
-    path: Path = of.catalog.root / "specs" / "references.bib"
-    if not path.is_file():
-        return []
-    found = re.split(r"(?m)^(?=@\w+\{)", path.read_text(encoding="utf-8"))
-    entries = [(re.match(r"@\w+\{\s*([^,\s]+)", text), text.strip()) for text in found]
-    return sorted((match.group(1), text) for match, text in entries if match)
+    found = read_bibliography(of.catalog.root / "specs" / "references.bib")
+    return sorted((key, one.text) for key, one in found.references.items())
