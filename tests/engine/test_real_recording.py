@@ -7,7 +7,8 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.engine.load import read_dataset
-from neuroledger.models.classical_decoders import Logistic, covariance_decoder
+from neuroledger.models.classical_decoders import covariance_decoder
+from neuroledger.models.linear_heads import Logistic
 from neuroledger.spec.catalog import open_catalog
 
 BLOCKED = {"name": "blocked", "folds": 5, "trial": "trial", "purge": 1.0}

@@ -194,7 +194,7 @@ def oscillations(n=80, seed=0):
 def test_power_is_read_from_covariances(head):
     from pydantic import TypeAdapter
 
-    from neuroledger.models.classical_decoders import Head
+    from neuroledger.models.linear_heads import Head
 
     x, y = oscillations()
     decoder = covariance_decoder(id="c", shrinkage=0.1, head=TypeAdapter(Head).validate_python(head))

@@ -15,41 +15,23 @@ from neuroledger.core.decoding.decoder import Decoder, Objective, Signature
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.dummy_decoder import Dummy
-from neuroledger.spec.base import Frozen
+from neuroledger.models.linear_heads import (
+    LOGISTIC,
+    LOGISTIC_SEARCH,
+    Head,
+    chosen_rows,
+    for_objective,
+    head_of,
+    objectives_of,
+    one_vs_rest,
+)
 
 __all__ = ["cospectra_decoder", "covariance_decoder", "dummy_decoder", "shrinkage_lda", "sklearn_decoder"]
 
 Array = npt.NDArray[Any]
-Positive = Annotated[float, Field(gt=0)]
-
-
-class Logistic(Frozen):
-    """Logistic regression, classes weighted by their rarity unless `balanced` is false."""
-
-    name: Literal["logistic"] = "logistic"
-    c: Positive = 0.01
-    balanced: bool = True
-    iterations: int = 1000
-
-
-class LogisticSearch(Frozen):
-    """Logistic regression whose strength is chosen by cross-validation inside the training part."""
-
-    name: Literal["logistic_search"] = "logistic_search"
-    strengths: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-    folds: int = 5
-    iterations: int = 1000
-
-
-class RidgeSearch(Frozen):
-    """Ridge regression whose penalty is chosen by leave-one-out inside the training part."""
-
-    name: Literal["ridge_search"] = "ridge_search"
-    penalties: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-
-
-LOGISTIC, LOGISTIC_SEARCH = Logistic(), LogisticSearch()
-Head = Annotated[Logistic | LogisticSearch | RidgeSearch, Field(discriminator="name")]
+Most = Annotated[int, Field(ge=1)]
+"""How many windows a decoder learns from at most."""
+MEANS = {"logeuclid": "log-Euclidean", "euclid": "arithmetic"}
 
 
 @builder("dummy_decoder", version=1)
@@ -82,6 +64,7 @@ def covariance_decoder(
     xdawn_classes: Literal["all", "rarest"] = "all",
     shrinkage: Annotated[float, Field(ge=0, lt=1)] = 0.0,
     head: Head = LOGISTIC,
+    most: Most | None = None,
     shuffles_labels: bool = False,
     plants: float = 0.0,
 ) -> Decoder:
@@ -89,7 +72,9 @@ def covariance_decoder(
 
     With `xdawn`, the covariance is taken of the window stacked under the Xdawn-filtered mean responses [barachant2014].
     `shrinkage` mixes each covariance with the identity of the same trace. A Riemannian mean that cannot be found is
-    replaced by the log-Euclidean one [barachant2012].
+    replaced by the log-Euclidean one, and that by the arithmetic one [barachant2012]; the score's notes say so. Several
+    labels at once have a logistic regression each, against the rest, which Xdawn cannot serve: it needs one class a
+    window. With `most`, not more than so many windows are learnt from, of every class alike.
 
     Raises
     ------
@@ -110,11 +95,15 @@ def covariance_decoder(
         else:
             first = _RarestXdawn(xdawn, estimator)
         steps = [first, *([Shrinkage(shrinkage)] if shrinkage else []), _tangent(), StandardScaler()]
-        return _Doubles(make_pipeline(*steps, _head(head, signature)))
+        return _Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most)
 
-    objectives: tuple[Objective, ...] = (
-        ("regression", "retrieval") if head.name == "ridge_search" else ("classification",)
+    objectives = tuple(
+        objective for objective in objectives_of(head) if xdawn is None or objective == "classification"
     )
+    if not objectives:
+        raise ModelError(
+            f"model {id!r}: Xdawn needs classes, and the head {head.name} has none: take a logistic one"
+        )
     return Decoder(id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, plants=plants)
 
 
@@ -127,10 +116,12 @@ def cospectra_decoder(
     low: float = 2.0,
     high: float = 40.0,
     head: Head = LOGISTIC_SEARCH,
+    most: Most | None = None,
 ) -> Decoder:
     """Co-spectra between channels, then a linear head.
 
-    Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers.
+    Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers. With `most`,
+    not more than so many windows are learnt from, of every class alike.
 
     Raises
     ------
@@ -146,11 +137,10 @@ def cospectra_decoder(
 
         top = min(high, signature.sampling_rate / 2)
         spectra = CoSpectra(window=window, overlap=overlap, fmin=low, fmax=top, fs=signature.sampling_rate)
-        return _Doubles(
-            make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), _head(head, signature))
-        )
+        last = head_of(head, signature.objective)
+        return _Doubles(make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), last), most)
 
-    return Decoder(id=id, make=make, objectives=("classification",))
+    return Decoder(id=id, make=make, objectives=objectives_of(head))
 
 
 @builder("shrinkage_lda", version=1)
@@ -164,10 +154,15 @@ def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, pla
 
         thin = FunctionTransformer(_every_nth, kw_args={"step": every})
         lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-        return _Doubles(make_pipeline(thin, StandardScaler(), lda))
+        last = one_vs_rest(lda) if signature.objective == "multilabel" else lda
+        return _Doubles(make_pipeline(thin, StandardScaler(), last))
 
     return Decoder(
-        id=id, make=make, objectives=("classification",), shuffles_labels=shuffles_labels, plants=plants
+        id=id,
+        make=make,
+        objectives=("classification", "multilabel"),
+        shuffles_labels=shuffles_labels,
+        plants=plants,
     )
 
 
@@ -180,18 +175,23 @@ def sklearn_decoder(
     flatten: bool = True,
     standardise: bool = True,
     seeded: bool = False,
-    objective: Literal["classification", "regression"] = "classification",
+    objective: Objective | Annotated[tuple[Objective, ...], Field(min_length=1)] = "classification",
+    most: Most | None = None,
     shuffles_labels: bool = False,
     plants: float = 0.0,
 ) -> Decoder:
     """Any scikit-learn estimator by import path, on windows laid out flat unless `flatten` is false.
 
-    With `seeded`, the training seed is handed over as `random_state`.
+    With `seeded`, the training seed is handed over as `random_state`. `objective` says what it can be asked, one or
+    several: classes, several labels at once, numbers, embeddings, or whole texts. An estimator that knows no several
+    labels, or only one number, is copied, one for each; the copies for labels tell each against the rest. With `most`,
+    not more than so many windows are learnt from, of every class alike.
 
     Raises
     ------
     ModelError
-        There is nothing at the path, or it does not take the parameters.
+        There is nothing at the path, it does not take the parameters, or it is of the other kind: a classifier that is
+        asked for numbers, a regressor that is asked for labels.
     """
 
     def make(signature: Signature) -> Any:
@@ -203,15 +203,15 @@ def sklearn_decoder(
             last = _at(path, id)(**given)
         except TypeError as error:
             raise ModelError(f"model {id!r}: {path} does not take these parameters: {error}") from error
+        last = for_objective(last, signature, f"model {id!r}: {path}")
         before = [FunctionTransformer(_every_nth, kw_args={"step": 1})] if flatten else []
-        return _Doubles(
-            make_pipeline(*before, *([StandardScaler()] if flatten and standardise else []), last)
-        )
+        between = [StandardScaler()] if flatten and standardise else []
+        return _Doubles(make_pipeline(*before, *between, last), most)
 
     return Decoder(
         id=id,
         make=make,
-        objectives=(objective,),
+        objectives=(objective,) if isinstance(objective, str) else objective,
         stochastic=seeded,
         shuffles_labels=shuffles_labels,
         plants=plants,
@@ -219,39 +219,57 @@ def sklearn_decoder(
 
 
 class _Doubles:
-    """A pipeline that computes in double precision, whatever the signals are stored as."""
+    """A pipeline that computes in double precision, whatever the signals are stored as; `notes_` tell what it gave up."""
 
-    def __init__(self, pipeline: Any) -> None:
-        self.pipeline = pipeline
+    def __init__(self, pipeline: Any, most: int | None = None) -> None:
+        self.pipeline, self.most = pipeline, most
         for name in ("predict", "predict_proba", "decision_function"):
             if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
                 setattr(self, name, _in_doubles(pipeline, name))
 
     def fit(self, x: Array, y: Array) -> _Doubles:
+        rows = chosen_rows(np.asarray(y), self.most)
+        fewer = len(rows) < len(y)
+        if fewer:
+            x, y = x[rows], y[rows]
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*(Convergence|lbfgs|penalty|l1_ratio|legacy).*")
+            ignored = ".*(Convergence|lbfgs|penalty|l1_ratio|legacy|least populated).*"
+            warnings.filterwarnings("ignore", message=ignored)
             self.pipeline.fit(x.astype(np.float64), y)
+        self.notes_ = (
+            [f"fitted on {len(rows):,} windows, drawn from all of the training part"] if fewer else []
+        )
+        for _, step in self.pipeline.steps:
+            self.notes_ += getattr(step, "notes_", [])
         if hasattr(self.pipeline, "classes_"):
             self.classes_ = self.pipeline.classes_
         return self
 
 
-def _in_doubles(pipeline: Any, name: str) -> Callable[[Array], Array]:
-    return lambda x: np.asarray(getattr(pipeline, name)(x.astype(np.float64)))
+def _in_doubles(pipeline: Any, name: str) -> Callable[[Array], Any]:
+    # Of several labels at once, scikit-learn gives a list of probabilities, one item for each.
+    def asked(x: Array) -> Any:
+        found = getattr(pipeline, name)(x.astype(np.float64))
+        return found if isinstance(found, list) else np.asarray(found)
+
+    return asked
 
 
 def _tangent() -> Any:
     from pyriemann.tangentspace import TangentSpace
 
     class Tangent(TangentSpace):  # type: ignore[misc]
-        """Tangent space whose reference falls back to the log-Euclidean mean; features not finite become zero."""
+        """Tangent space whose reference falls back to means that always exist; features not finite become zero."""
 
         def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
-            try:
-                return super().fit(X, y, sample_weight)
-            except (ValueError, np.linalg.LinAlgError):
-                self.metric = {"mean": "logeuclid", "map": "logeuclid"}
-                return super().fit(X, y, sample_weight)
+            self.notes_: list[str] = []
+            for other in ("logeuclid", "euclid"):
+                try:
+                    return super().fit(X, y, sample_weight)
+                except (ValueError, np.linalg.LinAlgError):
+                    self.metric = {"mean": other, "map": other}
+                    self.notes_ = [f"tangent space at the {MEANS[other]} mean: no better one was found"]
+            return super().fit(X, y, sample_weight)
 
         def transform(self, X: Array) -> Array:
             return np.asarray(np.nan_to_num(super().transform(X), nan=0.0, posinf=0.0, neginf=0.0))
@@ -283,19 +301,6 @@ class _RarestXdawn:
 
     def fit_transform(self, x: Array, y: Array) -> Array:
         return self.fit(x, y).transform(x)
-
-
-def _head(head: Logistic | LogisticSearch | RidgeSearch, signature: Signature) -> Any:
-    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeCV
-
-    if isinstance(head, Logistic):
-        weight = "balanced" if head.balanced else None
-        return LogisticRegression(C=head.c, class_weight=weight, max_iter=head.iterations)
-    if isinstance(head, LogisticSearch):
-        return LogisticRegressionCV(
-            Cs=list(head.strengths), cv=head.folds, class_weight="balanced", max_iter=head.iterations
-        )
-    return RidgeCV(alphas=list(head.penalties))
 
 
 def _every_nth(x: Array, step: int) -> Array:
