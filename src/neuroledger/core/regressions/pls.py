@@ -118,34 +118,64 @@ def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> A
     return cast(Array, start)
 
 
-def _latent(
-    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
-) -> _Latent:
-    workspace, xp = problem.workspace, problem.workspace.xp
-    features = problem.features
-    rows, width = Y.shape
-    trace = features.trace
-    components = min(rule.components, features.count, min(len(split.train) for split in splits) - 1)
-    new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
+class _Batch(NamedTuple):
+    """What both ways begin with, for every split: its training rows as ones, and room for what is found."""
 
+    within: Array
+    trained: Array
+    start: Array
+    components: int
+    T: Array
+    fitted: Array
+    Q: Array
+    sizes: Array
+    used: Array
+    alive: Array
+
+    def residual(self, Y: Array, at: int, taken: int) -> Array:
+        """The targets of a split's training part, centred, without the first ``taken`` components; zero elsewhere."""
+        inside = self.within[at]
+        centred = (Y - (inside @ Y) / self.trained[at]) * inside[:, None]
+        return cast(Array, centred - self.fitted[at, :taken].T @ self.Q[at, :taken] if taken else centred)
+
+
+def _batch(
+    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any, count: int
+) -> _Batch:
+    workspace, xp = problem.workspace, problem.workspace.xp
+    rows, width = Y.shape
+    components = min(rule.components, count, min(len(split.train) for split in splits) - 1)
+    new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
     inside = np.zeros((len(splits), rows))
     for at, split in enumerate(splits):
         inside[at, split.train] = 1.0
     w = workspace.put(inside)
-    trained = w.sum(1)
+    starts = [_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits]
+    T = xp.zeros((len(splits), components, rows), **new)
+    return _Batch(
+        within=w,
+        trained=w.sum(1),
+        start=xp.stack(starts),
+        components=components,
+        T=T,
+        fitted=xp.zeros_like(T),
+        Q=xp.zeros((len(splits), components, width), **new),
+        sizes=xp.ones((len(splits), components), **new),
+        used=xp.zeros(len(splits), **new),
+        alive=xp.ones(len(splits), **new),
+    )
+
+
+def _latent(
+    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+) -> _Latent:
+    features, xp = problem.features, problem.workspace.xp
+    b = _batch(problem, rule, Y, basis, splits, features.count)
+    w, trained, first, components, T, fitted, Q, sizes, used, alive = b
     Z = _cross(problem, features, Y, w, splits)
     # Columns of Z, like all scores, sum to zero over the train rows, where the targets therefore need no centring.
     M = xp.stack([Y.T @ (Z[at] * w[at][:, None]) for at in range(len(splits))])
-
-    starts = [_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits]
-    first = xp.stack(starts)
-
-    T = xp.zeros((len(splits), components, rows), **new)
-    S, fitted = xp.zeros_like(T), xp.zeros_like(T)
-    Q = xp.zeros((len(splits), components, width), **new)
-    sizes = xp.ones((len(splits), components), **new)
-    used = xp.zeros(len(splits), **new)
-    alive = xp.ones(len(splits), **new)
+    S = xp.zeros_like(T)
     fresh: Array | None = None
     initial: Array | None = None
     faint = False
@@ -157,8 +187,7 @@ def _latent(
         if bool(stale.any()):
             faint = True
             for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
-                residual = (Y - (w[at] @ Y) / trained[at]) * w[at][:, None] - fitted[at, :k].T @ Q[at, :k]
-                M[at] = residual.T @ (Z[at] - S[at, :k].T @ Q[at, :k])
+                M[at] = b.residual(Y, at, k).T @ (Z[at] - S[at, :k].T @ Q[at, :k])
             c, power = _dominant(M, first, rule, xp)
             fresh = xp.where(stale, power, fresh)
         alive = xp.where(power > 1e-26 * initial, alive, 0.0)
@@ -173,7 +202,7 @@ def _latent(
             v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
         kept = v * w
         size = (kept * v).sum(1)
-        alive = xp.where((size > SPENT**2 * before) & (size > SHARE * trace), alive, 0.0)
+        alive = xp.where((size > SPENT**2 * before) & (size > SHARE * features.trace), alive, 0.0)
         used = used + alive
         if not bool((alive > 0).any()):
             break
@@ -205,28 +234,15 @@ def _latent_of_features(
     workspace, xp = problem.workspace, problem.workspace.xp
     features = problem.features if problem.features.X is not None else tall(problem.X, workspace)
     X = cast(Array, features.X)
-    rows, width = Y.shape
-    count = features.count
-    components = min(rule.components, count, min(len(split.train) for split in splits) - 1)
-    new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
-    inside = np.zeros((len(splits), rows))
-    for at, split in enumerate(splits):
-        inside[at, split.train] = 1.0
-    w = workspace.put(inside)
-    trained = w.sum(1)
-    centred = [(Y - (w[at] @ Y) / trained[at]) * w[at][:, None] for at in range(len(splits))]
+    b = _batch(problem, rule, Y, basis, splits, features.count)
+    w, trained, first, components, T, fitted, Q, sizes, used, alive = b
+    centred = [b.residual(Y, at, 0) for at in range(len(splits))]
     C = xp.stack([X.T @ part for part in centred])
     floor = ROUNDING * features.trace
     varied = xp.stack([(part * part).sum() for part in centred])
     del centred
-    first = xp.stack([_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits])
-    T = xp.zeros((len(splits), components, rows), **new)
-    fitted = xp.zeros_like(T)
-    Q = xp.zeros((len(splits), components, width), **new)
-    R = xp.zeros((len(splits), components, count), **new)
+    R = xp.zeros((len(splits), components, features.count), dtype=Y.dtype, **device_of(Y))
     loads = xp.zeros_like(R)
-    sizes = xp.ones((len(splits), components), **new)
-    used, alive = xp.zeros(len(splits), **new), xp.ones(len(splits), **new)
     fresh: Array | None = None
     for k in range(components):
         c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
@@ -234,8 +250,7 @@ def _latent_of_features(
         stale = power < STALE * fresh
         if bool(stale.any()):
             for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
-                residual = (Y - (w[at] @ Y) / trained[at]) * w[at][:, None] - fitted[at, :k].T @ Q[at, :k]
-                C[at] = X.T @ residual
+                C[at] = X.T @ b.residual(Y, at, k)
             c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
             fresh = xp.where(stale, power, fresh)
         alive = xp.where(power > floor * varied, alive, 0.0)
