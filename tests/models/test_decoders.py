@@ -18,6 +18,7 @@ from neuroledger.models.classical_decoders import (
 from neuroledger.models.convolutional_decoders import eegnet, limit_norms, shallow_fbcsp_net
 from neuroledger.models.decoding_recipes import Laptop, NeuralBench
 from neuroledger.models.network_decoders import network_decoder, torch_decoder
+from neuroledger.models.response_networks import residual_mlp
 
 
 def count(module):
@@ -41,6 +42,25 @@ def test_parameters_agree_with_the_reference_implementation(reference):
     sizes = {row["model"]: row["n_params"] for row in oracle["rows"] if "n_params" in row}
     assert count(eegnet(30, 128, 2)) == sizes["EEGNet"] == 1714
     assert count(shallow_fbcsp_net(30, 128, 2)) == sizes["ShallowFBCSPNet"] == 49282
+
+
+def test_the_perceptron_for_fmri_has_the_published_layers():
+    hidden, channels, samples, outputs = 128, 20_484, 4, 1_536
+    layers = [(channels, hidden), (hidden, hidden), (hidden, hidden), (samples, 1), (hidden, outputs)]
+    layers += [(outputs, outputs)]
+    norms = 3 * 2 * hidden
+    assert count(residual_mlp(channels, samples, outputs)) == sum(a * b + b for a, b in layers) + norms
+    assert count(residual_mlp(channels, samples, outputs)) == 5_214_853
+
+
+def test_the_perceptron_learns_from_four_samples():
+    rng = np.random.default_rng(0)
+    y = np.tile(["a", "b"], 60)
+    x = rng.standard_normal((120, 200, 4)).astype(np.float32)
+    x[:, :20] += (y == "b")[:, None, None]
+    network = network_decoder(id="m", architecture="residual_mlp", recipe=SMALL)
+    fitted = network.make(signature(channels=200, samples=4)).fit(x[:80], y[:80])
+    assert (fitted.predict(x[80:]) == y[80:]).mean() > 0.9
 
 
 def test_windows_that_are_too_short_are_refused():

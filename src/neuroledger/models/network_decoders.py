@@ -1,4 +1,4 @@
-"""Networks as decoders: the two of this package, and any torch module by import path."""
+"""Networks as decoders: those of this package, and any torch module by import path."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError
 from neuroledger.models.convolutional_decoders import eegnet, shallow_fbcsp_net
 from neuroledger.models.decoding_recipes import NeuralBench, Recipe, TrainingRecipe
+from neuroledger.models.response_networks import residual_mlp
 from neuroledger.models.signal_training import TrainedNetwork
 
 __all__ = ["built", "network_decoder", "network_to_decoder", "torch_decoder"]
@@ -23,7 +24,7 @@ __all__ = ["built", "network_decoder", "network_to_decoder", "torch_decoder"]
 OBJECTIVES: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval")
 PUBLISHED = NeuralBench()
 OWN: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"eegnet": eegnet, "shallow_fbcsp_net": shallow_fbcsp_net}
+    {"eegnet": eegnet, "shallow_fbcsp_net": shallow_fbcsp_net, "residual_mlp": residual_mlp}
 )
 # What modules of other packages call the parts of a signature; the first name that is taken is used, once.
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -40,14 +41,16 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 def network_decoder(
     *,
     id: str,
-    architecture: Literal["eegnet", "shallow_fbcsp_net"],
+    architecture: Literal["eegnet", "shallow_fbcsp_net", "residual_mlp"],
     parameters: dict[str, JsonValue] | None = None,
     recipe: Recipe = PUBLISHED,
     trained: bool = True,
     device: str = "cpu",
     shuffles_labels: bool = False,
 ) -> Decoder:
-    """EEGNet or ShallowFBCSPNet, trained from random weights by `recipe`; untrained, it is the chance level.
+    """EEGNet, ShallowFBCSPNet or a residual perceptron, trained from random weights by `recipe`.
+
+    Untrained (`trained: false`), it is the chance level. The perceptron is for few samples of many channels, such as fMRI.
 
     Raises
     ------

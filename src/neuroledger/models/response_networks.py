@@ -1,0 +1,50 @@
+"""A network for few samples of very many channels, such as fMRI responses: a residual perceptron on every sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["residual_mlp"]
+
+
+def residual_mlp(
+    channels: int,
+    samples: int,
+    outputs: int,
+    *,
+    hidden: int = 128,
+    blocks: int = 2,
+    dropout: float = 0.5,
+    block_dropout: float = 0.15,
+) -> nn.Module:
+    """Perceptron for windows (window, channel, sample): each sample alone, then a learnt mean over time [scotti2023].
+
+    Every sample is projected to `hidden` values, normalised and passed through `blocks` residual blocks; one weight for each
+    sample makes one vector of them, which two linear layers turn into the outputs. The defaults are those of NeuralBench's
+    network for fMRI: with 20,484 channels, 4 samples and 1,536 outputs, 5,214,853 parameters.
+    """
+    from torch import nn
+
+    def step(inputs: int, share: float) -> nn.Module:
+        return nn.Sequential(nn.Linear(inputs, hidden), nn.LayerNorm(hidden), nn.GELU(), nn.Dropout(share))
+
+    class ResidualMlp(nn.Module):  # type: ignore[misc]
+        """(window, channel, sample) to (window, output)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = step(channels, dropout)
+            self.blocks = nn.ModuleList([step(hidden, block_dropout) for _ in range(blocks)])
+            self.over_time = nn.Linear(samples, 1)
+            self.last = nn.Sequential(nn.Linear(hidden, outputs), nn.Linear(outputs, outputs))
+
+        def forward(self, windows: Tensor) -> Tensor:
+            found = self.first(windows.transpose(1, 2))
+            for block in self.blocks:
+                found = found + block(found)
+            return self.last(self.over_time(found.transpose(1, 2))[:, :, 0])
+
+    return ResidualMlp()
