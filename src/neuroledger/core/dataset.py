@@ -27,6 +27,8 @@ class Dataset:
         Further assemblies by name (training trials, stimulus sets' own properties).
     extra_stimuli
         Further stimulus sets by name (those a readout is fitted on).
+    notes
+        What a reader left out or could not decide, in words; it stands in the notes of every score of what is decoded.
     """
 
     stimuli: StimulusSet | None
@@ -35,3 +37,4 @@ class Dataset:
     degrees: float | None = None
     extras: dict[str, xr.DataArray] = field(default_factory=dict)
     extra_stimuli: dict[str, StimulusSet] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

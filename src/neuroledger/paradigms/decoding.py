@@ -88,6 +88,7 @@ def decoding(
     labels = truth.astype(str) if objective == "classification" and not unseen_classes else None
     gate(folds, assembly, disjoint=splits.disjoint, labels=labels, waive=splits.waive)
     notes = [f"splits {splits.name}, {len(folds)} folds, sha256 {digest[:12]}"]
+    notes += data.notes
     notes += _what_was_seen(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
     measured = measure_folds(model, assembly, truth, folds, objective=objective, seeds=seeds, rng=rng)
@@ -234,7 +235,7 @@ def _fit(estimator: Any, values: Array, truth: Array, fold: Fold, id: str) -> No
 
 
 def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:
-    """How large the networks were and how long they were trained; nothing about estimators that do not say."""
+    """How large the networks were, how long they were trained, and what an estimator says of itself in `notes_`."""
     sizes = {estimator.parameters_ for estimator in trained if hasattr(estimator, "parameters_")}
     epochs = [estimator.epochs_ for estimator in trained if hasattr(estimator, "epochs_")]
     said = [f"training seeds {', '.join(map(str, seeds))}"] if seeds else []
@@ -242,7 +243,7 @@ def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:
         said.append(
             f"{max(sizes):,} parameters, {min(epochs)} to {max(epochs)} epochs, {trained[0].threads} threads"
         )
-    return said
+    return [*said, *sorted({note for estimator in trained for note in getattr(estimator, "notes_", ())})]
 
 
 def _training_truth(model: Decoder, truth: Array, fold: Fold, rng: np.random.Generator) -> Array:

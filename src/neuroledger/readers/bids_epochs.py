@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
+
+import xarray as xr
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.registry import reader
@@ -20,7 +22,7 @@ from neuroledger.readers.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.readers.signal_stimuli import Events, read_embeddings, table_of
+from neuroledger.readers.signal_stimuli import Events, read_embeddings, sharing, table_of
 from neuroledger.readers.signal_windows import Window
 
 __all__ = ["bids_epochs"]
@@ -30,7 +32,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb", ".ds"})
 
 
-@reader("bids_epochs", version=1)
+@reader("bids_epochs", version=2)
 def bids_epochs(
     files: Mapping[str, Path],
     *,
@@ -38,6 +40,7 @@ def bids_epochs(
     window: Window,
     datatype: Literal["eeg", "meg", "ieeg", "emg"] = "eeg",
     subjects: tuple[str, ...] = (),
+    sessions: tuple[str, ...] = (),
     preprocessing: Preprocessing = UNTOUCHED,
     facts: dict[str, str] | None = None,
     events: Events | None = None,
@@ -46,10 +49,11 @@ def bids_epochs(
     """Windows of every recording of `task`, events from its `events.tsv`, channel types from its `channels.tsv`.
 
     `task` is one, or several. The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on.
-    Subjects, sessions and runs are those of the file names. `facts` are coordinates by the column of `participants.tsv`
+    Subjects, sessions and runs are those of the file names; `subjects` and `sessions` are those that are read, all where
+    none are named. `facts` are coordinates by the column of `participants.tsv`
     that holds them: numbers where every person's value is one, text else; the coordinate `label` stays text. `events` says
     which rows of `events.tsv` are windows and which stimulus each shows, in place of labels; `embeddings` are tables of
-    these stimuli by name, netCDF files, to be retrieved.
+    these stimuli by name, netCDF files, to be retrieved. One recording is in memory at a time.
 
     Raises
     ------
@@ -77,6 +81,7 @@ def bids_epochs(
             datatypes=datatype,
             suffixes=datatype,
             subjects=list(subjects) or None,
+            sessions=list(sessions) or None,
         )
     held = set(files.values())
     wanted = sorted(
@@ -86,29 +91,39 @@ def bids_epochs(
     if not wanted:
         raise DataError(f"no {datatype} recording of task {' or '.join(map(repr, tasks))} is among the files")
     known = _people(root, facts or {}, [path.subject for path in wanted])
-    parts = []
-    for path in wanted:
-        name = path.fpath.relative_to(root).as_posix()
-        with quiet_mne():
-            try:
-                raw = mne_bids.read_raw_bids(path)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise DataError(f"{name} cannot be read as BIDS ({error})") from error
-        recording = Recording(
-            file=name,
-            subject=path.subject,
-            session=path.session or "1",
-            run=path.run or "1",
-            facts=known[path.subject],
-        )
-        rows = None if events is None else _rows(path, name, held)
-        digest = _digest(path.fpath, held)
-        parts.append(
-            windows_of(raw, recording, window, preprocessing, sha256=digest, events=events, rows=rows)
-        )
-    windows = join(parts)
+    names = {path: path.fpath.relative_to(root).as_posix() for path in wanted}
+    tables = {} if events is None else {path: _rows(path, name, held) for path, name in names.items()}
+
+    def parts() -> Iterator[xr.DataArray | None]:
+        for path, name in names.items():
+            with quiet_mne():
+                try:
+                    raw = mne_bids.read_raw_bids(path)
+                except (OSError, ValueError, RuntimeError) as error:
+                    raise DataError(f"{name} cannot be read as BIDS ({error})") from error
+            recording = Recording(
+                file=name,
+                subject=path.subject,
+                session=path.session or "1",
+                run=path.run or "1",
+                facts=known[path.subject],
+            )
+            digest = _digest(path.fpath, held)
+            yield windows_of(
+                raw, recording, window, preprocessing, sha256=digest, events=events, rows=tables.get(path)
+            )
+
+    windows = join(list(parts()))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras)
+    left_out = {name: sharing(events, tables[path], name) for path, name in names.items()} if events else {}
+    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(left_out))
+
+
+def _notes(left_out: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
+    count, where = sum(map(len, left_out.values())), sum(map(bool, left_out.values()))
+    if not count:
+        return ()
+    return (f"{count} events in {where} recordings were left out: another marker shares their moment",)
 
 
 def _parts(recording: Path, held: Set[Path]) -> list[Path]:

@@ -41,12 +41,13 @@ class Preprocessing(Frozen):
     """Steps in the order in which they are done; what is absent is not done.
 
     names, types and choice of channels → reference → notch → band filter → resample → cut → baseline → scale → clamp.
-    `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`); `channels` are those that are kept, in
-    this order, whatever the case of their letters. The baseline is in seconds from the event; `scale` uses each channel's
-    own statistics over its recording's windows.
+    `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`), `rename` gives those that occur another
+    one; `channels` are those that are kept, in this order, whatever the case of their letters. The baseline is in seconds
+    from the event; `scale` uses each channel's own statistics over its recording's windows.
     """
 
     strip: tuple[str, ...] = ()
+    rename: dict[str, str] = Field(default_factory=dict)
     channels: tuple[str, ...] = ()
     types: dict[str, str] = Field(default_factory=dict)
     drop: tuple[str, ...] = ()
@@ -265,12 +266,11 @@ def _name(raw: Any, steps: Preprocessing, file: str) -> None:
         short = name
         for part in steps.strip:
             short = short.removeprefix(part).removesuffix(part)
-        plain[name] = short.strip() or name
+        short = short.strip() or name
+        plain[name] = steps.rename.get(short, short)
     twice = {name for name in plain.values() if list(plain.values()).count(name) > 1}
     if twice:
-        raise DataError(
-            f"{file}: without {', '.join(steps.strip)}, two channels are called {sorted(twice)[0]}"
-        )
+        raise DataError(f"{file}: as `strip` and `rename` say, two channels are called {sorted(twice)[0]}")
     if steps.channels:
         known = {short.lower(): name for name, short in plain.items()}
         lost = [name for name in steps.channels if name.lower() not in known]

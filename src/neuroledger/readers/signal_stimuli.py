@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -20,7 +21,7 @@ from neuroledger.readers.signal_spans import Span
 from neuroledger.readers.signal_windows import Laid, Window
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Cell", "Events", "alone", "read_embeddings", "rows_of", "show", "table_of"]
+__all__ = ["Cell", "Events", "alone", "read_embeddings", "rows_of", "sharing", "show", "table_of"]
 
 VALUE = "{value}"
 PART = re.compile(r"\{([^{}]+)\}")
@@ -72,6 +73,8 @@ class Events(Frozen):
 
     `stimulus` becomes `stimulus_id`, the name by which embeddings are found; a text is short for a column. `where` keeps
     the events whose columns say one of the texts, with `*` for any characters. `coordinates` are further facts by name.
+    Where a marker shares its moment with another one, whatever kind that is, nobody knows what was shown: such events are
+    refused, or, `ambiguous: drop`, left out and counted.
     Columns are those of `events.tsv`, and `task`, `session` and `run` of its recording; of other recordings,
     `description` and the fields of their events.
     """
@@ -79,6 +82,7 @@ class Events(Frozen):
     stimulus: str | Cell
     where: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
     coordinates: dict[str, str | Cell] = Field(default_factory=dict)
+    ambiguous: Literal["refuse", "drop"] = "refuse"
 
     @model_validator(mode="after")
     def _names(self) -> Events:
@@ -164,23 +168,50 @@ def show(events: Events, rows: Sequence[Row], name: str) -> Laid:
             f"{name} has no column {', '.join(lost)}; it has {', '.join(sorted(known)) or 'no events'}"
         )
     kept: list[tuple[float, dict[str, str]]] = []
+    left_out = set(sharing(events, rows, name))
     for number, row in enumerate(rows, 1):
-        if all(any(_fits(text, row[column]) for text in texts) for column, texts in events.where.items()):
+        if number not in left_out and _counts(events, row):
             where = f"{name}, event {number}"
             kept.append(
                 (_seconds(row, where), {key: _said(cell, row, where) for key, cell in wanted.items()})
             )
     if not kept:
-        raise DataError(f"{name} has no event that counts: none of {len(rows)} is as `events.where` says")
+        shared = f", and {len(left_out)} share their moment with another" if left_out else ""
+        raise DataError(
+            f"{name} has no event that counts: none of {len(rows)} is as `events.where` says{shared}"
+        )
     kept.sort(key=lambda item: item[0])
     for (before, first), (onset, second) in itertools.pairwise(kept):
         if onset == before:
             raise DataError(
                 f"{name}: two events that count begin at {onset:g} s, {first['stimulus']} and {second['stimulus']}: "
-                "narrow `events.where`, or correct the table"
+                "narrow `events.where`, correct the table, or say `events.ambiguous: drop`"
             )
     extra: dict[str, list[Any]] = {key: [said[key] for _, said in kept] for key in events.coordinates}
     return Laid([said["stimulus"] for _, said in kept], [onset for onset, _ in kept], extra)
+
+
+def sharing(events: Events, rows: Sequence[Row], name: str) -> list[int]:
+    """Numbers, from 1, of the events that count and are left out because another one begins at the same moment.
+
+    Raises
+    ------
+    DataError
+        An onset is no number of seconds.
+    """
+    if events.ambiguous == "refuse":
+        return []
+    moments = [_seconds(row, f"{name}, event {number}") for number, row in enumerate(rows, 1)]
+    often = Counter(moments)
+    return [
+        number
+        for number, (moment, row) in enumerate(zip(moments, rows, strict=True), 1)
+        if often[moment] > 1 and _counts(events, row)
+    ]
+
+
+def _counts(events: Events, row: Row) -> bool:
+    return all(any(_fits(text, row[column]) for text in texts) for column, texts in events.where.items())
 
 
 def read_embeddings(

@@ -96,11 +96,14 @@ def recordings_in(
     task: str | Sequence[str] | None = None,
     table: Table | None = None,
     rule: Partner | None = None,
+    subjects: Sequence[str] = (),
+    sessions: Sequence[str] = (),
 ) -> list[Found]:
     """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
 
     Without BIDS, a table `recordings.tsv` says whose a file is; the file's own name does where there is none. With a
-    `rule`, recordings are those that are called as it says, and each has a file of annotations beside it.
+    `rule`, recordings are those that are called as it says, and each has a file of annotations beside it. `subjects` and
+    `sessions` are those that are wanted, all where none are named.
 
     Raises
     ------
@@ -125,6 +128,10 @@ def recordings_in(
         if fields is None:
             continue
         if (tasks and entities.get("task") not in tasks) or int(entities.get("split", "1")) > 1:
+            continue
+        if (subjects and entities.get("sub") not in subjects) or (
+            sessions and entities.get("ses") not in sessions
+        ):
             continue
         row = listed.get(name, {})
         if listed and not row:
@@ -194,7 +201,8 @@ def sidecars(names: Sequence[str], found: Sequence[Found]) -> list[str]:
         beside = str(path.parent) in folders and (
             name.rsplit("_", 1)[0] in stems or path.stem.endswith(("_electrodes", "_coordsystem"))
         )
-        if len(path.parts) == 1 or beside or path.stem.endswith("_scans"):
+        above = any(folder.startswith(f"{path.parent}/") for folder in folders)
+        if len(path.parts) == 1 or beside or (above and path.stem.endswith("_scans")):
             taken.append(name)
     return taken
 

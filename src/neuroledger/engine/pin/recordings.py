@@ -51,7 +51,8 @@ def recorded(
     bids = downloads.bids or (spec.reader is not None and spec.reader.name == "bids_epochs")
     task = downloads.task or (told.get("task") if bids else None)
     rule = _rule(catalog, spec, bids)
-    found = recordings_in(downloads.folder, names, task=task, table=table, rule=rule)
+    only = {name: tuple(told.get(name) or ()) for name in ("subjects", "sessions")} if bids else {}
+    found = recordings_in(downloads.folder, names, task=task, table=table, rule=rule, **only)
     facts, remarks = facts_of(found, table, downloads.label)
     remarks += _left_out(rule, names, found)
     window = dict(told.get("window", {}))
