@@ -5,8 +5,10 @@ import pytest
 from sklearn.cross_decomposition import PLSRegression
 
 import neuroledger as nl
+from neuroledger.core.gram import square
 from neuroledger.core.splits import draw
 from neuroledger.core.workspace import Workspace
+from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import SplitsSpec
 from tests.metrics.neural_cases import assembly, correlations
 
@@ -21,7 +23,8 @@ def low_rank(rows: int, features: int, rank: int, targets: int) -> tuple[np.ndar
 
 @pytest.mark.parametrize("device", ["cpu", "torch"])
 @pytest.mark.parametrize(
-    ("rows", "features", "targets"), [(200, 30, 12), (200, 30, 60), (120, 100, 5), (90, 300, 5), (90, 26, 1)]
+    ("rows", "features", "targets"),
+    [(200, 30, 12), (200, 30, 60), (120, 100, 5), (90, 300, 5), (90, 26, 1), (90, 400, 5), (90, 2000, 120)],
 )
 def test_directions_of_a_millionth_are_fitted_like_scikit_learns(rows, features, targets, device):
     X, Y = low_rank(rows, features, 6, targets)
@@ -32,6 +35,23 @@ def test_directions_of_a_millionth_are_fitted_like_scikit_learns(rows, features,
     np.testing.assert_allclose(found.samples.values, expected, atol=1e-6)
     if targets > 1:  # the covariance with a single one is soon used up
         assert not any("components used" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+def test_square_features_have_the_inner_products_of_wide_ones(device):
+    X, _ = low_rank(60, 500, 6, 1)
+    workspace = Workspace(device=device)
+    made = square(X, workspace, workspace.key(X))
+    L = workspace.take(made.X)
+    centred = X.astype(float) - X.mean(axis=0, dtype=float)
+    assert L.shape == (60, 60)
+    assert made.count == 500
+    np.testing.assert_allclose(L @ L.T, centred @ centred.T, atol=1e-10 * made.trace)
+    # Its smallest directions are those of the features; those of the Gram matrix would be the rounding of the largest.
+    expected = np.linalg.svd(centred, compute_uv=False)
+    np.testing.assert_allclose(np.linalg.svd(L, compute_uv=False)[:59], expected[:59], rtol=1e-7)
+    with pytest.raises(MetricError, match="missing or infinite"):
+        square(np.where(X == X.max(), np.nan, X), workspace, "")
 
 
 def test_directions_that_are_not_there_are_not_made_of_rounding():

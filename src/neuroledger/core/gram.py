@@ -12,7 +12,7 @@ from neuroledger.core.threads import side_by_side
 from neuroledger.core.workspace import Array, Workspace
 from neuroledger.errors import MetricError
 
-__all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "tall"]
+__all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "square", "tall"]
 
 # Columns that are centred and multiplied at a time: few enough that a block of them stays in the cache meanwhile.
 BLOCK = 1024
@@ -22,6 +22,8 @@ PIECE = 1 << 18
 SINGLE = 2048
 # Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
 TALL = 0.5
+# Columns that are made triangular at a time, in rows.
+QR_BLOCK = 2
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,39 @@ def tall(X: Array, workspace: Workspace) -> Features:
     if _idle(float((centred * centred).sum()), len(X) * float((means**2).sum())):
         centred[:] = 0.0
     return Features(X.shape[1], X=workspace.put(centred))
+
+
+def square(X: Array, workspace: Workspace, key: str) -> Features:
+    """Triangular features (row × row) with the inner products of centred ``X`` (row × feature), kept in the workspace.
+
+    By orthogonal transformations (LQ, in blocks of columns), so that unlike in the Gram matrix nothing is squared, and
+    directions of a millionth of the largest keep most of their digits. ``key`` is ``workspace.key(X)``.
+
+    Raises
+    ------
+    MetricError
+        Features are missing or infinite.
+    """
+    from scipy.linalg import qr
+
+    rows, count = X.shape
+
+    def compute() -> Array:
+        R = np.zeros((0, rows))
+        deviation = level = 0.0
+        for start in range(0, count, QR_BLOCK * rows):
+            part = X[:, start : start + QR_BLOCK * rows]
+            means = _means(part)
+            centred = _finite(np.asarray(part, np.float64) - means, 0)
+            centred -= centred.mean(axis=0)
+            deviation += float((centred * centred).sum())
+            level += rows * float((means**2).sum())
+            R = qr(np.concatenate([R, centred.T]), mode="r", overwrite_a=True, check_finite=False)[0][:rows]
+        if _idle(deviation, level):
+            R[:] = 0.0
+        return workspace.put(np.ascontiguousarray(R.T))
+
+    return Features(count, X=workspace.once("square", key, compute, lambda _: 8 * rows * rows))
 
 
 def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:

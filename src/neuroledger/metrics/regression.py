@@ -21,7 +21,7 @@ from neuroledger.errors import MetricError
 __all__ = ["regression"]
 
 
-@metric("regression", version=3)
+@metric("regression", version=4)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.core.gram import Features, tall
+from neuroledger.core.gram import Features, square, tall
 from neuroledger.core.regressions.problem import Prediction, Problem
 from neuroledger.core.splits import Split
 from neuroledger.core.workspace import Array, device_of
@@ -23,7 +23,7 @@ SPENT = 1e-10
 SHARE = 1e-13
 # Of features themselves, which are not squared, rounding is this share of their variance, or of their covariance's square.
 ROUNDING = 1e-28
-# Features are taken as they are while a copy of them is no more than so many Gram matrices.
+# Features are taken as they are while a copy of them is no more than so many Gram matrices; more are made square first.
 COPIED = 4
 # Power steps between two looks at the stopping rule.
 STEPS = 12
@@ -57,7 +57,7 @@ class Pls(BaseModel):
         for first in range(0, len(problem.splits), together):
             batch = problem.splits[first : first + together]
             latent = _latent(problem, self, reduced, basis, batch)
-            if latent.faint and problem.features.count <= COPIED * rows:
+            if latent.faint:
                 latent = _latent_of_features(problem, self, reduced, basis, batch)
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
@@ -232,7 +232,11 @@ def _latent_of_features(
     low rank in float32, these are what scikit-learn fits the last components to.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
-    features = problem.features if problem.features.X is not None else tall(problem.X, workspace)
+    features = problem.features
+    if features.X is None and features.count <= COPIED * len(Y):
+        features = tall(problem.X, workspace)
+    elif features.X is None:
+        features = square(problem.X, workspace, problem.key)
     X = cast(Array, features.X)
     b = _batch(problem, rule, Y, basis, splits, features.count)
     w, trained, first, components, T, fitted, Q, sizes, used, alive = b
@@ -241,7 +245,7 @@ def _latent_of_features(
     floor = ROUNDING * features.trace
     varied = xp.stack([(part * part).sum() for part in centred])
     del centred
-    R = xp.zeros((len(splits), components, features.count), dtype=Y.dtype, **device_of(Y))
+    R = xp.zeros((len(splits), components, X.shape[1]), dtype=Y.dtype, **device_of(Y))
     loads = xp.zeros_like(R)
     fresh: Array | None = None
     for k in range(components):
