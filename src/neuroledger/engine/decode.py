@@ -14,7 +14,16 @@ from neuroledger.core.decoding.decoder import Decoder
 from neuroledger.core.decoding.gates import gate, partition_sha256
 from neuroledger.core.score import Score, normalise_by_floor
 from neuroledger.engine.bind import BoundMetric, metric
-from neuroledger.engine.decode_inputs import assembled, cluster_of, facts_of, objective_of, training_seeds
+from neuroledger.engine.decode_inputs import (
+    assembled,
+    cluster_of,
+    facts_of,
+    objective_of,
+    people_seen,
+    told,
+    training_seeds,
+    trials_named,
+)
 from neuroledger.engine.own_estimators import decoder_of
 from neuroledger.engine.partition import Splits, partition
 from neuroledger.errors import MetricError, RequestError
@@ -26,7 +35,7 @@ __all__ = ["decode"]
 Array = npt.NDArray[Any]
 
 PERFECT = {"error": 0.0}
-GATES = ("overlap", "duplicates", "concepts")
+GATES = ("overlap", "duplicates", "concepts", "trials")
 
 
 def decode(
@@ -65,7 +74,9 @@ def decode(
         Default: one group at a time where `groups` are given as an array, five contiguous blocks otherwise.
     groups
         An array: the subject of each window; a subject is never on both sides, unless a rule within subjects is named.
-        Or several facts by name: `subject`, `session`, `recording`, `trial`, `stimulus_id`, and `onset` in seconds.
+        Or several facts by name, as a mapping or a table: `subject`, `session`, `run`, `recording`, `trial`,
+        `stimulus_id`, and `onset` in seconds; what may not be on both sides, the rule says, or `apart`. A trial of a
+        recording never is. A score of people who were trained on too says so.
     metric
         Id of a decoding metric.
     seed, seeds
@@ -83,8 +94,8 @@ def decode(
     apart
         Facts that may not have one value on both sides, such as `stimulus_id`.
     waive
-        Gates not to apply, repeated in the notes: `overlap`, `duplicates`, and `concepts`, which keeps the stimuli of
-        retrieval apart.
+        Gates not to apply, repeated in the notes: `overlap`, `duplicates`, `trials`, and `concepts`, which keeps the
+        stimuli of retrieval apart; without a `stimulus_id`, equal embeddings are one stimulus.
 
     Returns
     -------
@@ -116,11 +127,12 @@ def decode(
     unknown = sorted(set(waive) - set(GATES))
     if unknown:
         raise RequestError(f"waive: no gate {', '.join(unknown)}; there are {', '.join(GATES)}")
-    facts, notes = facts_of(x, groups)
+    facts, notes = facts_of(x, groups, y if objective == "retrieval" else None)
     assembly, truth = assembled(x, y, facts, sampling_rate, start, objective, measure)
     if objective == "classification" and truth.ndim == 2:
         objective = "multilabel"
-    decoder = decoder_of(estimator, np.shape(x), objective)
+    labels = truth.astype(str) if objective == "classification" else None
+    decoder = decoder_of(estimator, np.shape(x), objective, taught=truth if labels is not None else None)
     if shuffle_labels:
         decoder = replace(decoder, shuffles_labels=True)
     named = groups is not None and not isinstance(groups, Mapping)
@@ -129,18 +141,14 @@ def decode(
     lost = [name for name in apart if name not in assembly.coords]
     if lost:
         raise RequestError(f"apart: windows have no {', '.join(lost)}; give it in groups")
-    labels = truth.astype(str) if objective == "classification" else None
-    gate(
-        folds,
-        assembly,
-        disjoint=list(dict.fromkeys([*disjoint, *concepts, *apart])),
-        labels=labels,
-        waive=[*waive, *said],
-    )
+    trials = () if "trials" in waive or not told(assembly, "trial") else ("trial",)
+    apart = list(dict.fromkeys([*disjoint, *concepts, *trials, *apart]))
+    gate(folds, trials_named(assembly), disjoint=apart, labels=labels, waive=[*waive, *said])
     digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
     notes += [
         f"{len(folds)} folds, sha256 {digest[:12]}",
         *(f"gate waived: {name}" for name in sorted({*waive, *said})),
+        *people_seen(folds, assembly),
     ]
     bound = _metric(metric, seed, cluster or cluster_of(assembly), per)
 

@@ -13,10 +13,20 @@ import xarray as xr
 from neuroledger.core.decoding.decoder import Objective
 from neuroledger.core.decoding.signals import check as check_signals
 from neuroledger.core.decoding.signals import is_signals, signals
+from neuroledger.core.decoding.splits import Fold
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import open_definitions
 
-__all__ = ["assembled", "cluster_of", "facts_of", "objective_of", "training_seeds"]
+__all__ = [
+    "assembled",
+    "cluster_of",
+    "facts_of",
+    "objective_of",
+    "people_seen",
+    "told",
+    "training_seeds",
+    "trials_named",
+]
 
 Array = npt.NDArray[Any]
 
@@ -64,15 +74,22 @@ def training_seeds(seed: int, seeds: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(value) for value in seeds)
 
 
-def facts_of(x: Array | xr.DataArray, groups: Any) -> tuple[dict[str, Array], list[str]]:
+def facts_of(
+    x: Array | xr.DataArray, groups: Any, embeddings: Any = None
+) -> tuple[dict[str, Array], list[str]]:
     """What is known about each window, as coordinates, and what a reader of the score must be told about it.
+
+    Windows without a `recording` are told apart by subject, session and run, as far as these are known: the onsets of
+    one session say nothing about another. Windows without a `stimulus_id` that show equal `embeddings` show one stimulus.
 
     Raises
     ------
     RequestError
         A fact has not one value for each window, or a missing one.
     """
-    count = len(x)
+    count = _windows(x)
+    if isinstance(groups, pd.DataFrame):
+        groups = {str(name): groups[name].to_numpy() for name in groups.columns}
     given = dict(groups) if isinstance(groups, Mapping) else ({} if groups is None else {"subject": groups})
     facts = {name: np.asarray(values) for name, values in given.items()}
     wrong = [name for name, values in facts.items() if values.shape != (count,)]
@@ -86,11 +103,35 @@ def facts_of(x: Array | xr.DataArray, groups: Any) -> tuple[dict[str, Array], li
     if isinstance(x, xr.DataArray):
         return facts, []
     facts.setdefault("subject", np.full(count, "1"))
-    facts.setdefault("stimulus_id", np.array([f"window{row}" for row in range(count)]))
-    facts.setdefault("recording", facts["subject"].astype(str))
+    facts.setdefault("stimulus_id", _stimuli(count, embeddings))
+    told = [facts[name].astype(str) for name in ("subject", "session", "run") if name in facts]
+    facts.setdefault("recording", np.array([" ".join(names) for names in zip(*told, strict=True)]))
     if "onset" in facts:
         return facts, []
     return facts, ["no onsets given: overlap was checked by shared samples only, not by time"]
+
+
+def _stimuli(count: int, embeddings: Any) -> Array:
+    """A name for what each window shows: its own, or that of the first window with an equal embedding."""
+    shown = np.arange(count)
+    rows = np.empty(0) if embeddings is None else np.asarray(embeddings)
+    if rows.ndim == 2 and len(rows) == count:
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        shown = first[which.ravel()]
+    return np.array([f"window{row}" for row in shown])
+
+
+def _windows(x: Array | xr.DataArray) -> int:
+    """How many windows there are, whatever the order of the dimensions of signals."""
+    if isinstance(x, xr.DataArray):
+        if not is_signals(x):
+            raise RequestError(
+                f"x has dimensions {tuple(x.dims)}; signals are (presentation, channel, sample)"
+            )
+        return x.sizes["presentation"]
+    if hasattr(x, "toarray"):
+        raise RequestError("x is a sparse matrix; give it dense, x.toarray()")
+    return len(x)
 
 
 def assembled(
@@ -110,10 +151,6 @@ def assembled(
         Shapes, lengths or kinds do not go together.
     """
     if isinstance(x, xr.DataArray):
-        if not is_signals(x):
-            raise RequestError(
-                f"x has dimensions {tuple(x.dims)}; signals are (presentation, channel, sample)"
-            )
         assembly = check_signals(
             x.assign_coords({name: ("presentation", values) for name, values in facts.items()})
         )
@@ -124,6 +161,8 @@ def assembled(
     else:
         assembly = _from_array(np.asarray(x), facts, rate, start)
     truth = np.asarray(y)
+    if truth.ndim == 2 and truth.shape[1] == 1 and objective == "classification" and measure != "macro_f1":
+        truth = truth[:, 0]
     if truth.ndim == 0 or len(truth) != assembly.sizes["presentation"]:
         found = "is one value" if truth.ndim == 0 else f"has {len(truth)} values"
         raise RequestError(f"y {found} for {assembly.sizes['presentation']} windows")
@@ -137,8 +176,10 @@ def _from_array(values: Array, facts: dict[str, Array], rate: float, start: floa
         raise RequestError(f"x is (window, channel, sample) or (window, feature), not {values.shape}")
     if 0 in values.shape:
         raise RequestError(f"x is {values.shape}: there is nothing to decode from")
-    if not rate > 0:
-        raise RequestError(f"sampling_rate is {rate}: give it in Hz, above zero")
+    if not isinstance(rate, (int, float, np.number)) or not 0 < rate < np.inf:
+        raise RequestError(f"sampling_rate is {rate!r}: give it in Hz, above zero")
+    if not isinstance(start, (int, float, np.number)) or not np.isfinite(start):
+        raise RequestError(f"start is {start!r}: give it in seconds from the event")
     if "onset" not in facts:
         facts["onset"] = np.arange(len(values)) * (values.shape[2] / rate)
     return signals(
@@ -177,9 +218,37 @@ def _check_truth(truth: Array, objective: Objective, measure: str) -> None:
         raise RequestError(f"y has one class, {str(truth[0])!r}: there is nothing to tell apart")
 
 
+def told(assembly: xr.DataArray, name: str) -> bool:
+    """Whether each window has its own value of a coordinate."""
+    return name in assembly.coords and assembly[name].dims == ("presentation",)
+
+
+def trials_named(assembly: xr.DataArray) -> xr.DataArray:
+    """The signals with trials named by their recording as well: each recording counts its trials from the first."""
+    if not told(assembly, "trial"):
+        return assembly
+    parts = [assembly[name].values.astype(str) for name in ("recording", "trial")]
+    return assembly.assign_coords(
+        trial=("presentation", np.array([" trial ".join(pair) for pair in zip(*parts, strict=True)]))
+    )
+
+
+def people_seen(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
+    """What a score says of people who were tested after they had been trained on; nothing where there is one person."""
+    people = assembly["subject"].values.astype(str)
+    tested, known = set[str](), set[str]()
+    for fold in folds:
+        here = set(people[fold.test].tolist())
+        tested |= here
+        known |= here & set(people[np.concatenate([fold.train, fold.validation])].tolist())
+    if not known or len(set(people.tolist())) < 2:
+        return []
+    return [f"{len(known)} of {len(tested)} tested people were trained on too"]
+
+
 def cluster_of(assembly: xr.DataArray) -> str:
     """What was drawn independently: subjects if there are several, else recordings, trials, or single windows."""
     for name in ("subject", "recording", "trial"):
-        if name in assembly.coords and len(np.unique(assembly[name].values.astype(str))) > 1:
+        if told(assembly, name) and len(np.unique(assembly[name].values.astype(str))) > 1:
             return name
     return "row"

@@ -17,10 +17,12 @@ __all__ = ["decoder_of"]
 Array = npt.NDArray[Any]
 
 
-def decoder_of(estimator: Any, shape: tuple[int, ...], objective: Objective) -> Decoder:
+def decoder_of(
+    estimator: Any, shape: tuple[int, ...], objective: Objective, taught: Array | None = None
+) -> Decoder:
     """A decoder that trains a fresh copy of the estimator on each fold.
 
-    A torch module takes windows in the shape of `x` and gives (window, output); each training starts from the weights
+    An estimator learns labels of the kind that `taught` has, numbers as numbers. A torch module takes windows in the shape of `x` and gives (window, output); each training starts from the weights
     that it has, by the recipe `laptop`.
 
     Raises
@@ -42,7 +44,10 @@ def decoder_of(estimator: Any, shape: tuple[int, ...], objective: Objective) -> 
     flat = len(shape) == 2
     name = type(estimator).__name__
     if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
-        return Decoder(id=name, make=lambda signature: _Copy(estimator, flat), objectives=(objective,))
+        labels = None if taught is None or taught.dtype.kind not in "iufb" else np.unique(taught)
+        return Decoder(
+            id=name, make=lambda signature: _Copy(estimator, flat, labels), objectives=(objective,)
+        )
     if hasattr(estimator, "state_dict") and hasattr(estimator, "forward"):
         return _network(estimator, flat, name)
     raise RequestError(
@@ -64,21 +69,24 @@ def _network(module: Any, flat: bool, name: str) -> Decoder:
 
 
 class _Copy:
-    """A fresh copy of somebody's estimator, which sees features flat if they were given flat."""
+    """A fresh copy of somebody's estimator, which sees features flat if they were given flat, and `labels` as numbers."""
 
-    def __init__(self, estimator: Any, flat: bool) -> None:
+    def __init__(self, estimator: Any, flat: bool, labels: Array | None = None) -> None:
         try:
             from sklearn.base import clone
 
             self.estimator = clone(estimator)
         except TypeError:
             self.estimator = copy.deepcopy(estimator)
-        self.flat = flat
+        self.flat, self.labels = flat, labels
         for name in ("predict_proba", "decision_function"):
             if hasattr(self.estimator, name):
                 setattr(self, name, self._asked(name))
 
     def fit(self, x: Array, y: Array) -> _Copy:
+        if self.labels is not None:
+            order = np.argsort(self.labels.astype(str))
+            y = self.labels[order][np.searchsorted(self.labels.astype(str)[order], y)]
         try:
             self.estimator.fit(self._seen(x), y)
         except ValueError as error:
@@ -89,6 +97,8 @@ class _Copy:
             ) from error
         if hasattr(self.estimator, "classes_"):
             self.classes_ = self.estimator.classes_
+        elif self.labels is not None:
+            self.classes_ = np.unique(y)
         return self
 
     def predict(self, x: Array) -> Array:
@@ -98,5 +108,5 @@ class _Copy:
         return lambda x: getattr(self.estimator, name)(self._seen(x))
 
     def _seen(self, x: Array) -> Array:
-        x = x.astype(np.float64)
+        x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
         return x[:, :, 0] if self.flat else x

@@ -53,17 +53,18 @@ def partition(splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: 
     """
     if splits is None:
         splits = "cross_subject" if grouped else 5
-    if isinstance(splits, (bool, float)):
+    if isinstance(splits, (bool, float, np.bool_)):
         raise RequestError(
             f"splits is {splits!r}: give a number of folds, a rule, a file, row numbers or a scikit-learn splitter"
         )
-    if isinstance(splits, int):
-        splits = {"name": "cross_subject" if grouped else "blocked", "folds": splits}
+    if isinstance(splits, (int, np.integer)):
+        splits = {"name": "cross_subject" if grouped else "blocked", "folds": int(splits)}
     if isinstance(splits, str):
-        splits = {"name": splits}
-    if isinstance(splits, Mapping):
-        return _by_rule(splits, assembly)
+        splits = Path(splits) if splits.endswith(".json") else {"name": splits}
     apart = ("subject",) if grouped else ()
+    if isinstance(splits, Mapping):
+        drawn = _by_rule(splits, assembly)
+        return drawn._replace(apart=apart) if splits.get("name") == "random" else drawn
     if isinstance(splits, Path):
         keys = [str(row) for row in range(assembly.sizes["presentation"])]
         if not splits.is_file():
@@ -108,5 +109,8 @@ def _fold(parts: Sequence[Sequence[int] | Array]) -> Fold:
     rows = [np.asarray(part) for part in parts]
     if len(rows) not in (2, 3):
         raise RequestError("splits: each is (train, test) or (train, validation, test) row numbers")
+    for part in rows:
+        if part.ndim != 1 or (part.size and part.dtype.kind not in "iub"):
+            raise TypeError(f"{part.dtype} of shape {part.shape} are no row numbers")
     rows = [np.flatnonzero(part) if part.dtype.kind == "b" else part.astype(np.intp) for part in rows]
     return Fold(rows[0], rows[1] if len(rows) == 3 else np.empty(0, dtype=np.intp), rows[-1])
