@@ -22,8 +22,8 @@ def decoder_of(
 ) -> Decoder:
     """A decoder that trains a fresh copy of the estimator on each fold.
 
-    An estimator learns labels of the kind that `taught` has, numbers as numbers. A torch module takes windows in the shape of `x` and gives (window, output); each training starts from the weights
-    that it has, by the recipe `laptop`.
+    An estimator learns labels of the kind that `taught` has, numbers as numbers. A torch module takes windows in the
+    shape of `x` and gives (window, output); each training starts from the weights that it has, by the recipe `laptop`.
 
     Raises
     ------
