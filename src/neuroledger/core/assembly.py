@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.core.lazy_rows import row_blocks
 from neuroledger.core.received import as_text
 from neuroledger.errors import AssemblyError
 
@@ -238,13 +239,13 @@ def content_sha256(assembly: xr.DataArray) -> str:
         array = assembly if name == "" else assembly[name]
         values = np.asarray(array.values)
         if values.dtype.kind in "OUS":
-            payload = "\x00".join(values.astype(str).ravel().tolist()).encode()
-            kind = "text"
-        else:
-            payload = np.ascontiguousarray(values).tobytes()
-            kind = values.dtype.newbyteorder("<").str
+            digest.update(f"\x01{name}|{array.dims}|text|{values.shape}\x01".encode())
+            digest.update("\x00".join(values.astype(str).ravel().tolist()).encode())
+            continue
+        kind = values.dtype.newbyteorder("<").str
         digest.update(f"\x01{name}|{array.dims}|{kind}|{values.shape}\x01".encode())
-        digest.update(payload)
+        for rows in row_blocks(values):
+            digest.update(np.ascontiguousarray(values[rows]).tobytes())
     return digest.hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,12 +9,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
 
+from neuroledger.core.file_hash import hashed, remember, state_of
 from neuroledger.errors import DataError, IntegrityError
 from neuroledger.spec.base import SourceFile
 
 __all__ = ["remembering", "sha256_of_file", "verify_file"]
-
-BLOCK = 1 << 20
 
 
 class _Batch(NamedTuple):
@@ -31,11 +29,7 @@ _BATCH: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 
 def sha256_of_file(path: Path) -> str:
     """SHA-256 of a file's bytes, read in blocks."""
-    digest = hashlib.sha256()
-    with path.open("rb") as opened:
-        while block := opened.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    return hashed(path)
 
 
 def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, mend: str = "") -> None:
@@ -59,8 +53,9 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, mend
         raise DataError(f"{path} is missing{then}") from None
     if stat.st_size != pin.size:
         raise IntegrityError(f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{then}")
-    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
+    key = state_of(path)
     if memory is not None and _recall(memory, key) == pin.sha256:
+        remember(key, pin.sha256)
         return
     try:
         found = sha256_of_file(path)

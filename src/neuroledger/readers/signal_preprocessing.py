@@ -18,6 +18,7 @@ from neuroledger.errors import DataError, UnavailableError
 from neuroledger.readers.signal_spans import Partner, Span, own_spans, partner_of, read_partner
 from neuroledger.readers.signal_stimuli import Events, alone, rows_of, show
 from neuroledger.readers.signal_windows import Window, lay, within_recording
+from neuroledger.readers.window_store import join
 from neuroledger.spec.base import Frozen
 
 __all__ = ["UNTOUCHED", "Preprocessing", "Recording", "join", "quiet_mne", "windows_of"]
@@ -196,37 +197,6 @@ def _beside(
     name = partner_of(rule, recording.file, files)
     spans = read_partner(files[name], name, rule, raw)
     return spans if all_of_them else within_recording(spans, window, rule, seconds, name)
-
-
-def join(found: Sequence[xr.DataArray | None]) -> xr.DataArray:
-    """Recordings one below the other.
-
-    Raises
-    ------
-    DataError
-        There are none, or their channels or sampling rates differ.
-    """
-    parts = [part for part in found if part is not None]
-    if not parts:
-        raise DataError(
-            "no recording has a window: add recordings, or the event that is counted down to is in none"
-        )
-    first = parts[0]
-    for part in parts[1:]:
-        same = part["channel_id"].values.tolist() == first["channel_id"].values.tolist()
-        if set(part.coords) != set(first.coords):
-            raise DataError(
-                f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different facts: "
-                f"{', '.join(sorted(map(str, set(part.coords) ^ set(first.coords))))}"
-            )
-        if not same or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
-            raise DataError(
-                f"recording {part['recording'].values[0]} has other channels, length or rate than "
-                f"{first['recording'].values[0]}: declare `drop`, `pick` and `resample` so that they agree"
-            )
-    if len(parts) == 1:
-        return first
-    return xr.concat(parts, dim="presentation", coords="minimal", compat="override", join="override")
 
 
 def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:

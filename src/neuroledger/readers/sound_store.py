@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.threads import pool
 from neuroledger.errors import DataError
+from neuroledger.readers.kept_folder import Written, find, keep
 from neuroledger.readers.sound_clips import FULL_SCALE, Clip, clip_of, window_of
 from neuroledger.readers.tar_members import tar_members
 
@@ -29,7 +29,6 @@ VERSION: Final = 1
 FOLDER: Final = "decoded"
 AT_ONCE: Final = 32  # files that are in memory while they are decoded
 SAMPLES: Final = "clips.npy"
-INDEX: Final = "index.json"
 
 
 def decoded(
@@ -38,8 +37,7 @@ def decoded(
     """The table of an archive's clips, and the clips (row, time_bin) as a memory map.
 
     They lie in ``decoded/`` beside the archive, under the SHA-256 of its bytes and of how they were decoded; if they
-    are not there, or not as they were written, the archive is read. They are written to another place and renamed at
-    the end: what lies there is whole.
+    are not there, or not as they were written, the archive is read.
 
     Parameters
     ----------
@@ -54,24 +52,17 @@ def decoded(
     DataError
         The archive lacks a member, a clip is not as declared, or the disk refuses.
     """
-    with archive.open("rb") as opened:
-        content = hashlib.file_digest(opened, "sha256").hexdigest()
-    made_of = {"archive": content, "clip": clip.model_dump(mode="json"), "version": VERSION, **settings}
-    key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:24]
-    place = archive.parent / FOLDER / key
-    held = _held(place)
-    if held is None:
-        table = listing()
-        try:
-            _write(place, archive, clip, table, made_of)
-        except OSError as error:
-            raise DataError(
-                f"{place} cannot be written ({error.strerror}); free space or rights on that disk"
-            ) from error
-        held = _held(place)
-    if held is None:
-        raise DataError(f"{place} does not hold what was written to it: delete it and try again")
-    return held
+    made_of = {
+        "archive": sha256_of(archive),
+        "clip": clip.model_dump(mode="json"),
+        "version": VERSION,
+        **settings,
+    }
+    place, about = keep(
+        archive.parent / FOLDER, made_of, lambda there: _write(there, archive, clip, listing())
+    )
+    samples: Int16 = np.load(place / SAMPLES, mmap_mode="r", allow_pickle=False)
+    return pd.DataFrame(about), samples
 
 
 def assembled(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray:
@@ -94,63 +85,16 @@ def assembled(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray:
     )
 
 
-def _held(place: Path) -> tuple[pd.DataFrame, Int16] | None:
-    """What is there, if its bytes are those that were written."""
-    try:
-        index = json.loads((place / INDEX).read_text(encoding="utf-8"))
-        if _seal(index["table"]) != index["seal"]:
-            return None
-        if _state(place / SAMPLES) != index["state"] and _sha256(place / SAMPLES) != index["sha256"]:
-            return None
-        clips: Int16 = np.load(place / SAMPLES, mmap_mode="r", allow_pickle=False)
-        return pd.DataFrame(index["table"]), clips
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _state(path: Path) -> list[int]:
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-
-
-def _seal(table: Mapping[str, Any]) -> str:
-    """SHA-256 of the table, so that a changed label is noticed like a changed sound."""
-    return hashlib.sha256(json.dumps(table, ensure_ascii=False).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _write(place: Path, archive: Path, clip: Clip, table: pd.DataFrame, made_of: Mapping[str, Any]) -> None:
+def _write(place: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> Written:
     needed = len(table) * clip.samples * 2
-    place.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(place.parent).free
+    free = shutil.disk_usage(place).free
     if needed > free:
         raise DataError(
             f"decoding {archive.name} takes {needed / 1024**3:.1f} GiB in {place.parent}, {free / 1024**3:.1f} GiB are "
             "free: make room, or say a lower `resample` in the spec's reader"
         )
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        _fill(temporary / SAMPLES, archive, clip, table)
-        state, digest = _state(temporary / SAMPLES), _sha256(temporary / SAMPLES)
-        columns = {str(name): table[name].tolist() for name in table}
-        index = {
-            "made_of": dict(made_of),
-            "state": state,
-            "sha256": digest,
-            "table": columns,
-            "seal": _seal(columns),
-        }
-        (temporary / INDEX).write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
-        shutil.rmtree(place, ignore_errors=True)
-        temporary.rename(place)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    _fill(place / SAMPLES, archive, clip, table)
+    return Written({str(name): table[name].tolist() for name in table})
 
 
 def _fill(path: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> None:
