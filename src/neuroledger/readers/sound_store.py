@@ -58,9 +58,12 @@ def decoded(
         "version": VERSION,
         **settings,
     }
-    place, about = keep(
-        archive.parent / FOLDER, made_of, lambda there: _write(there, archive, clip, listing())
-    )
+    folder = archive.parent / FOLDER
+    kept = find(folder, made_of)
+    if kept is None:
+        table = listing()
+        kept = keep(folder, made_of, lambda place: _write(place, archive, clip, table))
+    place, about = kept
     samples: Int16 = np.load(place / SAMPLES, mmap_mode="r", allow_pickle=False)
     return pd.DataFrame(about), samples
 
