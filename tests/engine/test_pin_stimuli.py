@@ -276,8 +276,9 @@ def test_axes_of_a_layer_are_averaged_and_a_table_names_images(place: Path, tmp_
     from PIL import Image
 
     from neuroledger.core.model import LayeredModel
-    from neuroledger.engine.embed import embed, images_in
+    from neuroledger.engine.embed import embed
     from neuroledger.engine.session import Session
+    from neuroledger.engine.shown import images_in, listed
 
     def maps(
         stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: object
@@ -294,12 +295,15 @@ def test_axes_of_a_layer_are_averaged_and_a_table_names_images(place: Path, tmp_
     whole, mean = embed(session, "net", stimuli), embed(session, "net", stimuli, mean=[2, 3])
     assert mean.shape == (2, 3)
     np.testing.assert_allclose(whole.values.reshape(2, 3, -1).mean(axis=2), mean.values, rtol=1e-4, atol=1e-6)
-    assert mean.attrs == {"model": "net", "layer": "maps", "mean": "2,3"}
+    assert {name: mean.attrs[name] for name in ("model", "layer", "mean")} == {
+        "model": "net", "layer": "maps", "mean": "2,3"
+    }  # fmt: skip
+    assert mean.attrs["stimuli_sha256"] == stimuli.content_sha256
     (tmp_path / "ids.csv").write_text("stimulus_id,filename\ntrain/1,1.png\n")
-    named = images_in(tmp_path / "images", tmp_path / "ids.csv")
+    named = listed(tmp_path / "ids.csv", tmp_path / "images")
     one = embed(session, "net", named, mean=[2, 3])
     assert one["stimulus_id"].values.tolist() == ["train/1"]
     np.testing.assert_allclose(one.values[0], mean.values[1], rtol=1e-4, atol=1e-6)
     (tmp_path / "ids.csv").write_text("stimulus_id,filename\ntrain/1,9.png\n")
     with pytest.raises(RequestError, match=r"names 1 files that .* lacks, first 9\.png"):
-        images_in(tmp_path / "images", tmp_path / "ids.csv")
+        embed(session, "net", listed(tmp_path / "ids.csv", tmp_path / "images"))

@@ -82,16 +82,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--dry-run", action="store_true", help="show the spec's changes, write nothing")
 
-    p = verb("embed", "embedding", "images through a model: the table of embeddings that retrieval needs")
-    p.add_argument("model", help="a model with layers")
-    p.add_argument("--images", type=Path, required=True, metavar="FOLDER", help="where the images lie")
-    called = p.add_mutually_exclusive_group()
-    called.add_argument("--table", type=Path, metavar="CSV", help="stimulus_id and filename of each image")
-    called.add_argument("--names", action="store_true", help="images go by their names without folders")
-    p.add_argument("--layer", help="which of the model's layers")
+    p = verb("embed", "embedding", "stimuli through a model: the table of embeddings that retrieval needs")
+    p.add_argument("model", help="a model that embeds, or one with layers")
+    p.add_argument(
+        "--table", type=Path, metavar="CSV", help="stimulus_id, and text, or filename, start, duration"
+    )
+    p.add_argument("--dataset", metavar="ID", help="the stimuli that this data set's reader lists")
+    p.add_argument(
+        "--from", dest="source", type=Path, metavar="FOLDER", help="where the data set's downloads lie"
+    )
+    lie = p.add_mutually_exclusive_group()
+    lie.add_argument("--images", type=Path, metavar="FOLDER", help="where the images lie; alone: all of them")
+    lie.add_argument("--sounds", type=Path, metavar="FOLDER", help="where the sounds of the table lie")
+    lie.add_argument("--videos", type=Path, metavar="FOLDER", help="where the films of the table lie")
+    p.add_argument("--names", action="store_true", help="images go by their names without folders")
+    p.add_argument("--layer", help="which of the model's layers, or hidden states by number: 8, or 22,24")
     p.add_argument(
         "--mean", type=int, action="append", default=[], metavar="AXIS", help="average this axis of the layer"
     )
+    p.add_argument("--device", default="cpu", help="cpu, cuda, mps or auto")
     p.add_argument("--out", type=Path, required=True, metavar="FILE.nc")
 
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")

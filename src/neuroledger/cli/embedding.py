@@ -1,22 +1,47 @@
-"""embed: images through a model, into the table of embeddings that retrieval needs."""
+"""embed: images, texts, sounds or films through a model, into the table of embeddings that retrieval needs."""
 
 from __future__ import annotations
 
 import argparse
 
 from neuroledger.cli.output import say
-from neuroledger.spec.catalog import open_catalog
+from neuroledger.engine.shown import Source, images_in, listed, source_of_dataset
+from neuroledger.errors import RequestError
+from neuroledger.spec.catalog import Catalog, open_catalog
 
 
 def embed(options: argparse.Namespace) -> int:
-    """Embeddings of the images in a folder, as netCDF."""
+    """Embeddings of what a table, a data set or a folder of images names, as netCDF."""
     from neuroledger.engine.embed import embed as embedded
-    from neuroledger.engine.embed import images_in, write_embeddings
-    from neuroledger.engine.session import Session
+    from neuroledger.engine.embed import write_embeddings
+    from neuroledger.engine.session import Request, Session
 
-    stimuli = images_in(options.images, options.table, by_name=options.names)
-    session = Session(open_catalog(options.root))
-    table = embedded(session, options.model, stimuli, layer=options.layer, mean=options.mean)
+    catalog = open_catalog(options.root)
+    source = _source(catalog, options)
+    session = Session(catalog, Request(device=options.device))
+    table = embedded(session, options.model, source, layer=options.layer, mean=options.mean)
     write_embeddings(table, options.out)
     say(f"wrote {options.out}: {table.shape[0]} stimuli, {table.shape[1]} features of {table.attrs['layer']}")
+    if "notes" in table.attrs:
+        say(table.attrs["notes"])
     return 0
+
+
+def _source(catalog: Catalog, options: argparse.Namespace) -> Source:
+    """What the options say is to be shown."""
+    folder = options.images or options.sounds or options.videos
+    if options.names and (options.table is not None or options.dataset is not None or options.images is None):
+        raise RequestError(
+            "--names is about a folder of images alone: leave it out, or --table and --dataset"
+        )
+    if options.source is not None and options.dataset is None:
+        raise RequestError("--from says where a data set's downloads lie: name it with --dataset")
+    if options.dataset is not None:
+        if options.table is not None:
+            raise RequestError("a data set lists its stimuli itself: give --dataset or --table, not both")
+        return source_of_dataset(catalog, options.dataset, options.source, folder)
+    if options.table is not None:
+        return listed(options.table, folder)
+    if options.images is None:
+        raise RequestError("say what is shown: --table CSV, --dataset ID, or --images FOLDER")
+    return images_in(options.images, by_name=options.names)

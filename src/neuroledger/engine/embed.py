@@ -1,98 +1,35 @@
-"""Embeddings of images by a model of the catalog: the table that retrieval looks for, made of a pinned model."""
+"""Embeddings of stimuli by a model of the catalog: the table that retrieval looks for, made of a pinned model."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from neuroledger.core import assembly
+from neuroledger.core.embedder import Embedder
 from neuroledger.core.model import LayeredModel, unknown
-from neuroledger.core.stimuli import StimulusSet, read_table
 from neuroledger.engine.session import Session
-from neuroledger.errors import DataError, ModelError, RequestError
+from neuroledger.engine.shown import Source
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.spec.identity import canonical
 
-__all__ = ["embed", "images_in", "write_embeddings"]
-
-IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"})
-
-
-@dataclass(frozen=True)
-class _Folder(Mapping[str, bytes]):
-    """Files of a folder by their names, read when they are asked for."""
-
-    folder: Path
-    names: tuple[str, ...]
-
-    def __getitem__(self, name: str) -> bytes:
-        try:
-            return (self.folder / name).read_bytes()
-        except OSError as error:
-            raise DataError(f"{self.folder / name} cannot be read ({error.strerror})") from error
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __contains__(self, name: object) -> bool:
-        return (self.folder / str(name)).is_file()
-
-
-def images_in(folder: Path, table: Path | None = None, *, by_name: bool = False) -> StimulusSet:
-    """The images below a folder, called by their path in it, or as a CSV table (`stimulus_id`, `filename`) calls them.
-
-    `by_name` calls them by the name of the file alone.
-
-    Raises
-    ------
-    RequestError
-        There are none, two have one name, or the table names files that are not there.
-    """
-    if not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder: name the one that holds the images")
-    there = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.suffix.lower() in IMAGES and path.is_file()
-    )
-    if not there:
-        raise RequestError(f"{folder} holds no images ({', '.join(sorted(IMAGES))})")
-    if table is None:
-        ids = [PurePosixPath(name).name if by_name else name for name in there]
-        twice = sorted(name for name, count in Counter(ids).items() if count > 1)
-        if twice:
-            raise RequestError(
-                f"{folder} holds {len(twice)} names of images twice, first {twice[0]}: use paths"
-            )
-        frame = pd.DataFrame({"stimulus_id": ids, "filename": there})
-    else:
-        frame = read_table(table)
-        if "filename" not in frame.columns:
-            raise RequestError(
-                f"{table} has no column 'filename'; it has {', '.join(map(str, frame.columns))}"
-            )
-        lost = sorted(set(frame["filename"].astype(str)) - set(there))
-        if lost:
-            raise RequestError(f"{table} names {len(lost)} files that {folder} lacks, first {lost[0]}")
-    return StimulusSet(id=folder.name, table=frame, contents=_Folder(folder, tuple(there)))
+__all__ = ["embed", "write_embeddings"]
 
 
 def embed(
-    session: Session, model: str, stimuli: StimulusSet, *, layer: str | None = None, mean: Sequence[int] = ()
+    session: Session, model: str, source: Source, *, layer: str | None = None, mean: Sequence[int] = ()
 ) -> xr.DataArray:
-    """What a layer of model `model` makes of each stimulus, float32 (stimulus, feature).
+    """What model `model` makes of each stimulus, float32 (stimulus, feature), with what determines it in the attributes.
 
     Parameters
     ----------
     layer
-        One of the model's; needed where it names several.
+        One of the model's; needed where it names several. Of a model that embeds, its hidden states, as `8` or `22,24`, in
+        place of those that its spec names.
     mean
         Axes of the layer that are averaged, 1 being the first after the stimulus: `[1]` for tokens (stimulus, token,
         feature), `[2, 3]` for the maps of a convolution. What is left is laid side by side.
@@ -100,19 +37,64 @@ def embed(
     Raises
     ------
     RequestError
-        No such layer or axis.
+        No such layer or axis, or a table that does not fit the model.
+    DataError
+        A stimulus cannot be read or is shorter than what is asked of it.
     ModelError
         The model has no layers, or its answers are not finite.
     """
-    built = session.model(model)
-    if not isinstance(built, LayeredModel):
-        raise ModelError(f"model {model!r} has no layers to take embeddings from")
+    built: Any = session.model(model)
+    if isinstance(built, Embedder):
+        values, told = _embedded(built, source, layer, mean)
+    elif isinstance(built, LayeredModel):
+        values, told = _of_layer(built, source, layer, mean)
+    else:
+        raise ModelError(
+            f"model {model!r} makes no embeddings: it has no layers, and its builder is no embedder"
+        )
+    table = np.asarray(values, dtype=np.float32).reshape(len(values), -1)
+    if not np.isfinite(table).all():
+        wrong = source.table["stimulus_id"].iloc[int(np.argmin(np.isfinite(table).all(axis=1)))]
+        raise ModelError(f"model {model!r}: the embedding of stimulus {wrong!r} is not finite")
+    return xr.DataArray(
+        table,
+        dims=("stimulus", "feature"),
+        coords={"stimulus_id": ("stimulus", source.table["stimulus_id"].to_numpy().astype(str))},
+        attrs={"model": model, **told, "stimuli_sha256": source.content_sha256},
+    )
+
+
+def _embedded(
+    built: Embedder, source: Source, layer: str | None, mean: Sequence[int]
+) -> tuple[Any, dict[str, str]]:
+    if mean:
+        raise RequestError(f"--mean is for layers: the spec of model {built.id!r} says what it averages")
+    asked = None if layer is None else _states(layer, built)
+    made = built.embed(source.shown(built.takes), asked)
+    states = asked if asked is not None else built.described.get("states", ())
+    told = {"layer": ",".join(map(str, states)) or "vectors", "embedder": canonical(dict(built.described))}
+    return made.rows, told | ({"notes": "; ".join(made.notes)} if made.notes else {})
+
+
+def _states(layer: str, built: Embedder) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in layer.split(","))
+    except ValueError:
+        raise RequestError(
+            f"--layer {layer}: model {built.id!r} has hidden states by number, from 0: --layer 8, or 22,24 for their mean"
+        ) from None
+
+
+def _of_layer(
+    built: LayeredModel, source: Source, layer: str | None, mean: Sequence[int]
+) -> tuple[Any, dict[str, str]]:
     if layer is None:
         if len(built.layers) != 1:
-            raise RequestError(f"--layer is needed: model {model!r} has {', '.join(built.layers)}")
+            raise RequestError(f"--layer is needed: model {built.id!r} has {', '.join(built.layers)}")
         layer = built.layers[0]
     if layer not in built.layers:
         raise RequestError(f"no {unknown('layer', layer, built.layers)}")
+    stimuli = source.images()
     values = np.asarray(built.activations(stimuli, [layer])[layer])
     if len(values) != len(stimuli):
         values = values.reshape(-1, len(stimuli), *values.shape[1:]).mean(axis=0)
@@ -122,16 +104,10 @@ def embed(
             f"layer {layer!r} is (stimulus, …) of shape {values.shape}: axes to average are among 1 to "
             f"{values.ndim - 1}, each once"
         )
-    flat = values.mean(axis=tuple(mean), dtype=np.float64) if mean else values
-    table = np.asarray(flat, dtype=np.float32).reshape(len(values), -1)
-    if not np.isfinite(table).all():
-        raise ModelError(f"model {model!r}, layer {layer!r}: embeddings of some stimuli are not finite")
-    return xr.DataArray(
-        table,
-        dims=("stimulus", "feature"),
-        coords={"stimulus_id": ("stimulus", np.array(stimuli.ids))},
-        attrs={"model": model, "layer": layer, "mean": ",".join(map(str, mean))},
-    )
+    told = {"layer": layer, "mean": ",".join(map(str, mean))}
+    if isinstance(built.identity, Mapping):
+        told["embedder"] = canonical(dict(built.identity))
+    return (values.mean(axis=tuple(mean), dtype=np.float64) if mean else values), told
 
 
 def write_embeddings(table: xr.DataArray, path: Path) -> None:

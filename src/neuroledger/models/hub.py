@@ -150,6 +150,19 @@ def _from_timm(architecture: str, arguments: Arguments, model: str) -> Module:
 
 
 def _from_transformers(architecture: str, config: Arguments, model: str) -> Module:
+    found, settings = configured(architecture, config, model)
+    made: Module = found(settings)
+    return made
+
+
+def configured(architecture: str, config: Arguments, model: str) -> tuple[Any, Any]:
+    """A model class of ``transformers`` and its configuration, with the given fields.
+
+    Raises
+    ------
+    ModelError
+        There is no such class, or its configuration has no such field.
+    """
     hub = hub_package("transformers")
     # A glance at the names first: looking one up imports its module.
     names = [name for name in dir(hub) if name.endswith(("Model", "ForImageClassification"))]
@@ -163,8 +176,7 @@ def _from_transformers(architecture: str, config: Arguments, model: str) -> Modu
         if not hasattr(usual, name):  # it would be stored, and change nothing
             known = unknown("field", name, list(usual.to_dict()))
             raise ModelError(f"model {model!r}: the configuration of {architecture} has no {known}")
-    made: Module = found(settings(**config))
-    return made
+    return found, settings(**config)
 
 
 def _known(architecture: str, names: list[str], model: str, kind: str = "architecture") -> None:

@@ -1,0 +1,95 @@
+"""An embedder answers a stimulus, an image, a text, a stretch of sound or of film, with one row of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.errors import DataError
+
+__all__ = ["COLUMNS", "Embedded", "Embedder", "Shown", "Takes", "grouped_mean"]
+
+Takes = Literal["images", "texts", "sounds", "films"]
+Rows = NDArray[np.float32]
+
+COLUMNS: Final[Mapping[Takes, tuple[str, ...]]] = {
+    "images": ("filename",),
+    "texts": ("text",),
+    "sounds": ("filename", "start", "duration"),
+    "films": ("filename",),
+}
+"""What a table of stimuli must say beside `stimulus_id`, by what an embedder takes."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One stimulus: a text with what was read or heard up to its end, or a file, or a stretch of one in seconds."""
+
+    stimulus_id: str
+    text: str = ""
+    context: str | None = None
+    path: Path | None = None
+    start: float | None = None
+    duration: float | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file.
+
+        Raises
+        ------
+        DataError
+            There is none, or it is not there.
+        """
+        if self.path is None or not self.path.is_file():
+            raise DataError(f"stimulus {self.stimulus_id!r}: the file {self.path or '(none)'} is not there")
+        return self.path
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Rows (stimulus, feature), float32, and what a reader of them should know."""
+
+    rows: Rows
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder:
+    """A model that is asked for embeddings and for nothing else.
+
+    Attributes
+    ----------
+    takes
+        What it is shown.
+    embed
+        Embeddings of stimuli in their order, of the given hidden states, or of those that the spec names.
+    described
+        Plain data that says what the rows are: states, pooling, SHA-256 of the weights, versions of packages.
+    """
+
+    id: str
+    takes: Takes
+    embed: Callable[[Sequence[Shown], tuple[int, ...] | None], Embedded] = field(repr=False)
+    described: Mapping[str, Any]
+
+
+def grouped_mean(frames: NDArray[np.floating[Any]], groups: int) -> NDArray[np.float64]:
+    """Means over ``groups`` stretches of (frame, feature), side by side; the first stretches are longer by one frame.
+
+    Raises
+    ------
+    DataError
+        There are fewer frames than stretches.
+    """
+    if len(frames) < groups:
+        raise DataError(
+            f"{len(frames)} frames cannot be divided into {groups} stretches: take a longer window"
+        )
+    parts = np.array_split(np.asarray(frames, dtype=np.float64), groups)
+    return np.concatenate([part.mean(axis=0) for part in parts])
