@@ -1,0 +1,149 @@
+"""Language that is heard or read, as downloaded: pinned, validated and scored by commands, in the published layouts.
+
+The specs are the repository's own, but for how many people there are.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+import yaml
+
+from neuroledger.cli import main
+from neuroledger.core import assembly
+from neuroledger.engine.load import load_dataset
+from neuroledger.spec.catalog import open_catalog
+from tests.readers import alice_files
+
+LATENT = 6
+MODELS = ("dummy", "covariance_ridge", "shuffled_covariance_ridge")
+
+
+@pytest.fixture
+def place(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the metrics and decoders that retrieval needs."""
+    root = tmp_path / "place"
+    for kind in ("datasets", "benchmarks", "models", "metrics"):
+        (root / "specs" / kind).mkdir(parents=True)
+    for kind, ids in {"models": MODELS, "metrics": ("top5_retrieval",)}.items():
+        for id in ids:
+            shutil.copy(repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind)
+    for name in ("specs/references.bib", "params.yaml"):
+        shutil.copy(repository / name, root / name)
+    (root / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(root)
+    monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
+    return root
+
+
+def with_people(place: Path, repository: Path, dataset: str, benchmark: str, people: int) -> None:
+    """The two specs, with another number of people."""
+    shutil.copy(repository / "specs/benchmarks" / f"{benchmark}.yaml", place / "specs/benchmarks")
+    text = (repository / "specs/datasets" / f"{dataset}.yaml").read_text(encoding="utf-8")
+    counts = [line for line in text.splitlines() if "column: subject" in line]
+    assert len(counts) == 1
+    text = text.replace(counts[0], f"    - {{check: distinct, column: subject, count: {people}}}")
+    (place / "specs/datasets" / f"{dataset}.yaml").write_text(text, encoding="utf-8")
+
+
+def latent(stimuli: Sequence[str]) -> dict[str, np.ndarray]:
+    """Few numbers for each stimulus."""
+    rng = np.random.default_rng(11)
+    return {stimulus: rng.standard_normal(LATENT) for stimulus in sorted(set(stimuli))}
+
+
+def embed(path: Path, of: dict[str, np.ndarray], width: int) -> None:
+    """A table of embeddings of the published width that the few numbers make."""
+    mixed = np.stack(list(of.values())) @ np.random.default_rng(12).standard_normal((LATENT, width))
+    coords = {"stimulus_id": ("stimulus", list(of))}
+    assembly.write(xr.DataArray(mixed.astype(np.float32), dims=("stimulus", "feature"), coords=coords), path)
+
+
+def planted(values: np.ndarray, at: int, samples: int, numbers: np.ndarray, strength: float) -> None:
+    """The power of the channels, from sample `at` on, tells the numbers."""
+    power = np.exp(strength * np.resize(numbers, len(values)))
+    values[:, at : at + samples] *= power[:, None]
+
+
+def scored(place: Path, dataset: str, benchmark: str, folder: Path) -> dict[str, float]:
+    """Raw scores of the models after pin, check, validate and run."""
+    assert main(["pin", dataset, "--from", str(folder)]) == 0
+    spec = yaml.safe_load((place / "specs/datasets" / f"{dataset}.yaml").read_text(encoding="utf-8"))
+    assert "unavailable" not in spec
+    assert main(["check", "--write-schemas"]) == 0
+    assert main(["validate", dataset]) == 0
+    assert main(["run", "--benchmark", benchmark, *MODELS]) == 0
+    records = [
+        json.loads(path.read_text()) for path in (place / "results/records" / benchmark).glob("*.json")
+    ]
+    assert {record["status"] for record in records} == {"scored"}, records
+    return {record["model"]: record["score"]["raw"] for record in records}
+
+
+PEOPLE = ("S01", "S03")
+SEGMENTS = {9: 1001, 10: 41_501}
+
+
+def alice(folder: Path, *, strength: float) -> None:
+    """Slow words, so that what is planted at one is not planted at the next; at the border of the parts, fast ones."""
+    words = [f"word{number}" for number in range(24)]
+    said = alice_files.story([(60 + n, 9, words[6 * n : 6 * n + 6]) for n in range(4)], every=3.2)
+    late = alice_files.story([(67, 10, words[:4]), (68, 10, words[4:14]), (69, 10, words[14:])], every=3.2)
+    late = [
+        one._replace(order=100 + one.order, onset=round(one.onset - 2.0 * (n > 3), 3))
+        for n, one in enumerate(late)
+    ]
+    said += late
+    folder.mkdir()
+    (folder / "AliceChapterOne-EEG.csv").write_text(alice_files.table(said))
+    named = {one.order: f"segment{one.segment:02d}/word{one.order:04d}" for one in said}
+    of = latent(list(named.values()))
+    embed(folder / "embedding.nc", of, 4096)
+    heard = {who: said if who != "S03" else said[1:] for who in PEOPLE}
+    alice_files.archive(
+        folder / "proc.zip", {who: alice_files.trials(some, SEGMENTS) for who, some in heard.items()}
+    )
+    for seed, who in enumerate((*PEOPLE, "S02")):
+        rng = np.random.default_rng(seed)
+        values = rng.standard_normal((60, 170 * alice_files.RATE)) * 10.0
+        for one in said:
+            at = SEGMENTS[one.segment] + int(one.onset * alice_files.RATE)
+            planted(values, at, 1100, of[named[one.order]], strength)
+        alice_files.recording(folder, who, values, SEGMENTS)
+
+
+def test_words_of_a_story_are_retrieved_from_the_published_files(
+    place: Path, tmp_path: Path, repository: Path
+) -> None:
+    dataset, benchmark = "Brennan2019Hierarchical", "neuralbench.eeg.speech"
+    with_people(place, repository, dataset, benchmark, len(PEOPLE))
+    alice(tmp_path / "alice", strength=0.6)
+    raw = scored(place, dataset, benchmark, tmp_path / "alice")
+    spec = open_catalog(place).dataset(dataset)
+    assert set(spec.files) == {
+        "AliceChapterOne-EEG.csv", "proc.zip", "embedding.nc",
+        *(f"{who}.{end}" for who in PEOPLE for end in ("vhdr", "vmrk", "eeg")),
+    }  # fmt: skip
+    data = load_dataset(open_catalog(place), dataset)
+    assert data.assembly is not None
+    assert data.assembly.sizes == {"presentation": 2 * 48 - 1, "channel": 60, "sample": 360}
+    assert data.extras["embedding"].shape == (48, 4096)
+    # Twenty words are tested; five of them are a quarter.
+    assert raw["covariance_ridge"] > 0.6
+    assert raw["shuffled_covariance_ridge"] < 0.45 and raw["dummy"] < 0.45
+
+
+def test_a_story_that_nothing_was_planted_in_is_at_chance(
+    place: Path, tmp_path: Path, repository: Path
+) -> None:
+    dataset, benchmark = "Brennan2019Hierarchical", "neuralbench.eeg.speech"
+    with_people(place, repository, dataset, benchmark, len(PEOPLE))
+    alice(tmp_path / "alice", strength=0.0)
+    raw = scored(place, dataset, benchmark, tmp_path / "alice")
+    assert abs(raw["covariance_ridge"] - 0.25) < 0.2
