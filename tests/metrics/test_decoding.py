@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 from sklearn import metrics as sk
 
+import neuroledger as nl
 from neuroledger.errors import MetricError
 from neuroledger.metrics.decoding import decoding
 from neuroledger.metrics.decoding_measures import MEASURES, Rows, edit_distance
@@ -257,3 +258,51 @@ def test_what_is_not_finite_is_refused():
         decoding(source, target, rng=np.random.default_rng(0))
     with pytest.raises(MetricError, match="120 predictions for 119"):
         decoding(source, target.isel(presentation=slice(1, None)), rng=np.random.default_rng(0))
+
+
+def folded(truth, answer, split, **coords):
+    names = {
+        "subject": split,
+        "recording": split,
+        "stimulus_id": np.arange(len(truth)),
+        "split": split,
+        **coords,
+    }
+    at = {name: ("presentation", np.asarray(values)) for name, values in names.items()}
+    return (xr.DataArray(values, dims=("presentation",), coords=at) for values in (answer, truth))
+
+
+def test_a_fold_whose_truth_does_not_vary_is_left_out_and_that_is_said():
+    split = np.repeat(np.arange(6), 20)
+    rng = np.random.default_rng(6)
+    truth = rng.standard_normal(120)
+    truth[split == 2] = 4.0
+    source, target = folded(truth, truth + rng.standard_normal(120), split)
+    score = nl.metric("decoding_pearson_r")(source, target)
+    each = [np.corrcoef(source.values[split == k], truth[split == k])[0, 1] for k in (0, 1, 3, 4, 5)]
+    assert score.value == pytest.approx(np.mean(each))
+    assert score.low < score.value < score.high
+    assert any("1 of 6 trainings have no score" in note for note in score.notes)
+
+
+def test_a_constant_prediction_in_one_fold_counts_as_nothing_found():
+    split = np.repeat(np.arange(4), 25)
+    rng = np.random.default_rng(7)
+    truth = rng.standard_normal(100)
+    answer = truth + rng.standard_normal(100)
+    answer[split == 1] = 0.3
+    score = nl.metric("decoding_pearson_r")(*folded(truth, answer, split))
+    each = [np.corrcoef(answer[split == k], truth[split == k])[0, 1] for k in (0, 2, 3)]
+    assert score.value == pytest.approx(np.sum(each) / 4)
+    assert any("1 of 4 trainings predict a constant" in note for note in score.notes)
+    with pytest.raises(MetricError, match="in none of 4 trainings"):
+        nl.metric("decoding_pearson_r")(*folded(truth, np.full(100, 0.3), split))
+
+
+@pytest.mark.parametrize("level", [0.1, 4.0, 1e9])
+@pytest.mark.parametrize("measure", ["pearson_r", "r2"])
+def test_a_constant_truth_has_no_score_whatever_its_rounding(measure, level):
+    answer = np.random.default_rng(1).standard_normal(21)
+    assert np.isnan(MEASURES[measure](rows(np.full(21, level), answer))(np.ones(21)))
+    truth = level + 1e-3 * answer
+    assert MEASURES[measure](rows(truth, truth))(np.ones(21)) == pytest.approx(1.0)

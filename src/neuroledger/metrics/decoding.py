@@ -31,7 +31,7 @@ BOUNDS = {
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
 
-@metric("decoding", version=2, input="predictions")
+@metric("decoding", version=3, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -110,21 +110,49 @@ def decoding(
     for (seed, split), at in cells.items():
         place = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
         values[place] = scorers[seed, split](np.ones(len(at)))
+    constant = _constant(rows, cells, scorers) if measure == "pearson_r" else []
+    for seed, split in constant if np.isfinite(values).any() else []:
+        values[np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)] = 0.0
+        scorers[seed, split] = lambda weights: 0.0
     samples = xr.DataArray(values, dims=("seed", "split"), coords={"seed": seed_names, "split": split_names})
     names = np.unique(clusters)
-    samples.attrs["notes"] = _notes(per, cluster, len(names), folds)
+    samples.attrs["notes"] = _notes(per, cluster, len(names), folds) + _undefined(values, len(constant))
     samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
     samples.attrs["replicates"] = np.empty(0)
     samples.attrs["predictions"] = _predictions(source, target)
-    if len(names) > 1 and np.isfinite(values).all():
+    if len(names) > 1 and np.isfinite(values).any(axis=1).all():
         raw = _resample(cells, scorers, clusters, names, resamples, rng)
         spread = np.sqrt(len(names) / (len(names) - 1)) * stdtrit(len(names) - 1, 0.975) / ndtri(0.975)
         spread *= np.sqrt(1 + folds / (folds - 1)) if folds > 1 else 1.0
-        value = float(values.mean(axis=1).mean())
+        value = float(np.nanmean(values, axis=1).mean())
         samples.attrs["replicates"] = np.clip(
             value + spread * (raw - value), *BOUNDS.get(measure, (0.0, 1.0))
         )
     return samples
+
+
+def _constant(
+    rows: Rows, cells: dict[tuple[Any, Any], Array], scorers: dict[tuple[Any, Any], Measure]
+) -> list[tuple[Any, Any]]:
+    """The seeds and splits whose truth varies and that have no correlation all the same."""
+    truth = np.asarray(rows.truth, dtype=float).reshape(len(rows.truth), -1)
+    return [
+        cell
+        for cell, at in cells.items()
+        if (np.ptp(truth[at], axis=0) > 0).all() and not np.isfinite(scorers[cell](np.ones(len(at))))
+    ]
+
+
+def _undefined(values: Counts, constant: int) -> list[str]:
+    """What a reader must know of splits that have no value of their own."""
+    lost = int((~np.isfinite(values)).sum())
+    if lost == values.size:
+        return [
+            f"in none of {lost} trainings can what was tested be scored: see that each fold tests what varies"
+        ]
+    notes = [f"{lost} of {values.size} trainings have no score, since what they test does not vary: left out"]
+    said = f"{constant} of {values.size} trainings predict a constant, which has no correlation: counted as 0"
+    return (notes if lost else []) + ([said] if constant else [])
 
 
 def _resample(

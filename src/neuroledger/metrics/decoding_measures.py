@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.core.decoding.texts import edit_distance
 from neuroledger.errors import MetricError
 
 __all__ = ["MEASURES", "Measure", "Rows", "edit_distance"]
@@ -17,6 +18,10 @@ __all__ = ["MEASURES", "Measure", "Rows", "edit_distance"]
 Array = npt.NDArray[Any]
 Weights = npt.NDArray[np.float64]
 Measure = Callable[[Weights], float]
+
+# Numbers that vary less than this share of their range, or predictions than this share of their size, do not vary:
+# their digits are those of rounding.
+_NARROW, _ROUNDING = 1e-12, 1e-14
 
 
 @dataclass(frozen=True)
@@ -113,16 +118,19 @@ def auroc(rows: Rows) -> Measure:
 
 
 def pearson_r(rows: Rows) -> Measure:
-    """Product-moment correlation of prediction and truth, mean over columns; undefined for constant predictions."""
+    """Product-moment correlation of prediction and truth, mean over columns; undefined where either is constant."""
     truth, answer = _columns(rows)
+    truth = truth - truth[:1]
+    narrow = _NARROW * np.abs(truth).max(axis=0)
 
     def score(weights: Weights) -> float:
         share = weights / weights.sum() if weights.sum() > 0 else weights
         x, y = answer - share @ answer, truth - share @ truth
-        scale = np.sqrt((share @ x**2) * (share @ y**2))
-        floor = 1e-12 * np.maximum(np.sqrt(share @ y**2), np.finfo(float).tiny)
+        own, spread = np.sqrt(share @ x**2), np.sqrt(share @ y**2)
+        floor = np.maximum(_ROUNDING * np.sqrt(share @ answer**2), _NARROW * spread)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.mean(np.where(np.sqrt(share @ x**2) > floor, share @ (x * y) / scale, np.nan)))
+            r = share @ (x * y) / (own * spread)
+            return float(np.mean(np.where((own > floor) & (spread > narrow), r, np.nan)))
 
     return score
 
@@ -166,12 +174,14 @@ def r2(rows: Rows) -> Measure:
     r"""Variance explained :math:`1 - \sum (\hat y - y)^2 / \sum (y - \bar y)^2`, mean over columns."""
     truth, answer = _columns(rows)
     squares = (answer - truth) ** 2
+    truth = truth - truth[:1]
+    narrow = (_NARROW * np.abs(truth).max(axis=0)) ** 2
 
     def score(weights: Weights) -> float:
         share = weights / weights.sum() if weights.sum() > 0 else weights
         spread = share @ (truth - share @ truth) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.mean(np.where(spread > 0, 1 - share @ squares / spread, np.nan)))
+            return float(np.mean(np.where(spread > narrow, 1 - share @ squares / spread, np.nan)))
 
     return score
 
@@ -221,20 +231,6 @@ def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
         return float(weights @ edits) / total if total > 0 else float("nan")
 
     return score
-
-
-def edit_distance(true: list[str], said: list[str]) -> int:
-    """Levenshtein distance between two sequences: fewest substitutions, insertions and deletions.
-
-    >>> edit_distance(list("kitten"), list("sitting"))
-    3
-    """
-    row = list(range(len(said) + 1))
-    for i, left in enumerate(true, 1):
-        previous, row[0] = row[0], i
-        for j, right in enumerate(said, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (left != right))
-    return row[-1]
 
 
 MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
