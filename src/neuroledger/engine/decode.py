@@ -35,7 +35,7 @@ __all__ = ["decode"]
 Array = npt.NDArray[Any]
 
 PERFECT = {"error": 0.0}
-GATES = ("overlap", "duplicates", "concepts", "trials")
+GATES = ("overlap", "duplicates", "concepts")
 
 
 def decode(
@@ -94,8 +94,8 @@ def decode(
     apart
         Facts that may not have one value on both sides, such as `stimulus_id`.
     waive
-        Gates not to apply, repeated in the notes: `overlap`, `duplicates`, `trials`, and `concepts`, which keeps the
-        stimuli of retrieval apart; without a `stimulus_id`, equal embeddings are one stimulus.
+        Gates not to apply, repeated in the notes: `overlap` (of windows, and of a trial), `duplicates`, and `concepts`,
+        which keeps the stimuli of retrieval apart; without a `stimulus_id`, equal embeddings are one stimulus.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def decode(
     lost = [name for name in apart if name not in assembly.coords]
     if lost:
         raise RequestError(f"apart: windows have no {', '.join(lost)}; give it in groups")
-    trials = () if "trials" in waive or not told(assembly, "trial") else ("trial",)
+    trials = ("trial",) if "overlap" not in (*waive, *said) and told(assembly, "trial") else ()
     apart = list(dict.fromkeys([*disjoint, *concepts, *trials, *apart]))
     gate(folds, trials_named(assembly), disjoint=apart, labels=labels, waive=[*waive, *said])
     digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
