@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "data",
         "files that you downloaded: hashed, read once, put in place, and pinned in their data set's spec",
     )
-    p.add_argument("id", help="the data set")
+    p.add_argument("id", help="the data set, or a model whose weights are not pinned yet")
     p.add_argument("--from", dest="source", type=Path, required=True, metavar="FOLDER", help="where they lie")
     p.add_argument("--url-prefix", metavar="URL", help="address of the same folder: others can fetch then")
     p.add_argument("--label", metavar="COLUMN", help="column of participants.tsv or recordings.tsv to decode")

@@ -116,11 +116,12 @@ def package(options: argparse.Namespace) -> int:
 
 
 def pin(options: argparse.Namespace) -> int:
-    """Downloads into a pinned data set."""
+    """Downloads into a pinned data set, or into the weights of a model."""
     import difflib
 
     from neuroledger.engine.pin.pin import Downloads
     from neuroledger.engine.pin.pin import pin as pin_downloads
+    from neuroledger.engine.pin.weights import pin_weights
 
     events = dict(text.rpartition("=")[::2] for text in options.event)
     if "" in events:
@@ -136,7 +137,8 @@ def pin(options: argparse.Namespace) -> int:
         renew=options.renew,
         check=not options.no_check,
     )
-    done = pin_downloads(catalog, options.id, downloads, dry_run=options.dry_run)
+    model = options.id in catalog.ids("models")
+    done = (pin_weights if model else pin_downloads)(catalog, options.id, downloads, dry_run=options.dry_run)
     shown = catalog.shown(done.path)
     changes = list(
         difflib.unified_diff(
@@ -157,6 +159,9 @@ def pin(options: argparse.Namespace) -> int:
     if not changes and not done.placed:
         say(f"{done.files} files{people}: pinned and in place already")
         return 0
-    say(f"pinned {done.files} files{people}, {done.placed} of them put into data/{options.id}/")
-    say(f"next: `neuroledger check {shown}`, `neuroledger validate {options.id}`, `neuroledger run`")
+    say(
+        f"pinned {done.files} files{people}, {done.placed} of them put into data/{'models/' * model}{options.id}/"
+    )
+    then = "" if model else f", `neuroledger validate {options.id}`, `neuroledger run`"
+    say(f"next: `neuroledger check {shown}`{then}")
     return 0

@@ -38,6 +38,11 @@ class Shown:
     duration: float | None = None
 
     @property
+    def where(self) -> str:
+        """The name of the file, for messages."""
+        return "(no file)" if self.path is None else self.path.name
+
+    @property
     def file(self) -> Path:
         """The file.
 

@@ -101,7 +101,7 @@ def moments(
     """
     if start < 0 or duration <= 0:
         raise DataError(
-            f"stimulus {one.stimulus_id!r} is {start:g} to {start + duration:g} s of {one.file.name}: it must begin in "
+            f"stimulus {one.stimulus_id!r} is {start:g} to {start + duration:g} s of {one.where}: it must begin in "
             "the film and last"
         )
     count = max(1, round(clips_per_second * duration))

@@ -95,7 +95,7 @@ def stretch(frames: Floats, one: Shown, rate: float, beyond: Beyond) -> tuple[Fl
     seconds = len(frames) / rate
     if beyond == "refuse" or not there.any():
         raise DataError(
-            f"stimulus {one.stimulus_id!r} is {start:g} to {start + duration:g} s of {one.file.name}, which lasts "
+            f"stimulus {one.stimulus_id!r} is {start:g} to {start + duration:g} s of {one.where}, which lasts "
             f"{seconds:g} s: correct its start and duration"
         )
     window = np.zeros((count, frames.shape[1]))

@@ -224,6 +224,7 @@ class ModelSpec(Spec):
 
     builder: Component | None = None
     weights: dict[FileName, SourceFile] = Field(default_factory=dict)
+    downloads: dict[FileName, Stated] = Field(default_factory=dict)
     layers: tuple[str, ...] = ()
     regions: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     commit: dict[str, JsonValue] | None = None
