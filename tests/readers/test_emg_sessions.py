@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.signal import decimate as scipy_decimate
 
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError
 from neuroledger.readers.emg_sessions import Stretch
 from neuroledger.readers.hand_pose_sessions import hand_pose_sessions
 from neuroledger.readers.typing_sessions import typing_sessions
@@ -100,10 +101,12 @@ def test_decimated_windows_are_those_of_the_filtered_recording(typed):
         typing_sessions(below(typed), window=TYPED, core=4.0, decimate=128)
 
 
-def test_windows_that_do_not_fit_are_refused_before_they_are_read(typed, monkeypatch):
-    monkeypatch.setattr("neuroledger.core.memory.available_bytes", lambda: 1_000_000)
-    with pytest.raises(RequestError, match=r"6 windows of 3 sessions needs .* set `decimate`, or a smaller"):
+def test_windows_that_the_disk_has_no_room_for_are_refused_after_the_first_session(typed, monkeypatch):
+    monkeypatch.setattr("neuroledger.readers.window_store.IN_MEMORY", 100)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000))
+    with pytest.raises(DataError, match=r"take about .* GiB more in .*, 0\.0 GiB are free: make room"):
         typing_sessions(below(typed), window=TYPED, core=4.0)
+    assert not (typed / "prepared").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "check",
     "content_sha256",
     "read",
+    "read_blocks",
     "rows_of",
     "select",
     "write",
@@ -257,29 +259,51 @@ def read(path: Path) -> xr.DataArray:
     AssemblyError
         The file is not netCDF, is truncated, or holds several variables none of which is ``data``.
     """
+    with _in_file(path) as array:
+        return array.load()
+
+
+def read_blocks(path: Path, dim: str, whole: int) -> Iterator[xr.DataArray]:
+    """The assembly of a netCDF file in one piece of up to ``whole`` bytes, or, if it is larger, in blocks along ``dim``.
+
+    Raises
+    ------
+    AssemblyError
+        As `read`.
+    """
+    with _in_file(path) as array:
+        if array.nbytes <= whole or dim not in array.dims:
+            yield array.load()
+            return
+        step = max(1, array.sizes[dim] * (whole // 4) // array.nbytes)
+        for start in range(0, array.sizes[dim], step):
+            yield array.isel({dim: slice(start, start + step)}).load()
+
+
+@contextmanager
+def _in_file(path: Path) -> Iterator[xr.DataArray]:
+    """The assembly of a netCDF file, while it is open and before it is read."""
     try:
-        with xr.open_dataset(path, engine="netcdf4", decode_times=False) as opened:
-            dataset = opened.load()
+        with xr.open_dataset(path, engine="netcdf4", decode_times=False, cache=False) as dataset:
+            variables = [str(name) for name in dataset.data_vars]
+            chosen = "data" if "data" in variables else (variables[0] if len(variables) == 1 else None)
+            if chosen is None:
+                raise AssemblyError(
+                    f"{path.name} holds {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
+                )
+            array = dataset[chosen]
+            counted = [
+                name
+                for name in array.coords
+                if name in array.dims and array[name].dtype.kind == "i" and name not in KEYS.values()
+            ]
+            array = array.drop_vars(counted)
+            array.name = "data"
+            yield array
     except (OSError, ValueError, RuntimeError) as error:
         raise AssemblyError(
             f"{path.name} cannot be read as netCDF ({error}); fetch it again or write it anew"
         ) from error
-    variables = [str(name) for name in dataset.data_vars]
-    chosen = "data" if "data" in variables else (variables[0] if len(variables) == 1 else None)
-    if chosen is None:
-        raise AssemblyError(
-            f"{path.name} holds {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
-        )
-    array = dataset[chosen]
-    array = array.drop_vars(
-        [
-            name
-            for name in array.coords
-            if name in array.dims and array[name].dtype.kind == "i" and name not in KEYS.values()
-        ]
-    )
-    array.name = "data"
-    return array
 
 
 def write(assembly: xr.DataArray, path: Path) -> None:

@@ -12,18 +12,19 @@ from typing import Any, Literal
 import xarray as xr
 
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.readers.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
     Recording,
-    join,
     quiet_mne,
     windows_of,
 )
 from neuroledger.readers.signal_stimuli import Events, read_embeddings, sharing, table_of
 from neuroledger.readers.signal_windows import Window
+from neuroledger.readers.window_store import stored
 
 __all__ = ["bids_epochs"]
 
@@ -112,8 +113,20 @@ def bids_epochs(
             yield windows_of(
                 raw, recording, window, preprocessing, sha256=digest, events=events, rows=tables.get(path)
             )
+            del raw
 
-    windows = join(list(parts()))
+    made_of = {
+        "task": task,
+        "window": window,
+        "datatype": datatype,
+        "subjects": subjects,
+        "sessions": sessions,
+        "preprocessing": preprocessing,
+        "facts": facts,
+        "events": events,
+        "embeddings": embeddings,
+    }
+    windows = stored("bids_epochs", files, made_of, parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     left_out = {name: sharing(events, tables[path], name) for path, name in names.items()} if events else {}
     return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(left_out))
@@ -134,11 +147,11 @@ def _parts(recording: Path, held: Set[Path]) -> list[Path]:
 def _digest(recording: Path, held: Set[Path]) -> str:
     """SHA-256 of a recording; of a folder, over the names and hashes of its files."""
     if recording in held:
-        return hashlib.sha256(recording.read_bytes()).hexdigest()
+        return sha256_of(recording)
     said = hashlib.sha256()
     for path in _parts(recording, held):
         said.update(f"{path.relative_to(recording).as_posix()}\0".encode())
-        said.update(hashlib.sha256(path.read_bytes()).digest())
+        said.update(bytes.fromhex(sha256_of(path)))
     return said.hexdigest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -19,14 +18,12 @@ from neuroledger.spec.base import Frozen
 
 __all__ = [
     "RATE",
-    "WINDOW_BYTES",
     "Grid",
     "Series",
     "Stretch",
     "listed",
     "read_series",
     "samples_in",
-    "sha256_of",
 ]
 
 Array = npt.NDArray[Any]
@@ -35,8 +32,6 @@ Series = dict[str, Array]
 
 RATE: Final = 2000
 """Samples a second in these files."""
-WINDOW_BYTES: Final = 5
-"""Memory for a value of a window: four in single precision, and one while it is looked whether all are finite."""
 BLOCK: Final = 1 << 16
 TIME: Final = "time"
 
@@ -242,12 +237,6 @@ def _in_time(times: Array, path: Path) -> None:
         raise DataError(
             f"{path.name}: {len(times)} samples in {seconds:g} s are not {RATE} a second (1 % is allowed)"
         )
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _text(value: Any) -> str:

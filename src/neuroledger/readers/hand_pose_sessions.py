@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 from pydantic import Field
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.decoding.signals import signals
-from neuroledger.core.memory import require_memory
+from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
 from neuroledger.readers.emg_sessions import (
     RATE,
-    WINDOW_BYTES,
     Grid,
     Stretch,
     listed,
     read_series,
     samples_in,
-    sha256_of,
 )
+from neuroledger.readers.window_store import stored
 
 __all__ = ["hand_pose_sessions"]
 
@@ -54,7 +54,7 @@ def hand_pose_sessions(
     The files are those of emg2pose: a table (`metadata.csv`) with `filename`, `user`, `session`, `stage`, `side`,
     `generalization` and `split`, and one HDF5 file a recording, group `emg2pose`, whose compound `timeseries` has `time`
     (s), `emg` (16) and `joint_angles` (20, rad). A window in which all angles are zero at any sample, where inverse
-    kinematics failed, is left out. One recording is in memory at a time, beside the windows.
+    kinematics failed, is left out. One recording is in memory at a time.
 
     Parameters
     ----------
@@ -75,47 +75,60 @@ def hand_pose_sessions(
     Raises
     ------
     DataError
-        A file is damaged or has another layout, the table lacks a column or a recording, a split is unknown, or no window
-        remains.
-    RequestError
-        The windows do not fit into memory.
+        A file is damaged or has another layout, the table lacks a column or a recording, a split is unknown, no window
+        remains, or the disk has no room for them.
     """
+    made_of = {
+        "window": window,
+        "angle": angle,
+        "generalization": generalization,
+        "shortest": shortest,
+        "decimate": decimate,
+    }
     grid = Grid(window, decimate)
     rows = _kept(listed(files, ("filename", "user", *FACTS)), generalization or {})
-    lengths = {name: samples_in(files[name], GROUP) for name in rows}
-    rows = {name: row for name, row in rows.items() if lengths[name] >= shortest * RATE}
-    most = sum(len(grid.onsets(lengths[name])) for name in rows)
-    require_memory(
-        most * CHANNELS * grid.length * WINDOW_BYTES,
-        f"{most:,} windows of {len(rows):,} recordings",
-        "set `decimate`, or a longer `stride`, in the reader, or take fewer recordings",
-    )
-    values = np.empty((most, CHANNELS, grid.length), np.float32)
-    angles, onsets, counts, used = [], [], {}, 0
-    for name, row in rows.items():
-        series, _ = read_series(files[name], GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"])
-        found, there = _angles(series["joint_angles"], grid, angle)
-        grid.cut(series["emg"], there, values[used : used + len(there)])
-        used += len(there)
-        counts[name] = len(there)
-        angles.append(found)
-        onsets.append(there / grid.rate)
-    if not used:
-        raise DataError(
-            f"no window of {window.duration:g} s without a failure of inverse kinematics lies within {len(rows)} recordings"
-        )
-    repeats = np.array(list(counts.values()))
-    events: dict[str, Any] = {
-        "stimulus_id": [f"{PurePosixPath(name).stem}/{k}" for name, n in counts.items() for k in range(n)],
-        "subject": np.repeat([row["user"].strip() for row in rows.values()], repeats),
-        "recording": np.repeat([PurePosixPath(name).stem for name in rows], repeats),
-        "onset": np.concatenate(onsets),
-        "recording_sha256": np.repeat([sha256_of(files[name]) for name in rows], repeats),
+    rows = {name: row for name, row in rows.items() if samples_in(files[name], GROUP) >= shortest * RATE}
+
+    def parts() -> Iterator[xr.DataArray]:
+        found = 0
+        for name, row in rows.items():
+            part = _recording(name, files[name], row, grid, angle)
+            if part is not None:
+                found += len(part)
+                yield part
+                del part
+        if not found:
+            raise DataError(
+                f"no window of {window.duration:g} s without a failure of inverse kinematics lies within {len(rows)} "
+                "recordings"
+            )
+
+    assembly = stored("hand_pose_sessions", files, made_of, parts(), of=len(rows))
+    return Dataset(stimuli=None, assembly=assembly)
+
+
+def _recording(name: str, path: Path, row: Mapping[str, str], grid: Grid, angle: str) -> xr.DataArray | None:
+    """The windows of one recording, (presentation, channel, sample); None where there is none without a failure."""
+    series, _ = read_series(path, GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"])
+    angles, there = _angles(series["joint_angles"], grid, angle)
+    if not len(there):
+        return None
+    values = np.empty((len(there), CHANNELS, grid.length), np.float32)
+    grid.cut(series["emg"], there, values)
+    facts = {
+        "subject": row["user"].strip(),
+        "recording": PurePosixPath(name).stem,
+        "recording_sha256": sha256_of(path),
     }
-    events |= {fact: np.repeat([row[fact].strip() for row in rows.values()], repeats) for fact in FACTS}
-    events |= {f"joint_{joint + 1}": column for joint, column in enumerate(np.concatenate(angles).T)}
-    assembly = signals(
-        values[:used],
+    facts |= {fact: row[fact].strip() for fact in FACTS}
+    events: dict[str, Any] = {fact: np.full(len(there), value) for fact, value in facts.items()}
+    events |= {
+        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(there))],
+        "onset": there / grid.rate,
+    }
+    events |= {f"joint_{joint + 1}": column for joint, column in enumerate(angles.T)}
+    return signals(
+        values,
         channels=[f"emg{channel}" for channel in range(CHANNELS)],
         channel_types="emg",
         sampling_rate=grid.rate,
@@ -123,7 +136,6 @@ def hand_pose_sessions(
         units="uV",
         events=events,
     )
-    return Dataset(stimuli=None, assembly=assembly)
 
 
 def _kept(

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 from scipy.io import loadmat
 
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
 from neuroledger.readers.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
     Recording,
-    join,
     quiet_mne,
     windows_of,
 )
@@ -26,6 +26,7 @@ from neuroledger.readers.signal_spans import Partner
 from neuroledger.readers.signal_stimuli import Events, read_embeddings
 from neuroledger.readers.signal_windows import Window
 from neuroledger.readers.wfdb_night import read_night
+from neuroledger.readers.window_store import stored
 
 __all__ = ["mne_epochs"]
 
@@ -61,34 +62,42 @@ def mne_epochs(
         raise DataError(
             "`event_fields` are those of a recording's own events, not of `annotations` beside it"
         )
+    made_of = {
+        "recordings": recordings,
+        "window": window,
+        "preprocessing": preprocessing,
+        "event_fields": event_fields,
+        "annotations": annotations,
+        "events": events,
+        "embeddings": embeddings,
+    }
     beside = None if annotations is None else (annotations, files)
-    parts = []
-    for recording in recordings:
-        if recording.file not in files:
-            raise DataError(
-                f"recording {recording.file!r} is not among the files: {', '.join(sorted(files))}"
-            )
-        path = files[recording.file]
-        with quiet_mne() as mne:
-            try:
-                raw = read_night(path) if path.suffix == ".hea" else mne.io.read_raw(path, preload=False)
-            except (OSError, ValueError, RuntimeError, TypeError, AttributeError) as error:
-                raise DataError(f"{recording.file} cannot be read by MNE ({error})") from error
-        columns = {name: _field(path, name) for name in event_fields}
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        parts.append(
-            windows_of(
+
+    def parts() -> Iterator[xr.DataArray | None]:
+        for recording in recordings:
+            path = files[recording.file]
+            with quiet_mne() as mne:
+                try:
+                    raw = read_night(path) if path.suffix == ".hea" else mne.io.read_raw(path, preload=False)
+                except (OSError, ValueError, RuntimeError, TypeError, AttributeError) as error:
+                    raise DataError(f"{recording.file} cannot be read by MNE ({error})") from error
+            columns = {name: _field(path, name) for name in event_fields}
+            yield windows_of(
                 raw,
                 recording,
                 window,
                 preprocessing,
-                sha256=digest,
+                sha256=sha256_of(path),
                 columns=columns,
                 partner=beside,
                 events=events,
             )
-        )
-    windows = join(parts)
+            del raw
+
+    lost = [recording.file for recording in recordings if recording.file not in files]
+    if lost:
+        raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
+    windows = stored("mne_epochs", files, made_of, parts(), of=len(recordings))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras)
 

@@ -15,6 +15,7 @@ from neuroledger.core.decoding.text_clusters import cluster_texts
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
 from neuroledger.readers.signal_stimuli import read_embeddings
+from neuroledger.readers.window_store import IN_MEMORY, stored
 
 __all__ = ["prepared_signals"]
 
@@ -42,7 +43,16 @@ def prepared_signals(
     for name in (file, *([split_file] if split_file else []), *(embeddings or {}).values()):
         if name not in files:
             raise DataError(f"{name!r} is not among the files: {', '.join(sorted(files))}")
-    windows = signals.check(assembly.read(files[file]), name=file)
+    made_of = {
+        "file": file,
+        "split_file": split_file,
+        "embeddings": embeddings,
+        "cluster_by": cluster_by,
+        "threshold": threshold,
+    }
+    blocks = assembly.read_blocks(files[file], "presentation", IN_MEMORY)
+    parts = (signals.check(block, name=file) for block in blocks)
+    windows = stored("prepared_signals", files, made_of, parts)
     if split_file is not None:
         with files[split_file].open(newline="", encoding="utf-8") as lines:
             table = {row["event"]: row["split"] for row in csv.DictReader(lines)}

@@ -10,23 +10,23 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 from pydantic import Field
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.decoding.signals import signals
-from neuroledger.core.memory import require_memory
+from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
 from neuroledger.readers.emg_sessions import (
     RATE,
-    WINDOW_BYTES,
     Grid,
     Stretch,
     listed,
     read_series,
     samples_in,
-    sha256_of,
 )
+from neuroledger.readers.window_store import stored
 
 __all__ = ["typing_sessions"]
 
@@ -60,7 +60,7 @@ def typing_sessions(
     group `emg2qwerty`, whose compound `timeseries` has `time` (s), `emg_left` (16) and `emg_right` (16), and whose attribute
     `keystrokes` is a JSON list of `key`, `start` and `end` (s, on the same clock). Of the keys, 98 are known: the printable
     ASCII characters, and space, enter (⏎), backspace (⌫) and shift (⇧), one character each; others are left out. A window
-    without a key has an empty text. One session is in memory at a time, beside the windows.
+    without a key has an empty text. One session is in memory at a time.
 
     Parameters
     ----------
@@ -79,48 +79,46 @@ def typing_sessions(
     Raises
     ------
     DataError
-        A file is damaged or has another layout, the table lacks a column or a session, or no window remains.
-    RequestError
-        The windows do not fit into memory.
+        A file is damaged or has another layout, the table lacks a column or a session, no window remains, or the disk has no
+        room for them.
     """
+    made_of = {"window": window, "core": core, "first": first, "decimate": decimate}
     grid = Grid(window, decimate)
     rows = listed(files, ("session", "user"))
     order = sorted(rows, key=lambda name: (rows[name]["user"].strip(), rows[name]["session"].strip()))[:first]
-    most = {name: len(grid.onsets(samples_in(files[name], GROUP))) for name in order}
-    total = sum(most.values())
-    if not total:
+    if not any(len(grid.onsets(samples_in(files[name], GROUP))) for name in order):
         raise DataError(f"no window of {window.duration:g} s lies within any of {len(order)} sessions")
-    require_memory(
-        total * len(CHANNELS) * grid.length * WINDOW_BYTES,
-        f"{total:,} windows of {len(order):,} sessions",
-        "set `decimate`, or a smaller `first`, in the reader",
-    )
-    values = np.empty((total, len(CHANNELS), grid.length), np.float32)
-    texts: list[str] = []
-    onsets, used = [], 0
-    for name in order:
-        series, attributes = read_series(files[name], GROUP, FIELDS, rows[name]["user"])
-        pressed, typed = _keys(attributes, files[name])
-        there = grid.onsets(len(series["time"]))
-        wrists = np.concatenate([series[field] for field in FIELDS], axis=1)
-        grid.cut(wrists, there, values[used : used + len(there)])
-        used += len(there)
-        onsets.append(there / grid.rate)
-        # As many seconds into the recording as the samples before a key take, whatever the clock did.
-        at = np.searchsorted(series["time"], pressed) / RATE
-        recorded = (pressed >= series["time"][0]) & (pressed <= series["time"][-1])
-        texts += _texts(at[recorded], typed[recorded], onsets[-1], core)
-    repeats = np.array(list(most.values()))
-    events: dict[str, Any] = {
-        "stimulus_id": [f"{PurePosixPath(name).stem}/{k}" for name, n in most.items() for k in range(n)],
-        "subject": np.repeat([rows[name]["user"].strip() for name in order], repeats),
-        "recording": np.repeat([PurePosixPath(name).stem for name in order], repeats),
-        "session": np.repeat([rows[name]["session"].strip() for name in order], repeats),
-        "onset": np.concatenate(onsets),
-        "recording_sha256": np.repeat([sha256_of(files[name]) for name in order], repeats),
-        "text": np.array(texts, dtype=str),
+    parts = (_session(name, files[name], rows[name], grid, core) for name in order)
+    assembly = stored("typing_sessions", files, made_of, parts, of=len(order))
+    return Dataset(stimuli=None, assembly=assembly)
+
+
+def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: float) -> xr.DataArray | None:
+    """The windows of one session, (presentation, channel, sample); None where it is too short for one."""
+    series, attributes = read_series(path, GROUP, FIELDS, row["user"])
+    pressed, typed = _keys(attributes, path)
+    there = grid.onsets(len(series["time"]))
+    if not len(there):
+        return None
+    values = np.empty((len(there), len(CHANNELS), grid.length), np.float32)
+    grid.cut(np.concatenate([series[field] for field in FIELDS], axis=1), there, values)
+    onsets = there / grid.rate
+    # As many seconds into the recording as the samples before a key take, whatever the clock did.
+    at = np.searchsorted(series["time"], pressed) / RATE
+    recorded = (pressed >= series["time"][0]) & (pressed <= series["time"][-1])
+    facts = {
+        "subject": row["user"].strip(),
+        "recording": PurePosixPath(name).stem,
+        "session": row["session"].strip(),
+        "recording_sha256": sha256_of(path),
     }
-    assembly = signals(
+    events: dict[str, Any] = {fact: np.full(len(there), value) for fact, value in facts.items()}
+    events |= {
+        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(there))],
+        "onset": onsets,
+        "text": np.array(_texts(at[recorded], typed[recorded], onsets, core), dtype=str),
+    }
+    return signals(
         values,
         channels=CHANNELS,
         channel_types="emg",
@@ -129,7 +127,6 @@ def typing_sessions(
         units="arbitrary",
         events=events,
     )
-    return Dataset(stimuli=None, assembly=assembly)
 
 
 def _keys(attributes: Mapping[str, Any], path: Path) -> tuple[Array, Array]:

@@ -35,7 +35,7 @@ FOLDER: Final = "prepared"
 VALUES: Final = "values.bin"
 IN_MEMORY: Final = 1 << 28
 """Bytes up to which windows stay in memory."""
-LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "netCDF4", "h5py")
+LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "nilearn", "netCDF4", "h5py")
 
 _PLACE: ContextVar[Path | None] = ContextVar("place", default=None)
 
@@ -211,6 +211,7 @@ def _write(place: Path, parts: Iterable[xr.DataArray | None]) -> Written:
         "shape": list(shape),
         "coordinates": [_save(place, number, name, coords[name]) for number, name in enumerate(coords)],
         "attrs": dict(first.attrs),
+        "name": first.name,
         "content_sha256": content_sha256(whole),
     }
     return Written(about, {VALUES: digest.hexdigest()})
@@ -255,7 +256,7 @@ def _opened(kept: Kept) -> xr.DataArray:
         )
         for one in about["coordinates"]
     }
-    windows = xr.DataArray(values, dims=DIMS, coords=coords, attrs=about["attrs"])
+    windows = xr.DataArray(values, dims=DIMS, coords=coords, attrs=about["attrs"], name=about["name"])
     windows.encoding = {"content_sha256": about["content_sha256"]}
     return windows
 
@@ -267,5 +268,5 @@ def _require_room(folder: Path, needed: float, about: str = "") -> None:
     if needed > free:
         raise DataError(
             f"the windows take {about}{needed / 1024**3:.1f} GiB more in {there}, {free / 1024**3:.1f} GiB are free: make "
-            "room there, or prepare fewer or shorter windows (`resample`, `pick` or fewer recordings in the reader)"
+            "room there, or ask for less in the spec's reader: fewer recordings or channels, or a lower rate"
         )
