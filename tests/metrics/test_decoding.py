@@ -295,7 +295,7 @@ def test_a_constant_prediction_in_one_fold_counts_as_nothing_found():
     each = [np.corrcoef(answer[split == k], truth[split == k])[0, 1] for k in (0, 2, 3)]
     assert score.value == pytest.approx(np.sum(each) / 4)
     assert any("1 of 4 trainings predict a constant" in note for note in score.notes)
-    with pytest.raises(MetricError, match="in none of 4 trainings"):
+    with pytest.raises(MetricError, match="none of 4 trainings has a score: 4 predict a constant"):
         nl.metric("decoding_pearson_r")(*folded(truth, np.full(100, 0.3), split))
 
 

@@ -147,9 +147,8 @@ def _undefined(values: Counts, constant: int) -> list[str]:
     """What a reader must know of splits that have no value of their own."""
     lost = int((~np.isfinite(values)).sum())
     if lost == values.size:
-        return [
-            f"in none of {lost} trainings can what was tested be scored: see that each fold tests what varies"
-        ]
+        why = f"{constant} predict a constant" if constant else "what each tests must vary"
+        return [f"none of {lost} trainings has a score: {why}"]
     notes = [f"{lost} of {values.size} trainings have no score, since what they test does not vary: left out"]
     said = f"{constant} of {values.size} trainings predict a constant, which has no correlation: counted as 0"
     return (notes if lost else []) + ([said] if constant else [])
