@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from neuroledger.errors import DataError
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Partner", "Span", "fields_in", "own_spans", "partner_of", "read_partner", "touching"]
+__all__ = ["Partner", "Span", "fields_in", "fields_of", "own_spans", "partner_of", "read_partner", "touching"]
 
 DAY = 86400.0
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?::(\d+))?\}|([?*])")
@@ -129,6 +129,12 @@ def _tail(pattern: str, name: str) -> tuple[str, str]:
     parts = name.split("/")
     depth = min(pattern.count("/") + 1, len(parts))
     return "/".join(parts[:-depth]), "/".join(parts[-depth:])
+
+
+def fields_of(pattern: str, name: str) -> dict[str, str] | None:
+    """What a name that is written as a pattern says, by placeholder; None where it is written otherwise."""
+    match = _expression(pattern).fullmatch(_tail(pattern, name)[1])
+    return None if match is None else match.groupdict()
 
 
 def fields_in(rule: Partner, name: str) -> dict[str, str] | None:
