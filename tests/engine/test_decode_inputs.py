@@ -211,22 +211,28 @@ def test_windows_that_share_samples_are_found_without_any_onset():
     assert "gate waived: overlap" in waived.notes
 
 
-def test_shared_samples_are_found_at_every_offset_and_not_where_there_are_none():
-    from neuroledger.core.decoding.gates import _common_samples
-    from neuroledger.core.decoding.signals import sample_codes
+@pytest.mark.parametrize("at_once", [1 << 22, 40])
+def test_shared_samples_are_found_at_every_offset_and_not_where_there_are_none(at_once, monkeypatch):
+    from neuroledger.core.decoding import shared_samples
+    from neuroledger.core.decoding.splits import Fold
 
+    monkeypatch.setattr(shared_samples, "IN_MEMORY", at_once)
+    none = np.empty(0, dtype=np.intp)
     noise = np.random.default_rng(2).standard_normal((7, 500)).astype("f4")
-    for step in (1, 3, 17, 60):
+    for step in (1, 3, 17, 60, 61, 62):
         pair = np.stack([noise[:, :63], noise[:, step : step + 63]])
         facts = {"stimulus_id": ["x", "y"], "subject": "1", "recording": "1", "onset": [0.0, 9.0]}
         facts = {name: np.broadcast_to(value, 2) for name, value in facts.items()}
-        made = stored(pair, facts)
-        found = _common_samples(made, sample_codes(made), np.array([0]), np.array([1]))
-        assert bool(found) == (63 - step >= 3)
+        for fold in (Fold(np.array([0]), none, np.array([1])), Fold(none, np.array([1]), np.array([0]))):
+            found = shared_samples.Sharing(stored(pair, facts), [fold]).hits(0)
+            assert found.tolist() == (fold.test.tolist() if 63 - step >= 3 else [])
     counts = np.random.default_rng(3).poisson(0.3, (8, 5, 40)).astype(float)
     facts = {name: np.repeat(["1"], 8) for name in ("stimulus_id", "subject", "recording")}
     made = stored(counts, {**facts, "onset": np.arange(8.0)})
-    assert sample_codes(made) is None
+    fold = Fold(np.arange(4), none, np.arange(4, 8))
+    assert shared_samples.Sharing(made, [fold]).hits(0).tolist() == []
+    monkeypatch.setattr(shared_samples, "COARSE", 1.0)  # without the rule, chance would be taken for overlap
+    assert len(shared_samples.Sharing(made, [fold]).hits(0)) > 0
 
 
 def test_the_same_windows_under_other_names_are_found():

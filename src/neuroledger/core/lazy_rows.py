@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroledger.core.memory import require_memory
 
-__all__ = ["WHOLE", "LazyRows", "Rows", "mapped", "part_of", "release", "row_blocks"]
+__all__ = ["WHOLE", "LazyRows", "Rows", "found_once", "mapped", "part_of", "release", "row_blocks"]
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
@@ -19,6 +20,9 @@ Rows = npt.NDArray[np.intp]
 WHOLE: Final = 1 << 28
 """Bytes up to which rows are handed over as one array."""
 BLOCK: Final = 1 << 24
+
+T = TypeVar("T")
+_FOUND: WeakKeyDictionary[mmap.mmap, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 def row_blocks(values: Array | LazyRows, size: int = BLOCK) -> Iterator[slice]:
@@ -46,6 +50,20 @@ def release(values: Any) -> None:
     held = mapped(values)
     if held is not None and hasattr(mmap, "MADV_DONTNEED"):
         held.madvise(mmap.MADV_DONTNEED)
+
+
+def found_once(values: Array, what: Hashable, make: Callable[[], T]) -> T:
+    """What `make` finds in the values; found once for those in a read-only memory map, which cannot change."""
+    held = mapped(values)
+    if held is None or values.flags.writeable:
+        return make()
+    known = _FOUND.setdefault(held, {})
+    place = values.__array_interface__["data"][0]
+    key = (what, place, values.shape, values.strides, values.dtype.str)
+    if key not in known:
+        known[key] = make()
+    found: T = known[key]
+    return found
 
 
 class LazyRows:

@@ -12,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.decoding.signals import digests, extents, sample_codes
+from neuroledger.core.decoding.shared_samples import Sharing, numbered_windows
+from neuroledger.core.decoding.signals import extents
 from neuroledger.core.decoding.splits import Fold, Indices
 from neuroledger.errors import DataError
 
 __all__ = ["gate", "partition_sha256", "read_partition", "write_partition"]
 
 PARTS = ("train", "validation", "test")
-# Samples that two windows may have in common by chance.
-MIN_COMMON = 3
 
 
 def gate(
@@ -47,8 +46,8 @@ def gate(
         raise DataError("splits: no fold was drawn")
     starts, ends = extents(assembly)
     recordings = assembly["recording"].values.astype(str)
-    windows = np.array(digests(assembly)) if "duplicates" not in waive else None
-    samples = sample_codes(assembly) if "overlap" not in waive else None
+    windows = numbered_windows(assembly) if "duplicates" not in waive else None
+    sharing = Sharing(assembly, folds) if "overlap" not in waive else None
     half_sample = 0.5 / float(assembly.attrs["sampling_rate"])
     problems: list[str] = []
     for number, fold in enumerate(folds):
@@ -59,9 +58,9 @@ def gate(
         seen = np.concatenate([fold.train, fold.validation])
         for name in disjoint:
             found += _shared(assembly, name, seen, fold.test)
-        if "overlap" not in waive:
+        if sharing is not None:
             hits = _overlaps(recordings, starts, ends, half_sample, seen, fold.test)
-            found += hits or _common_samples(assembly, samples, seen, fold.test)
+            found += hits or _common_samples(assembly, sharing.hits(number))
         if windows is not None:
             equal = fold.test[np.isin(windows[fold.test], windows[seen])]
             names = assembly["stimulus_id"].values.astype(str)[equal].tolist()
@@ -113,15 +112,8 @@ def _shared(assembly: xr.DataArray, name: str, seen: Indices, test: Indices) -> 
     return problems
 
 
-def _common_samples(
-    assembly: xr.DataArray, codes: npt.NDArray[np.float64] | None, seen: Indices, test: Indices
-) -> list[str]:
-    """Tested windows that have samples in common with trained ones, at least three: pieces of the same signal."""
-    if codes is None:
-        return []
-    counts = np.isin(codes[test], np.unique(codes[seen])).sum(axis=1)
-    # All of them: the same window again, which the gate of duplicates names.
-    hits = test[(counts >= MIN_COMMON) & (counts < codes.shape[1])]
+def _common_samples(assembly: xr.DataArray, hits: Indices) -> list[str]:
+    """Tested windows that have samples in common with trained ones: pieces of the same signal."""
     if not len(hits):
         return []
     names = assembly["stimulus_id"].values.astype(str)[hits].tolist()

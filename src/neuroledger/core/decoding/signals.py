@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.core.lazy_rows import found_once, release, row_blocks
 from neuroledger.errors import AssemblyError
 
 __all__ = [
     "CHANNEL_TYPES",
     "DIMS",
+    "blocks",
     "check",
     "digests",
     "extents",
     "is_signals",
     "recording_digests",
-    "sample_codes",
     "signals",
 ]
 
@@ -163,15 +164,31 @@ def _channel_problems(assembly: xr.DataArray) -> list[str]:
 
 
 def _value_problems(assembly: xr.DataArray) -> list[str]:
-    values = assembly.transpose(*DIMS).values
-    if not np.issubdtype(values.dtype, np.number):
-        return [f"values are {values.dtype}, not numbers"]
-    if not np.isfinite(values).all():
-        return [f"{int((~np.isfinite(values)).sum())} values are missing or infinite"]
-    flat = np.flatnonzero((values.max(axis=2) == values.min(axis=2)).all(axis=1))
-    if values.shape[2] > 1 and len(flat):
-        return [f"{len(flat)} windows are flat on every channel, first at row {flat[0]}"]
+    if not np.issubdtype(assembly.dtype, np.number):
+        return [f"values are {assembly.dtype}, not numbers"]
+    return found_once(assembly.transpose(*DIMS).values, "problems", lambda: _looked_through(assembly))
+
+
+def _looked_through(assembly: xr.DataArray) -> list[str]:
+    wrong, flat, first = 0, 0, -1
+    for start, values in blocks(assembly):
+        wrong += values.size - int(np.isfinite(values).sum())
+        still = np.flatnonzero((values.max(axis=2) == values.min(axis=2)).all(axis=1))
+        first = start + int(still[0]) if len(still) and first < 0 else first
+        flat += len(still)
+    if wrong:
+        return [f"{wrong} values are missing or infinite"]
+    if assembly.sizes["sample"] > 1 and flat:
+        return [f"{flat} windows are flat on every channel, first at row {first}"]
     return []
+
+
+def blocks(assembly: xr.DataArray) -> Iterator[tuple[int, Array]]:
+    """Windows some at a time, with the number of the first; of those on the disk no more is in memory than these."""
+    values = assembly.transpose(*DIMS).values
+    for rows in row_blocks(values):
+        yield rows.start, values[rows]
+        release(values)
 
 
 def extents(assembly: xr.DataArray) -> tuple[Array, Array]:
@@ -183,23 +200,11 @@ def extents(assembly: xr.DataArray) -> tuple[Array, Array]:
 
 def digests(assembly: xr.DataArray) -> list[str]:
     """SHA-256 of the samples of every window: equal windows have equal digests, whatever they are called."""
-    values = np.ascontiguousarray(assembly.transpose(*DIMS).values.astype("<f4"))
-    return [hashlib.sha256(window.tobytes()).hexdigest() for window in values]
-
-
-def sample_codes(assembly: xr.DataArray) -> Array | None:
-    """A number for every sample of every window, (presentation, sample): equal where all channels are equal.
-
-    None where that says nothing about overlap: fewer than three channels or samples, or values so coarse (counts, spikes,
-    paddings) that samples repeat within a window.
-    """
-    values = assembly.transpose(*DIMS).values
-    if values.shape[1] < 3 or values.shape[2] < 3 or values.dtype.kind != "f":
-        return None
-    weights = np.random.default_rng(0).standard_normal(values.shape[1])
-    codes = np.einsum("pcs,c->ps", values.astype(np.float32, copy=False), weights, optimize=False)
-    ordered = np.sort(codes, axis=1)
-    return None if (ordered[:, 1:] == ordered[:, :-1]).mean() > 1e-3 else codes
+    return [
+        hashlib.sha256(window.astype("<f4").tobytes()).hexdigest()
+        for _, values in blocks(assembly)
+        for window in values
+    ]
 
 
 def recording_digests(assembly: xr.DataArray) -> dict[str, str]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from neuroledger.core.lazy_rows import release, row_blocks
 from neuroledger.core.vision.images import decode
 from neuroledger.errors import DataError
 
@@ -102,12 +103,16 @@ def lengths(assembly: xr.DataArray) -> Facts:
 def values(assembly: xr.DataArray) -> Facts:
     """One row about the values: `dims`, `dtype`, `units`, how many are `missing` (NaN) or `infinite`."""
     data = assembly.to_numpy()
-    floating = np.issubdtype(data.dtype, np.floating)
+    missing = infinite = 0
+    if np.issubdtype(data.dtype, np.floating):
+        for block in _blocks(data):
+            missing += int(np.isnan(block).sum())
+            infinite += int(np.isinf(block).sum())
     row = {
         "dims": ", ".join(map(str, assembly.dims)),
         "dtype": "str" if data.dtype.kind in "UOT" else str(data.dtype),
-        "missing": int(np.isnan(data).sum()) if floating else 0,
-        "infinite": int(np.isinf(data).sum()) if floating else 0,
+        "missing": missing,
+        "infinite": infinite,
         "units": assembly.attrs.get("units"),
     }
     return Facts("assembly values", pd.DataFrame([row]), quotable=True)
@@ -121,9 +126,11 @@ def value_range(assembly: xr.DataArray) -> Facts:
     DataError
         The values are not numbers.
     """
-    data = _numbers(assembly)
-    present = data if _whole(data) else data[~np.isnan(data)]
-    low, high = (present.min(), present.max()) if present.size else (np.nan, np.nan)
+    low, high = np.nan, np.nan
+    for block in _blocks(_numbers(assembly)):
+        present = block if _whole(block) else block[~np.isnan(block)]
+        if present.size:
+            low, high = np.fmin(low, present.min()), np.fmax(high, present.max())
     return Facts("range of assembly values", pd.DataFrame([{"lowest": float(low), "highest": float(high)}]))
 
 
@@ -137,15 +144,35 @@ def sites(assembly: xr.DataArray, over: str) -> Facts:
     """
     data = _numbers(assembly)
     rest = tuple(axis for axis, dim in enumerate(assembly.dims) if dim != over)
-    if _whole(data):
-        low, high = data.min(axis=rest), data.max(axis=rest)
+    lows, highs = zip(*(_extremes(block, rest) for block in _blocks(data)), strict=True)
+    if 0 in rest:
+        low, high = np.minimum.reduce(lows), np.maximum.reduce(highs)
     else:
-        present = ~np.isnan(data)
-        low = np.where(present, data, np.inf).min(axis=rest, initial=np.inf)
-        high = np.where(present, data, -np.inf).max(axis=rest, initial=-np.inf)
+        low, high = np.concatenate(lows), np.concatenate(highs)
     along = coordinates(assembly, over)
     names = along.rows[along.key] if along.key else pd.Series(range(len(low)))
     return Facts(f"values by {over}", pd.DataFrame({"name": names, "varies": high > low}), "name")
+
+
+def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, Any]:
+    """Lowest and highest over some axes; infinite where everything is missing."""
+    if _whole(data):
+        return data.min(axis=rest), data.max(axis=rest)
+    present = ~np.isnan(data)
+    return (
+        np.where(present, data, np.inf).min(axis=rest, initial=np.inf),
+        np.where(present, data, -np.inf).max(axis=rest, initial=-np.inf),
+    )
+
+
+def _blocks(data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """The values some rows at a time, so that what is computed of them stays small; at least one block."""
+    if data.ndim == 0 or not len(data):
+        yield data
+        return
+    for rows in row_blocks(data):
+        yield data[rows]
+        release(data)
 
 
 def site_names(assembly: xr.DataArray, coordinate: str, declared: tuple[str, ...]) -> Facts:
