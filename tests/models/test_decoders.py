@@ -153,7 +153,7 @@ def test_untrained_is_chance_and_close_to_where_it_started():
 
 def test_recipes_are_named_versioned_and_frozen():
     published = NeuralBench()
-    assert (published.name, published.version) == ("neuralbench", 1)
+    assert (published.name, published.version) == ("neuralbench", 2)
     assert (published.learning_rate, published.epochs, published.patience, published.batch) == (
         1e-4,
         40,

@@ -57,7 +57,7 @@ def decoder_of(
 
 def _network(module: Any, flat: bool, name: str) -> Decoder:
     from neuroledger.models.decoding_recipes import Laptop
-    from neuroledger.models.network_decoders import network_to_decoder
+    from neuroledger.models.network_decoders import ANYTHING, network_to_decoder
 
     def make(signature: Signature) -> Any:
         from torch import nn
@@ -65,7 +65,7 @@ def _network(module: Any, flat: bool, name: str) -> Decoder:
         fresh = copy.deepcopy(module)
         return nn.Sequential(nn.Flatten(), fresh) if flat else fresh
 
-    return network_to_decoder(name, make, Laptop(), True, "cpu", False)
+    return network_to_decoder(name, make, Laptop(), True, "cpu", False, ANYTHING)
 
 
 class _Copy:

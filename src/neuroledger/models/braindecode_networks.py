@@ -19,7 +19,7 @@ from neuroledger.core.decoding.decoder import Decoder, Signature
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.decoding_recipes import Recipe
-from neuroledger.models.network_decoders import PUBLISHED, built, network_to_decoder
+from neuroledger.models.network_decoders import ANYTHING, PUBLISHED, built, network_to_decoder
 from neuroledger.models.torch_weights import load_weights
 
 __all__ = ["braindecode_decoder"]
@@ -30,7 +30,7 @@ RENAMED: Mapping[str, str] = {"EEGNet": "EEGNetv4", "EEGNetv4": "EEGNet"}
 AUDIO = ("torchaudio", "torchaudio.functional", "torchaudio.transforms")
 
 
-@builder("braindecode_decoder", version=1)
+@builder("braindecode_decoder", version=2)
 def braindecode_decoder(
     *,
     id: str,
@@ -45,7 +45,8 @@ def braindecode_decoder(
 
     The constructor gets `n_chans`, `n_times`, `n_outputs`, `sfreq` and `chs_info` (names, and places in metres where
     the signals know them), those of them that it takes, then `parameters`. Answers (window, output, time) are averaged
-    over time. Where torchaudio cannot be imported, the networks that do not use it work all the same.
+    over time; of texts, (window, time, symbol) are read. Where torchaudio cannot be imported, the networks that do not use
+    it work all the same.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def braindecode_decoder(
             )
         return _one_answer(network, signature)
 
-    return network_to_decoder(id, make, recipe, True, device, False)
+    return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
 
 
 def _models(id: str) -> ModuleType:
@@ -177,6 +178,7 @@ def _one_answer(network: Any, signature: Signature) -> Any:
                 found = network(windows, ch_names=list(names)) if asks else network(windows)
             except (ValueError, LookupError) as error:
                 raise ModelError(f"{type(network).__name__} does not take these windows: {error}") from error
-            return found.mean(dim=2) if found.ndim == 3 and found.shape[1] == signature.outputs else found
+            over_time = signature.objective != "sequence" and found.ndim == 3
+            return found.mean(dim=2) if over_time and found.shape[1] == signature.outputs else found
 
     return OneAnswer()

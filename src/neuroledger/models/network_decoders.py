@@ -19,9 +19,10 @@ from neuroledger.models.decoding_recipes import NeuralBench, Recipe, TrainingRec
 from neuroledger.models.response_networks import residual_mlp
 from neuroledger.models.signal_training import TrainedNetwork
 
-__all__ = ["built", "network_decoder", "network_to_decoder", "torch_decoder"]
+__all__ = ["ANYTHING", "built", "imported", "network_decoder", "network_to_decoder", "torch_decoder"]
 
 OBJECTIVES: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval")
+ANYTHING: tuple[Objective, ...] = (*OBJECTIVES, "sequence")
 PUBLISHED = NeuralBench()
 OWN: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"eegnet": eegnet, "shallow_fbcsp_net": shallow_fbcsp_net, "residual_mlp": residual_mlp}
@@ -37,7 +38,7 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-@builder("network_decoder", version=1)
+@builder("network_decoder", version=2)
 def network_decoder(
     *,
     id: str,
@@ -71,7 +72,7 @@ def network_decoder(
     return network_to_decoder(id, make, recipe, trained, device, shuffles_labels)
 
 
-@builder("torch_decoder", version=1)
+@builder("torch_decoder", version=2)
 def torch_decoder(
     *,
     id: str,
@@ -81,6 +82,8 @@ def torch_decoder(
     device: str = "cpu",
 ) -> Decoder:
     """Any torch module by import path, windows (window, channel, sample) in, (window, output) out, trained by `recipe`.
+
+    For texts, (window, time, output) out: a score for each symbol and, last, the blank; `ctc_decoder` says more of it.
 
     The parts of the signature are handed to the constructor under the names that it has for them: `channels`,
     `n_channels` or `n_chans`; `samples` or `n_times`; `outputs`, `n_outputs` or `n_classes`; `sampling_rate` or `sfreq`.
@@ -92,14 +95,24 @@ def torch_decoder(
     """
 
     def make(signature: Signature) -> Any:
-        module, _, name = path.rpartition(".")
-        try:
-            constructor = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ModelError(f"model {id!r}: nothing can be imported from {path!r} ({error})") from error
-        return built(constructor, signature, parameters or {}, id)
+        return built(imported(path, id), signature, parameters or {}, id)
 
-    return network_to_decoder(id, make, recipe, True, device, False)
+    return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
+
+
+def imported(path: str, id: str) -> Any:
+    """What is at an import path.
+
+    Raises
+    ------
+    ModelError
+        Nothing is.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ModelError(f"model {id!r}: nothing can be imported from {path!r} ({error})") from error
 
 
 def built(
@@ -137,6 +150,7 @@ def network_to_decoder(
     trained: bool,
     device: str,
     shuffles_labels: bool,
+    objectives: tuple[Objective, ...] = OBJECTIVES,
 ) -> Decoder:
     """A decoder around what makes networks; untrained, its weights stay as good as random."""
     if not trained:
@@ -145,6 +159,6 @@ def network_to_decoder(
         id=id,
         make=lambda signature: TrainedNetwork(make, signature, recipe, device),
         stochastic=True,
-        objectives=OBJECTIVES,
+        objectives=objectives,
         shuffles_labels=shuffles_labels,
     )

@@ -13,6 +13,9 @@ from neuroledger.core.decoding.decoder import Signature
 from neuroledger.errors import ModelError
 from neuroledger.models.convolutional_decoders import limit_norms
 from neuroledger.models.decoding_recipes import TrainingRecipe
+from neuroledger.models.text_reading import Texts
+from neuroledger.models.training_objectives import learnt
+from neuroledger.models.training_steps import batches_of, optimiser_of, rarity_of, schedule_of
 
 __all__ = ["TrainedNetwork"]
 
@@ -31,8 +34,10 @@ class TrainedNetwork:
         signature: Signature,
         recipe: TrainingRecipe,
         device: str = "cpu",
+        breadth: int = 1,
     ) -> None:
-        self.make, self.signature, self.recipe, self.device = make, signature, recipe, device
+        self.make, self.signature, self.device = make, signature, device
+        self.recipe, self.breadth = recipe.for_task(signature.recipe), breadth
 
     @property
     def threads(self) -> int:
@@ -67,33 +72,28 @@ class TrainedNetwork:
 
         recipe = self.recipe
         self._learn_scale(x)
+        self.learnt_ = learnt(self.signature, recipe, y)
         if self.signature.objective == "classification":
             self.classes_ = np.unique(y)
-        targets, watched = self._targets(y), self._targets(watched_y)
+        targets, watched = (self.learnt_.targets(part).to(self.device) for part in (y, watched_y))
         inputs, watched_inputs = self._inputs(x), self._inputs(watched_x)
         torch.manual_seed(self.signature.seed)
         network = self.make(self.signature).to(self.device)
         self.parameters_ = sum(parameter.numel() for parameter in network.parameters())
-        loss = self._loss(targets)
-        optimiser = torch.optim.AdamW(
-            network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
-        steps = -(-len(inputs) // recipe.batch)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimiser,
-            max_lr=recipe.learning_rate,
-            total_steps=recipe.epochs * steps,
-            pct_start=recipe.warm_up,
-        )
+        loss = self.learnt_.loss(targets)
+        rarity = None if recipe.sampler == "shuffled" else rarity_of(self.learnt_.grouped(y), recipe)
+        optimiser = optimiser_of(recipe, network)
+        schedule = schedule_of(recipe, optimiser, -(-len(inputs) // recipe.batch))
         order = torch.Generator().manual_seed(self.signature.seed)
         best, kept, waited = -np.inf, None, 0
         for epoch in range(recipe.epochs):
             network.train()
-            for rows in torch.randperm(len(inputs), generator=order).split(recipe.batch):
+            for rows in batches_of(len(inputs), recipe, rarity, order):
                 optimiser.zero_grad()
                 value = loss(network(inputs[rows]), targets[rows])
                 value.backward()
-                torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.gradient_norm)
+                if recipe.gradient_norm:
+                    torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.gradient_norm)
                 optimiser.step()
                 schedule.step()
                 limit_norms(network)
@@ -112,24 +112,17 @@ class TrainedNetwork:
                     break
         network.load_state_dict(kept)
         self.network_ = network.eval()
+        if isinstance(self.learnt_, Texts):
+            self.learnt_.breadth = self.breadth
         return self
 
     def predict(self, x: Array) -> Array:
-        """Labels, or numbers or embeddings in their own units."""
-        found = self._outputs(self.network_, self._inputs(x))
-        if self.signature.objective == "classification":
-            return np.asarray(self.classes_[found.argmax(axis=1)])
-        found = found * self.target_spread_ + self.target_mean_
-        return found[:, 0] if self.signature.outputs == 1 else found
+        """Labels, texts, or numbers or embeddings in their own units."""
+        return self.learnt_.answers(self._outputs(self.network_, self._inputs(x)))
 
     def predict_proba(self, x: Array) -> Array:
         """Probabilities, (window, class) or (window, label)."""
-        from scipy.special import expit, softmax
-
-        found = self._outputs(self.network_, self._inputs(x))
-        return np.asarray(
-            softmax(found, axis=1) if self.signature.objective == "classification" else expit(found)
-        )
+        return self.learnt_.probabilities(self._outputs(self.network_, self._inputs(x)))
 
     def _learn_scale(self, x: Array) -> None:
         if self.recipe.scale == "robust":
@@ -144,72 +137,31 @@ class TrainedNetwork:
     def _inputs(self, x: Array) -> Any:
         import torch
 
-        scaled = np.clip((x - self.centre_) / self.spread_, -self.recipe.clamp, self.recipe.clamp)
+        limit = self.recipe.clamp or np.inf
+        scaled = np.clip((x - self.centre_) / self.spread_, -limit, limit)
         return torch.from_numpy(scaled.astype(np.float32)).to(self.device)
-
-    def _targets(self, y: Array) -> Any:
-        import torch
-
-        objective = self.signature.objective
-        if objective == "classification":
-            unknown = np.setdiff1d(y, self.classes_)
-            if len(unknown):
-                raise ModelError(f"class {unknown[0]!r} is watched but never trained")
-            return torch.from_numpy(np.searchsorted(self.classes_, y)).long().to(self.device)
-        values = np.asarray(y, dtype=np.float32).reshape(len(y), -1)
-        if not hasattr(self, "target_mean_"):
-            plain = objective != "regression"
-            self.target_mean_ = 0.0 if plain else values.mean(axis=0)
-            self.target_spread_ = 1.0 if plain else np.maximum(values.std(axis=0), 1e-12)
-        return torch.from_numpy(((values - self.target_mean_) / self.target_spread_).astype(np.float32)).to(
-            self.device
-        )
-
-    def _loss(self, targets: Any) -> Any:
-        import torch
-        from torch import nn
-
-        objective, recipe = self.signature.objective, self.recipe
-        if objective == "classification":
-            weight = None
-            if recipe.class_weights:
-                counts = torch.bincount(targets, minlength=len(self.classes_)).float()
-                weight = counts.sum() / (len(self.classes_) * counts)
-            return nn.CrossEntropyLoss(weight=weight, label_smoothing=recipe.label_smoothing)
-        if objective == "multilabel":
-            share = targets.mean(dim=0).clamp(1e-6, 1 - 1e-6)
-            return nn.BCEWithLogitsLoss(pos_weight=(1 - share) / share if recipe.class_weights else None)
-        if objective == "retrieval":
-            return _contrast
-        return nn.MSELoss()
 
     def _goodness(self, network: Any, inputs: Any, targets: Any, loss: Callable[[Any, Any], Any]) -> float:
         """What early stopping watches; higher is better."""
         import torch
 
-        found = self._outputs(network, inputs)
-        objective = self.signature.objective
-        if self.recipe.monitor == "headline" and objective == "classification":
-            truth = targets.cpu().numpy()
-            hit = found.argmax(axis=1) == truth
-            return float(np.mean([hit[truth == label].mean() for label in np.unique(truth)]))
-        if self.recipe.monitor == "headline" and objective == "regression":
-            truth = targets.cpu().numpy()
-            return float(np.mean([_correlation(found[:, k], truth[:, k]) for k in range(truth.shape[1])]))
-        with torch.no_grad():
-            return -float(loss(torch.from_numpy(found).to(self.device), targets))
+        if self.recipe.monitor != "loss":
+            return self.learnt_.goodness(self._outputs(network, inputs), targets)
+        network.eval()
+        size = max(1, self.recipe.batch)
+        with torch.inference_mode(), _threads(self.recipe.threads):
+            parts = zip(inputs.split(size), targets.split(size), strict=True)
+            return -sum(float(loss(network(part), wanted)) * len(part) for part, wanted in parts) / len(
+                inputs
+            )
 
     def _outputs(self, network: Any, inputs: Any) -> Array:
         import torch
 
         network.eval()
         with torch.inference_mode(), _threads(self.recipe.threads):
-            found = torch.cat([network(part) for part in inputs.split(max(1, self.recipe.batch))])
-        if found.ndim != 2 or found.shape[1] != self.signature.outputs:
-            raise ModelError(
-                f"the network answers {tuple(found.shape)}; (window, {self.signature.outputs}) is needed"
-            )
-        return np.asarray(found.float().cpu().numpy())
+            parts = inputs.split(max(1, self.recipe.batch))
+            return np.concatenate([self.learnt_.kept(network(part)) for part in parts])
 
 
 @contextmanager
@@ -223,16 +175,3 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _correlation(said: Array, true: Array) -> float:
-    """Pearson's r, or -1 for a constant, which is never the best."""
-    return float(np.corrcoef(said, true)[0, 1]) if said.std() > 0 and true.std() > 0 else -1.0
-
-
-def _contrast(found: Any, wanted: Any) -> Any:
-    """Cross-entropy of x·y/|y| within the batch, the true pair on the diagonal."""
-    import torch
-
-    scores = found @ (wanted / wanted.norm(dim=1, keepdim=True).clamp(min=1e-12)).T
-    return torch.nn.functional.cross_entropy(scores, torch.arange(len(found), device=found.device))

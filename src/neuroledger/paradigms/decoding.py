@@ -22,6 +22,8 @@ from neuroledger.core.decoding.decoder import (
 )
 from neuroledger.core.decoding.gates import gate, partition_sha256
 from neuroledger.core.decoding.splits import Fold, SplitRule, draw_folds
+from neuroledger.core.decoding.targets import standardised, truth_of
+from neuroledger.core.decoding.task_recipe import TaskRecipe
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.registry import paradigm
 from neuroledger.errors import DataError, ModelError, RequestError
@@ -42,6 +44,8 @@ def decoding(
     objective: Objective = "classification",
     seeds: tuple[int, ...] = (33, 34, 35),
     unseen_classes: bool = False,
+    standardise_targets: bool = False,
+    recipe: TaskRecipe | None = None,
 ) -> Measurement:
     """Predictions for every tested window beside the truth, from one training per fold and seed.
 
@@ -54,13 +58,19 @@ def decoding(
     splits
         The rule of the partition. Its folds pass the gates, and its SHA-256 must be the pinned one, if one is pinned.
     target
-        The coordinate that is decoded; several for `multilabel` and for several numbers at once.
+        The coordinate that is decoded; several for `multilabel` and for several numbers at once. For numbers also an
+        extra assembly, one row for each stimulus, such as trajectories.
     objective
         What is asked: one class, several labels, a number, an embedding among candidates, or a sequence.
     seeds
         Seeds of the training.
     unseen_classes
         Whether tested classes may be missing from the training part (retrieval over new concepts needs no such leave).
+    standardise_targets
+        Whether embeddings and numbers are standardised, each dimension by the training part of the fold, before anything
+        is learnt or scored.
+    recipe
+        What this task asks of the training of networks whose recipe follows tasks.
 
     Returns
     -------
@@ -78,7 +88,7 @@ def decoding(
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no signals to decode")
     assembly = signals.check(data.assembly, name=data.id or "signals")
-    truth = _truth(assembly, data, target, objective)
+    truth = truth_of(assembly, data, target, objective)
     folds = draw_folds(splits, assembly)
     digest = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
     if splits.sha256 is not None and digest != splits.sha256:
@@ -91,7 +101,17 @@ def decoding(
     notes += data.notes
     notes += _what_was_seen(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
-    measured = measure_folds(model, assembly, truth, folds, objective=objective, seeds=seeds, rng=rng)
+    measured = measure_folds(
+        model,
+        assembly,
+        truth,
+        folds,
+        objective=objective,
+        seeds=seeds,
+        rng=rng,
+        recipe=recipe,
+        standardise=standardise_targets,
+    )
     return Measurement(source=measured.source, target=measured.target, notes=(*notes, *measured.notes))
 
 
@@ -134,6 +154,8 @@ def measure_folds(
     objective: Objective,
     seeds: tuple[int, ...],
     rng: np.random.Generator,
+    recipe: TaskRecipe | None = None,
+    standardise: bool = False,
 ) -> _Measured:
     """Train on every fold with every seed and put the predictions one below the other.
 
@@ -164,13 +186,17 @@ def measure_folds(
         notes.append(f"control: a signal of {model.plants:g} standard deviations was planted in every window")
     if model.shuffles_labels:
         notes.append("control: the training labels were permuted")
-    answers, rows, split_of, seed_of, trained = [], [], [], [], []
+    if standardise and objective not in ("regression", "retrieval"):
+        raise RequestError(f"standardise_targets is for numbers and embeddings, and {objective} is asked")
+    answers, truths, rows, split_of, seed_of, trained = [], [], [], [], [], []
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
-            estimator = model.make(_signature(assembly, truth, choices, objective, seed))
-            _fit(estimator, values, _training_truth(model, truth, fold, rng), fold, model.id)
+            estimator = model.make(_signature(assembly, truth, choices, objective, seed, recipe))
+            wanted = standardised(truth, fold.train) if standardise else truth
+            _fit(estimator, values, _training_truth(model, wanted, fold, rng), fold, model.id)
             trained.append(estimator)
             answers.append(answer(estimator, values[fold.test], objective, choices, id=model.id))
+            truths.append(wanted[fold.test])
             rows.append(fold.test)
             split_of.append(np.full(len(fold.test), number))
             seed_of.append(np.full(len(fold.test), seed))
@@ -181,44 +207,13 @@ def measure_folds(
         for name, coordinate in assembly.coords.items()
         if coordinate.dims == ("presentation",)
     }
-    truth_of = _labelled(truth[at], np.empty(0), coords)
+    true = _labelled(np.concatenate(truths), np.empty(0), coords)
     coords |= {
         "row": ("presentation", at),
         "split": ("presentation", np.concatenate(split_of)),
         "seed": ("presentation", np.concatenate(seed_of)),
     }
-    return _Measured(_labelled(np.concatenate(answers), choices, coords), truth_of, tuple(notes))
-
-
-def _truth(
-    assembly: xr.DataArray, data: Dataset, target: str | tuple[str, ...], objective: Objective
-) -> Array:
-    """What the windows show: (presentation,), or (presentation, output)."""
-    if objective == "retrieval":
-        if not isinstance(target, str) or target not in data.extras:
-            raise DataError(
-                f"data set {data.id!r} has no embeddings {target!r}; it has {', '.join(data.extras) or 'none'}"
-            )
-        embeddings = data.extras[target]
-        row_of = {str(id): row for row, id in enumerate(embeddings["stimulus_id"].values)}
-        lost = sorted({str(id) for id in assembly["stimulus_id"].values} - set(row_of))
-        if lost:
-            raise DataError(f"embeddings {target!r} lack {len(lost)} stimuli, first {lost[0]}")
-        return np.asarray(
-            embeddings.values[[row_of[str(id)] for id in assembly["stimulus_id"].values]], dtype=float
-        )
-    names = (target,) if isinstance(target, str) else target
-    for name in names:
-        if name not in assembly.coords or assembly[name].dims != ("presentation",):
-            raise DataError(f"data set {data.id!r}: presentations have no coordinate {name!r} to decode")
-    if objective == "multilabel":
-        return np.stack([assembly[name].values.astype(int) for name in names], axis=1)
-    if objective == "regression" and len(names) > 1:
-        return np.stack([assembly[name].values.astype(float) for name in names], axis=1)
-    if len(names) != 1:
-        raise RequestError(f"{objective} decodes one target, not {len(names)}")
-    values = np.asarray(assembly[names[0]].values)
-    return values.astype(float) if objective == "regression" else values.astype(str)
+    return _Measured(_labelled(np.concatenate(answers), choices, coords), true, tuple(notes))
 
 
 def _fit(estimator: Any, values: Array, truth: Array, fold: Fold, id: str) -> None:
@@ -256,18 +251,26 @@ def _training_truth(model: Decoder, truth: Array, fold: Fold, rng: np.random.Gen
 
 
 def _signature(
-    assembly: xr.DataArray, truth: Array, choices: Array, objective: Objective, seed: int
+    assembly: xr.DataArray,
+    truth: Array,
+    choices: Array,
+    objective: Objective,
+    seed: int,
+    recipe: TaskRecipe | None,
 ) -> Signature:
     outputs = len(choices) if objective == "classification" else (truth.shape[1] if truth.ndim == 2 else 1)
+    symbols = tuple(sorted(set("".join(truth.tolist())))) if objective == "sequence" else None
     return Signature(
         objective=objective,
         channels=assembly.sizes["channel"],
         samples=assembly.sizes["sample"],
-        outputs=outputs,
+        outputs=outputs if symbols is None else len(symbols) + 1,
         sampling_rate=float(assembly.attrs["sampling_rate"]),
         channel_ids=tuple(assembly["channel_id"].values.astype(str).tolist()),
         seed=seed,
         positions=_positions(assembly),
+        symbols=symbols,
+        recipe=recipe,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.core.decoding.task_recipe import TaskRecipe
 from neuroledger.errors import ModelError
 
 __all__ = ["UNTAUGHT", "Decoder", "Estimator", "Objective", "Signature", "StoppedEarly", "answer", "failure"]
@@ -22,8 +23,9 @@ Objective = Literal["classification", "multilabel", "regression", "retrieval", "
 class Signature(NamedTuple):
     """What a decoder must fit: the shape of a window, what is asked about it, and the seed of the training.
 
-    `outputs` counts classes, labels, numbers or dimensions of an embedding; `sampling_rate` is in Hz; `positions` are
-    those of the channels in metres, NaN where one is unknown, None where all are.
+    `outputs` counts classes, labels, numbers or dimensions of an embedding, and for texts their `symbols` and a blank after
+    them; `sampling_rate` is in Hz; `positions` are those of the channels in metres, NaN where one is unknown, None where
+    all are; `recipe` is what the benchmark asks of the training of networks.
     """
 
     objective: Objective
@@ -34,6 +36,8 @@ class Signature(NamedTuple):
     channel_ids: tuple[str, ...]
     seed: int
     positions: tuple[tuple[float, float, float], ...] | None = None
+    symbols: tuple[str, ...] | None = None
+    recipe: TaskRecipe | None = None
 
 
 @runtime_checkable

@@ -1,0 +1,270 @@
+"""Networks that answer over time: spectrogram, perceptrons that do not mind a turned wristband, time-depth convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from neuroledger.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["pose_network", "typing_network"]
+
+FLOOR = 1e-6
+"""What is added to the power before its logarithm."""
+
+
+def typing_network(
+    channels: int,
+    samples: int,
+    outputs: int,
+    *,
+    bands: int = 2,
+    window: int = 64,
+    hop: int = 16,
+    features: int = 384,
+    turns: tuple[int, ...] = (-1, 0, 1),
+    depths: tuple[int, ...] = (24, 24, 24, 24),
+    kernel: int = 32,
+    time_masks: int = 3,
+    time_mask: int = 25,
+    frequency_masks: int = 2,
+    frequency_mask: int = 4,
+) -> nn.Module:
+    """Symbols over time from the muscles of two wrists, (window, channel, sample) to (window, time, output) [sivakumar2024].
+
+    The logarithm of the power in `window` samples every `hop` is normalised for each channel. A perceptron for each of the
+    `bands` of electrodes sees them as they are and turned by one place either way, and is averaged over the `turns`. Blocks
+    of time-depth separable convolutions follow [hannun2019]; each shortens time by `kernel` - 1 steps, of the beginning.
+    While it is trained, up to so many stretches of time and of frequency, so long at most, are masked in each channel.
+    With 32 channels and 99 outputs: 5,217,184 parameters and 76,131 in the last layer; 5 s at 2 kHz give 498 steps of 8 ms.
+
+    Raises
+    ------
+    ModelError
+        The channels are no bands of equal size, or the window is too short for one step.
+    """
+    from torch import nn
+
+    masks = _masks((time_masks, time_mask), (frequency_masks, frequency_mask))
+    encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, masks)
+    return nn.Sequential(encoder, nn.Linear(bands * features, outputs))
+
+
+def pose_network(
+    channels: int,
+    samples: int,
+    outputs: int,
+    *,
+    joints: int = 20,
+    bands: int = 1,
+    window: int = 64,
+    hop: int = 16,
+    features: int = 384,
+    turns: tuple[int, ...] = (-1, 0, 1),
+    depths: tuple[int, ...] = (24, 24, 24, 24),
+    kernel: int = 32,
+) -> nn.Module:
+    """Joint angles over time from the muscles of a wrist, (window, channel, sample) to (window, output).
+
+    The encoder of `typing_network`, and a linear layer for the `joints` of each of its steps; the steps are spread over as
+    many times as the outputs hold, between neighbours in proportion, the first one standing for what came before it. It is
+    none of the published networks for poses; as they do, it begins to answer where it has seen enough.
+
+    Raises
+    ------
+    ModelError
+        The outputs are no whole number of times for each joint, or as `typing_network`.
+    """
+    from torch import nn
+
+    if outputs % joints:
+        raise ModelError(
+            f"{outputs} numbers are no whole number of times for each of {joints} joints: set `joints`"
+        )
+    encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, nn.Identity())
+    lost = sum(kernel - 1 for _ in depths)
+    last = nn.Linear(bands * features, joints)
+    return _classes()["Spread"](encoder, last, outputs // joints, samples, window, hop, lost)
+
+
+def _encoder(
+    channels: int,
+    samples: int,
+    bands: int,
+    window: int,
+    hop: int,
+    features: int,
+    turns: tuple[int, ...],
+    depths: tuple[int, ...],
+    kernel: int,
+    masks: nn.Module,
+) -> nn.Module:
+    """(window, channel, sample) to (window, time, band × feature)."""
+    from torch import nn
+
+    if channels % bands:
+        raise ModelError(f"{channels} channels are no {bands} bands of as many electrodes each: set `bands`")
+    width = bands * features
+    if any(width % depth for depth in depths):
+        raise ModelError(f"`depths` {depths} must divide {bands} × {features} features")
+    shortest = window + hop * sum(kernel - 1 for _ in depths)
+    if samples < shortest:
+        raise ModelError(
+            f"this network needs windows of at least {shortest} samples, these have {samples}: lengthen the window, raise "
+            "the sampling rate, or take a smaller `kernel` or `hop`"
+        )
+    own = _classes()
+    electrodes = channels // bands
+    return nn.Sequential(
+        own["LogSpectrogram"](window, hop),
+        masks,
+        nn.BatchNorm2d(channels),
+        own["Turned"](bands, electrodes, window // 2 + 1, features, turns),
+        *(
+            layer
+            for depth in depths
+            for layer in (own["Convolution"](depth, width, kernel), own["Perceptron"](width))
+        ),
+    )
+
+
+def _masks(time: tuple[int, int], frequency: tuple[int, int]) -> nn.Module:
+    from torch import nn
+
+    return _classes()["Masks"](time, frequency) if time[0] or frequency[0] else nn.Identity()
+
+
+@cache
+def _classes() -> dict[str, Any]:
+    """The layers, made when torch is there."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    class LogSpectrogram(nn.Module):  # type: ignore[misc]
+        """(window, channel, sample) to (window, channel, frequency, time): log10 of the power under a Hann window."""
+
+        def __init__(self, window: int, hop: int) -> None:
+            super().__init__()
+            self.window, self.hop = window, hop
+            taper = torch.hann_window(window)
+            self.register_buffer("taper", taper / taper.norm(), persistent=False)
+
+        def forward(self, values: Tensor) -> Tensor:
+            spectra = torch.stft(
+                values.flatten(0, 1),
+                self.window,
+                self.hop,
+                window=self.taper,
+                center=False,
+                return_complex=True,
+            )
+            power = spectra.real**2 + spectra.imag**2
+            return torch.log10(power + FLOOR).unflatten(0, values.shape[:2])
+
+    class Masks(nn.Module):  # type: ignore[misc]
+        """While it is trained, stretches of time and of frequency are set to zero, in each channel other ones."""
+
+        def __init__(self, time: tuple[int, int], frequency: tuple[int, int]) -> None:
+            super().__init__()
+            self.along = {3: time, 2: frequency}
+
+        def forward(self, spectra: Tensor) -> Tensor:
+            if not self.training:
+                return spectra
+            for axis, (most, width) in self.along.items():
+                for _ in range(int(torch.randint(most + 1, ()))):
+                    spectra = spectra.masked_fill(self._stretch(spectra, axis, width), 0.0)
+            return spectra
+
+        @staticmethod
+        def _stretch(spectra: Tensor, axis: int, width: int) -> Tensor:
+            size = spectra.shape[axis]
+            length = torch.rand((*spectra.shape[:2], 1), device=spectra.device) * min(width, size)
+            first = torch.rand_like(length) * (size - length)
+            place = torch.arange(size, device=spectra.device)
+            inside = (place >= first.floor()) & (place < first.floor() + length.floor())
+            return inside.unsqueeze(2 if axis == 3 else 3)
+
+    class Turned(nn.Module):  # type: ignore[misc]
+        """(window, channel, frequency, time) to (window, time, band × feature): a perceptron a band, mean over turns."""
+
+        def __init__(
+            self, bands: int, electrodes: int, frequencies: int, features: int, turns: Sequence[int]
+        ) -> None:
+            super().__init__()
+            self.bands, self.electrodes, self.turns = bands, electrodes, tuple(turns)
+            self.perceptrons = nn.ModuleList(
+                [
+                    nn.Sequential(nn.Linear(electrodes * frequencies, features), nn.ReLU())
+                    for _ in range(bands)
+                ]
+            )
+
+        def forward(self, spectra: Tensor) -> Tensor:
+            of_band = spectra.unflatten(1, (self.bands, self.electrodes)).permute(1, 0, 4, 2, 3)
+            found = []
+            for band, perceptron in zip(of_band, self.perceptrons, strict=True):
+                turned = [perceptron(band.roll(turn, dims=2).flatten(2)) for turn in self.turns]
+                found.append(torch.stack(turned).mean(dim=0))
+            return torch.cat(found, dim=2)
+
+    class Convolution(nn.Module):  # type: ignore[misc]
+        """(window, time, feature), `kernel` - 1 steps shorter: features as depth × rest, convolved over time."""
+
+        def __init__(self, depth: int, width: int, kernel: int) -> None:
+            super().__init__()
+            self.depth = depth
+            self.convolution = nn.Conv2d(depth, depth, (1, kernel))
+            self.norm = nn.LayerNorm(width)
+
+        def forward(self, values: Tensor) -> Tensor:
+            folded = values.transpose(1, 2).unflatten(1, (self.depth, -1))
+            found = functional.relu(self.convolution(folded)).flatten(1, 2).transpose(1, 2)
+            return self.norm(found + values[:, -found.shape[1] :])
+
+    class Perceptron(nn.Module):  # type: ignore[misc]
+        """(window, time, feature): two linear layers beside the input."""
+
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+            self.norm = nn.LayerNorm(width)
+
+        def forward(self, values: Tensor) -> Tensor:
+            return self.norm(self.layers(values) + values)
+
+    class Spread(nn.Module):  # type: ignore[misc]
+        """(window, channel, sample) to (window, joint × time): the encoder's steps at evenly spaced times."""
+
+        def __init__(
+            self,
+            encoder: nn.Module,
+            last: nn.Module,
+            times: int,
+            samples: int,
+            window: int,
+            hop: int,
+            lost: int,
+        ) -> None:
+            super().__init__()
+            self.encoder, self.last = encoder, last
+            steps = (samples - window) // hop + 1 - lost
+            at = torch.arange(times) * (samples / times)
+            # A step knows what there was until the end of its spectrum.
+            place = ((at - (lost * hop + window - 1)) / hop).clamp(0, steps - 1)
+            self.register_buffer("before", place.floor().long(), persistent=False)
+            self.register_buffer("share", place - place.floor(), persistent=False)
+
+        def forward(self, values: Tensor) -> Tensor:
+            angles = self.last(self.encoder(values)).transpose(1, 2)
+            after = (self.before + 1).clamp(max=angles.shape[2] - 1)
+            spread = angles[:, :, self.before] * (1 - self.share) + angles[:, :, after] * self.share
+            return spread.flatten(1)
+
+    made = (LogSpectrogram, Masks, Turned, Convolution, Perceptron, Spread)
+    return {layer.__name__: layer for layer in made}
