@@ -14,6 +14,7 @@ import xarray as xr
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.decoding.pretraining import overlap_notes
 from neuroledger.core.decoding.signals import is_signals, recording_digests
+from neuroledger.core.embedder import Embedder
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.model import Model
 from neuroledger.core.score import Score, normalise, normalise_by_floor
@@ -67,6 +68,11 @@ def evaluate(
         )
     else:
         subject = attach(model, session.store)
+    if isinstance(subject, Embedder):
+        raise ModelError(
+            f"model {subject.id!r} makes embeddings, to be retrieved from signals, and is not scored itself: "
+            f"`neuroledger embed {subject.id}`"
+        )
     if not callable(getattr(subject, QUESTIONS.get(benchmark.paradigm.name, "__class__"), None)):
         raise ModelError(
             f"model {subject.id!r} learns from data and is not shown stimuli: it can be scored on benchmarks of the "
