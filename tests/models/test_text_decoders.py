@@ -152,7 +152,9 @@ def test_any_module_that_answers_over_time_can_be_given():
             power = nn.functional.avg_pool1d(windows**2, 10, 5).add(1e-3).log()
             return self.last(self.norm(power)).transpose(1, 2)
 
-    assert score(Over(), x, texts, splits=parts).value < 0.4 < score("dummy", x, texts, splits=parts).value - 0.1
+    assert (
+        score(Over(), x, texts, splits=parts).value < 0.4 < score("dummy", x, texts, splits=parts).value - 0.1
+    )
     with pytest.raises(
         ModelError,
         match=r"answers \(.*\); \(window, time, 4\) is needed: scores of 3 symbols and of the blank",
