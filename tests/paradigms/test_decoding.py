@@ -199,3 +199,40 @@ def test_several_numbers_are_decoded_at_once():
     error = score(result.source, result.target, rng=np.random.default_rng(0), measure="mae", pool=True)
     plain = np.abs(result.source.values - result.target.values).mean()
     assert float(error.mean()) == pytest.approx(plain)
+
+
+def test_numbers_beside_the_windows_are_found_by_their_stimulus_and_standardised_by_the_training_part():
+    assembly = windows(subjects=4, trials=20)
+    names = [f"window{row}" for row in range(assembly.sizes["presentation"])]
+    assembly = assembly.assign_coords(stimulus_id=("presentation", names))
+    rng = np.random.default_rng(0)
+    stimuli = assembly["stimulus_id"].values
+    paths = xr.DataArray(
+        10 + 3 * rng.standard_normal((len(stimuli), 2, 3)),
+        dims=("stimulus", "joint", "time"),
+        coords={"stimulus_id": ("stimulus", stimuli[::-1])},
+    )
+    data = Dataset(None, assembly, "test", extras={"paths": paths})
+    ridge = sklearn_decoder(id="r", path="sklearn.linear_model.Ridge", objective=("regression", "retrieval"))
+    options = {"target": "paths", "objective": "regression", "rng": rng, "splits": rule(name="cross_subject")}
+    plain = decoding(ridge, data, **options)
+    assert plain.target.shape == (len(stimuli), 6)
+    found = dict(zip(plain.target["stimulus_id"].values, plain.target.values, strict=True))
+    np.testing.assert_array_equal(found[stimuli[0]], paths.values[-1].ravel())
+    scaled = decoding(ridge, data, standardise_targets=True, **options)
+    first = np.isin(scaled.source["split"].values, [0])
+    train = ~np.isin(scaled.source["row"].values, scaled.source["row"].values[first])
+    values = plain.target.values
+    expected = (values[first] - values[train].mean(axis=0)) / values[train].std(axis=0)
+    np.testing.assert_allclose(scaled.target.values[first], expected)
+    with pytest.raises(RequestError, match="standardise_targets is for numbers and embeddings"):
+        measured(shrinkage_lda(id="lda"), assembly, standardise_targets=True)
+
+
+def test_what_a_benchmark_asks_of_the_training_reaches_the_network():
+    from neuroledger.core.decoding.task_recipe import TaskRecipe
+    from neuroledger.models.network_decoders import network_decoder
+
+    network = network_decoder(id="e", architecture="eegnet")
+    result = measured(network, windows(samples=64), recipe=TaskRecipe(epochs=1), seeds=(33,))
+    assert any("1 to 1 epochs" in note for note in result.notes)
