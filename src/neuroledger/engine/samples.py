@@ -1,9 +1,10 @@
-"""Per-neuroid, per-split samples of a score and its predictions, kept beside the activations for later comparisons."""
+"""Samples of a score, its predictions and how it is resampled, kept beside the activations for later comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import xarray as xr
 
@@ -11,9 +12,19 @@ from neuroledger.core.assembly import read, write
 from neuroledger.core.score import Score
 from neuroledger.errors import AssemblyError, DataError
 
-__all__ = ["keep_samples", "predictions_of", "samples_of"]
+__all__ = ["Resampled", "keep_samples", "predictions_of", "resampled_of", "samples_of"]
 
 PREDICTIONS = ".predictions"
+
+
+class Resampled(NamedTuple):
+    """A score of predictions under resampling of what was drawn independently, (draw,), and of each of these, (cluster,).
+
+    Both are raw: before a floor normalises them.
+    """
+
+    draws: xr.DataArray
+    clusters: xr.DataArray
 
 
 def _path(root: Path, job: str, metric: str) -> Path:
@@ -36,6 +47,10 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
         predictions = score.samples.attrs.get("predictions")
         if isinstance(predictions, xr.DataArray):
             _keep(predictions, _path(root, job, metric + PREDICTIONS))
+        for part in Resampled._fields:
+            kept = score.samples.attrs.get(part)
+            if isinstance(kept, xr.DataArray):
+                _keep(kept, _path(root, job, f"{metric}.{part}"))
         if score.samples.dims:
             _keep(score.samples, _path(root, job, metric))
 
@@ -67,6 +82,12 @@ def samples_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
 def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     """The predictions that were kept, with the truth beside them, or None."""
     return _kept(_path(root, job, metric + PREDICTIONS))
+
+
+def resampled_of(root: Path, job: str, metric: str) -> Resampled | None:
+    """How the score of predictions was resampled, if that was kept."""
+    parts = [_kept(_path(root, job, f"{metric}.{part}")) for part in Resampled._fields]
+    return Resampled(parts[0], parts[1]) if parts[0] is not None and parts[1] is not None else None
 
 
 def _kept(path: Path) -> xr.DataArray | None:

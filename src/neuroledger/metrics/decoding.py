@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 Counts = npt.NDArray[np.float64]
 
 FEW_CLUSTERS = 6
+MOST_CLUSTERS = 1000
 BOUNDS = {
     "rmse": (0.0, np.inf),
     "mae": (0.0, np.inf),
@@ -85,6 +86,9 @@ def decoding(
         interval of few clusters as wide as Student's [hesterberg2015], and with :math:`K > 1` splits by
         :math:`\sqrt{1 + K/(K-1)}` more: what their folds learn, they learn from the same data, so that the mean over
         folds varies more than the folds tell [nadeau2003]. A split counts in a resample as often as its clusters do.
+        attrs["draws"] (draw,): the replicates before they are kept within bounds, for models that are compared: their
+        clusters are drawn alike. attrs["clusters"] (cluster,): each cluster's own value, mean over splits and seeds, up to
+        1,000 of them; NaN where a cluster alone has none.
         attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
@@ -125,10 +129,27 @@ def decoding(
         spread = np.sqrt(len(names) / (len(names) - 1)) * stdtrit(len(names) - 1, 0.975) / ndtri(0.975)
         spread *= np.sqrt(1 + folds / (folds - 1)) if folds > 1 else 1.0
         value = float(np.nanmean(values, axis=1).mean())
-        samples.attrs["replicates"] = np.clip(
-            value + spread * (raw - value), *BOUNDS.get(measure, (0.0, 1.0))
-        )
+        drawn = value + spread * (raw - value)
+        samples.attrs["replicates"] = np.clip(drawn, *BOUNDS.get(measure, (0.0, 1.0)))
+        samples.attrs["draws"] = xr.DataArray(drawn, dims=("draw",))
+        samples.attrs["clusters"] = _of_each(cells, scorers, clusters, names)
     return samples
+
+
+def _of_each(
+    cells: dict[tuple[Any, Any], Array],
+    scorers: dict[tuple[Any, Any], Measure],
+    clusters: Array,
+    names: Array,
+) -> xr.DataArray:
+    """The measure on the rows of each cluster alone, (cluster,)."""
+    names = names if len(names) <= MOST_CLUSTERS else names[:0]
+    found: dict[str, list[float]] = {str(name): [] for name in names}
+    for cell, at in cells.items():
+        for name in np.unique(clusters[at]) if found else ():
+            found[str(name)].append(scorers[cell]((clusters[at] == name).astype(float)))
+    values = np.array([np.mean(each) for each in found.values()])
+    return xr.DataArray(values, dims=("cluster",), coords={"cluster": np.array(list(found), dtype=str)})
 
 
 def _constant(

@@ -17,9 +17,10 @@ from neuroledger.engine.bind import resolve
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.params import read_params
 from neuroledger.engine.record import Record, read_record, record_path
-from neuroledger.engine.samples import samples_of
+from neuroledger.engine.samples import Resampled, samples_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
+from neuroledger.report.paired import paired_predictions, resampled
 from neuroledger.report.table import COMMENSURABLE
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.hierarchy import weights_of
@@ -167,6 +168,10 @@ def _on_benchmark(catalog: Catalog, spec: BenchmarkSpec, a: str, b: str) -> tupl
         return Difference(spec.id, reason=f"unavailable: {spec.unavailable}"), np.empty(0)
     try:
         records = [_scored(catalog, spec.id, model) for model in (a, b)]
+        _same_seed(*records)
+        sides = resampled(catalog, spec, *records)
+        if sides is not None:
+            return _of_predictions(spec, records, sides)
         return difference(spec.id, *_paired(catalog, spec, *records))
     except NeuroLedgerError as error:
         return Difference(spec.id, reason=str(error)), np.empty(0)
@@ -183,12 +188,28 @@ def _scored(catalog: Catalog, benchmark: str, model: str) -> Record:
     return record
 
 
-def _paired(catalog: Catalog, spec: BenchmarkSpec, a: Record, b: Record) -> tuple[Score, Score]:
-    """Both scores over the samples they share: from the kept samples, else computed again."""
+def _same_seed(a: Record, b: Record) -> None:
     if a.request.get("seed") != b.request.get("seed"):
         raise DataError(
             f"the records have seeds {a.request.get('seed')} and {b.request.get('seed')}: not paired"
         )
+
+
+def _of_predictions(
+    spec: BenchmarkSpec, records: Sequence[Record], sides: tuple[Resampled, Resampled]
+) -> tuple[Difference, Floats]:
+    """Two decoders: their clusters (people, as a rule) are drawn alike, and are the pairs."""
+    a, b = (record.score or {} for record in records)
+    base = Difference(spec.id, a["value"], b["value"], a["value"] - b["value"], direction=a["direction"])
+    dummy = a.get("n", {}).get("dummy")
+    span = 1.0 if spec.floor is None or dummy is None else spec.floor.perfect - dummy
+    found, draws = paired_predictions(*sides, span=span, seed=int(records[0].request.get("seed", 0)))
+    reason = "" if found else "nothing to resample: no interval"
+    return replace(base, **found, reason=reason), draws
+
+
+def _paired(catalog: Catalog, spec: BenchmarkSpec, a: Record, b: Record) -> tuple[Score, Score]:
+    """Both scores over the samples they share: from the kept samples, else computed again."""
     metric = next(iter(a.scores))
     kept = [samples_of(catalog.root, record.id, metric) for record in (a, b)]
     if kept[0] is None or kept[1] is None:

@@ -175,7 +175,10 @@ def comparison_text(comparison: Comparison) -> str:
         if each.reason
     ]
     title = f"A = {comparison.a}, B = {comparison.b} · suite {comparison.suite}, version {comparison.version}"
-    note = "p: two-sided, from paired resampling; per benchmark corrected by Holm. effect: mean difference / its spread."
+    note = (
+        "p: two-sided, from paired resampling, of decoders from the flipped signs of each person's difference;\n"
+        "per benchmark corrected by Holm. effect: mean difference / its spread."
+    )
     return "\n".join([title, "", text[0], rule, *text[1:-1], rule, text[-1], "", note, *told])
 
 
