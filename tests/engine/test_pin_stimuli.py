@@ -272,6 +272,35 @@ def test_embeddings_are_made_by_a_model_of_the_catalog(
     assert "holds no images" in capsys.readouterr().err
 
 
+def test_a_data_set_lists_the_images_that_its_embeddings_are_made_of(
+    place: Path, folder: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    from PIL import Image
+
+    shutil.copy(repository / "specs/models/pixels16.yaml", place / "specs/models")
+    images = tmp_path / "images"
+    (images / "nsd").mkdir(parents=True)
+    for number in range(SHOWN + 3):  # three are never shown
+        pixels = np.random.default_rng(number).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(images / "nsd" / f"{number}.png")
+    (folder / "embedding.nc").unlink()
+    monkeypatch.chdir(place)
+    made = folder / "embedding.nc"
+    said = ["embed", "pixels16", "--dataset", "Seen", "--from", str(folder), "--layer", "pixels"]
+    assert main([*said, "--out", str(made)]) != 0
+    assert "say where it lies with --images, --sounds or --videos" in capsys.readouterr().err
+    assert main([*said, "--images", str(images), "--out", str(made)]) == 0
+    assert "24 stimuli" in capsys.readouterr().out
+    assert main(["pin", "Seen", "--from", str(folder)]) == 0
+    again = tmp_path / "again.nc"
+    assert main([*said[:4], "--layer", "pixels", "--images", str(images), "--out", str(again)]) == 0
+    assert assembly.read(again).identical(assembly.read(made))
+    (images / "nsd" / "3.png").unlink()
+    assert main([*said, "--images", str(images), "--out", str(again)]) != 0
+    assert "lacks, first nsd/3.png" in capsys.readouterr().err
+
+
 def test_axes_of_a_layer_are_averaged_and_a_table_names_images(place: Path, tmp_path: Path) -> None:
     from PIL import Image
 

@@ -92,6 +92,20 @@ def test_files_need_a_folder(tmp_path: Path) -> None:
         source(tmp_path, text, folder=False).shown("sounds")
 
 
+def test_a_file_that_is_called_by_its_name_is_found_below_the_folder(tmp_path: Path) -> None:
+    texts = source(tmp_path, "stimulus_id,filename\na,cat_01.jpg\n")
+    for concept in ("cat", "dog"):
+        (tmp_path / "files" / concept).mkdir()
+    (tmp_path / "files/cat/cat_01.jpg").write_bytes(b"")
+    (one,) = texts.shown("images")
+    assert one.path == tmp_path / "files/cat/cat_01.jpg"
+    (tmp_path / "files/dog/cat_01.jpg").write_bytes(b"")
+    with pytest.raises(
+        RequestError, match=r"several files are called cat_01\.jpg: cat/cat_01\.jpg, dog/cat_01"
+    ):
+        source(tmp_path, "stimulus_id,filename\na,cat_01.jpg\n").shown("images")
+
+
 def test_what_was_asked_stands_in_the_table_of_embeddings(tmp_path: Path, repository: Path) -> None:
     session = Session(open_catalog(repository))
     session.once(("model", "lengths"), lambda: lengths())

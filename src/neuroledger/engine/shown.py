@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
@@ -111,7 +112,7 @@ class Source:
         if absent:
             where = self.folder or "the data set"
             raise RequestError(
-                f"{self.name} names {len(absent)} files that {where} lacks, first {_below(absent[0], self.folder)}"
+                f"{self.name} names {len(absent)} files that {where} lacks, first {_relative(absent[0], self.folder)}"
             )
         return found
 
@@ -142,7 +143,25 @@ class Source:
             raise RequestError(
                 f"{said}: the file {name} is not among the data set's: say where it lies with --images, --sounds or --videos"
             )
+        if len(inside.parts) == 1 and not (self.folder / name).is_file():
+            return self._anywhere(name, said)
         return self.folder / name
+
+    def _anywhere(self, name: str, said: str) -> Path:
+        """A file that is called by its name alone, wherever below the folder it lies."""
+        if len(self._below.get(name, ())) > 1:
+            shown = ", ".join(str(path.relative_to(self.folder or path)) for path in self._below[name][:2])
+            raise RequestError(f"{said}: several files are called {name}: {shown}: give its path")
+        return self._below[name][0] if name in self._below else (self.folder or Path()) / name
+
+    @cached_property
+    def _below(self) -> dict[str, list[Path]]:
+        """Files below the folder by their names."""
+        found: dict[str, list[Path]] = {}
+        for path in sorted(self.folder.rglob("*") if self.folder is not None else ()):
+            if path.is_file():
+                found.setdefault(path.name, []).append(path)
+        return found
 
 
 def table_of(path: Path) -> pd.DataFrame:
@@ -267,5 +286,5 @@ def _number(text: str, name: str, said: str) -> float | None:
     return value
 
 
-def _below(name: str, folder: Path | None) -> str:
+def _relative(name: str, folder: Path | None) -> str:
     return name if folder is None else Path(name).relative_to(folder).as_posix()

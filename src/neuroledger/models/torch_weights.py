@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.model import unknown
 from neuroledger.errors import ModelError, UnavailableError
 
@@ -69,11 +69,7 @@ def load_weights(
 
 def weights_identity(weights: Mapping[str, Path]) -> dict[str, str]:
     """SHA-256 of every file, by name."""
-    digests = {}
-    for name, path in sorted(weights.items()):
-        with path.open("rb") as file:
-            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+    return {name: sha256_of(path) for name, path in sorted(weights.items())}
 
 
 def seeded(make: Callable[[], Any], seed: int) -> Any:

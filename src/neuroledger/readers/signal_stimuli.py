@@ -74,7 +74,8 @@ class Events(Frozen):
     `stimulus` becomes `stimulus_id`, the name by which embeddings are found; a text is short for a column. `where` keeps
     the events whose columns say one of the texts, with `*` for any characters. `coordinates` are further facts by name.
     Where a marker shares its moment with another one, whatever kind that is, nobody knows what was shown: such events are
-    refused, or, `ambiguous: drop`, left out and counted.
+    refused, or, `ambiguous: drop`, left out and counted. `numbered` says, for stimuli that are called by a number after one
+    of these beginnings, where their files lie among the downloads: the N-th in order of their paths, from 1.
     Columns are those of `events.tsv`, and `task`, `session` and `run` of its recording; of other recordings,
     `description` and the fields of their events.
     """
@@ -83,6 +84,7 @@ class Events(Frozen):
     where: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
     coordinates: dict[str, str | Cell] = Field(default_factory=dict)
     ambiguous: Literal["refuse", "drop"] = "refuse"
+    numbered: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _names(self) -> Events:
