@@ -205,62 +205,91 @@ NSD_SHAPES = {1: (11, 12, 10), 2: (12, 11, 10), 3: (10, 12, 11)}
 
 
 def nsd(root: Path, *, people: int = 2, strength: float = 3.0) -> dict[str, Any]:
-    """The Natural Scenes Dataset's func1pt8mm series: sessions 1 and 21, which has resting runs 1 and 14; own grids."""
+    """The Natural Scenes Dataset's func1pt8mm series, each person on an own grid, of ten images a run.
+
+    Person 1 has sessions 1 and 21, which has resting runs 1 and 14; person 2 has session 1 only, and so never sees some of
+    the images that are shared.
+    """
     root.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     shared = np.sort(rng.choice(np.arange(1, 73001), 20, replace=False))
-    own = {
-        n: rng.choice(np.setdiff1d(np.arange(1, 73001), shared), 400, replace=False)
-        for n in range(1, people + 1)
-    }
-    table = embeddings([f"{n}.png" for n in [*shared, *np.unique(np.concatenate(list(own.values())))]])
-    assembly.write(table, root / "embedding.nc")
+    rest = rng.permutation(np.setdiff1d(np.arange(1, 73001), shared))
+    # Images 1 to 20 of each person's own 4,000 are shared, all others are of one person only.
+    pictures = np.array([[*shared, *rest[3980 * n : 3980 * (n + 1)]] for n in range(people)])
+    order = np.arange(4800) % 3980 + 21
+    for session in (1, 21):
+        for run in range(1, 13):
+            at = ((session - 1) * 12 + run - 1) * 10
+            order[at : at + 2] = [(2 * run + k) % (16 if session == 1 else 20) + 1 for k in range(2)]
+            np.random.default_rng(session * 20 + run).shuffle(order[at : at + 10])
+    pattern = np.zeros((40, 12, 75))
+    pattern[:, :, 3:13] = 1
+    design = {"sharedix": shared[None].astype(float), "subjectim": pictures.astype(float)}
     savemat(
-        root / "nsd_expdesign.mat", {"sharedix": shared[None].astype(float), "basiccnt": np.ones((3, 40))}
+        root / "nsd_expdesign.mat",
+        {**design, "masterordering": order[None].astype(float), "stimpattern": pattern},
     )
+    shown_at_all = {
+        (person, session, run): pictures[person - 1, order[((session - 1) * 12 + run - 1) * 10 :][:10] - 1]
+        for person in range(1, people + 1)
+        for session in ((1, 21) if person == 1 else (1,))
+        for run in range(1, 13)
+    }
+    table = embeddings([f"{n}.png" for n in np.unique(np.concatenate([shared, *shown_at_all.values()]))])
+    assembly.write(table, root / "embedding.nc")
     truth: dict[str, Any] = {"shared": shared.tolist()}
+    for (person, session, run), images in shown_at_all.items():
+        _nsd_run(
+            root,
+            person,
+            f"session{session:02d}_run{run + (session == 21):02d}",
+            images,
+            table,
+            strength,
+            truth,
+        )
     for person in range(1, people + 1):
         shape = NSD_SHAPES[person]
-        home = f"nsddata_timeseries/ppdata/subj{person:02d}/func1pt8mm"
-        fresh = iter(own[person])
-        for session in (1, 21):
-            for run in range(1, 15 if session == 21 else 13):
-                resting = session == 21 and run in (1, 14)
-                # Person 2 never saw the last two of the shared images.
-                known = shared[: 18 if person == 2 else 20]
-                images = [known[(2 * run + k) % len(known)] for k in range(2)] + [
-                    next(fresh) for _ in range(8)
-                ]
-                np.random.default_rng(person * 500 + session * 20 + run).shuffle(images)
-                lines = np.zeros(60, int)
-                lines[3 + 3 * np.arange(10)] = 0 if resting else images
-                name = f"session{session:02d}_run{run:02d}"
-                design = root / home / "design" / f"design_{name}.tsv"
-                design.parent.mkdir(parents=True, exist_ok=True)
-                design.write_text("".join(f"{number}\n" for number in lines))
-                shown = [(at * 4 / 3, f"{number}.png") for at, number in enumerate(lines) if number]
-                values = series(
-                    shape, 46, 4 / 3, shown, table, strength=strength, seed=person * 77 + session * 15 + run
-                )
-                values *= brain(shape)[..., None]
-                write(
-                    root / home / "timeseries" / f"timeseries_{name}.nii.gz",
-                    values,
-                    4 / 3,
-                    np.diag([1.8, 1.8, 1.8, 1]),
-                )
-                truth[f"{person}/{name}"] = [name for _, name in shown]
+        for run in (1, 14) if person == 1 else ():
+            _nsd_run(root, person, f"session21_run{run:02d}", np.zeros(10, int), table, strength, truth)
         general = np.zeros(shape)
         general[3:8, 3:6, 3:7] = 1
         general[0, 0, 0] = -1
-        write(
-            root / f"nsddata/ppdata/subj{person:02d}/func1pt8mm/roi/nsdgeneral.nii.gz",
-            general,
-            None,
-            np.diag([1.8, 1.8, 1.8, 1]),
-        )
-        transforms(root / f"nsddata/ppdata/subj{person:02d}/transforms", person, shape)
+        folder = root / f"nsddata/ppdata/subj{person:02d}"
+        write(folder / "func1pt8mm/roi/nsdgeneral.nii.gz", general, None, np.diag([1.8, 1.8, 1.8, 1]))
+        transforms(folder / "transforms", person, shape)
     return truth
+
+
+def _nsd_run(
+    root: Path,
+    person: int,
+    name: str,
+    images: np.ndarray,
+    table: xr.DataArray,
+    strength: float,
+    truth: dict[str, Any],
+) -> None:
+    shape = NSD_SHAPES[person]
+    home = root / f"nsddata_timeseries/ppdata/subj{person:02d}/func1pt8mm"
+    lines = np.zeros(60, int)
+    lines[3 + 3 * np.arange(10)] = images
+    design = home / "design" / f"design_{name}.tsv"
+    design.parent.mkdir(parents=True, exist_ok=True)
+    design.write_text("".join(f"{number}\n" for number in lines))
+    shown = [(at * 4 / 3, f"{number}.png") for at, number in enumerate(lines) if number]
+    values = series(
+        shape,
+        46,
+        4 / 3,
+        shown,
+        table,
+        strength=strength,
+        seed=person * 7777 + int(name[-2:]) + 50 * len(truth),
+    )
+    grid = np.diag([1.8, 1.8, 1.8, 1])
+    write(home / "timeseries" / f"timeseries_{name}.nii.gz", values * brain(shape)[..., None], 4 / 3, grid)
+    truth[f"{person}/{name}"] = [name for _, name in shown]
 
 
 def transforms(folder: Path, person: int, shape: Sequence[int]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -132,10 +134,10 @@ def test_nsd_is_read_without_rest_and_on_the_grids_of_its_people(
     assert component.reads is not None
     names = component.reads(sorted(scans.files_of(root)), bound)
     assert not [name for name in names if "session21_run01" in name or "session21_run14" in name]
-    assert len(names) == 2 * 24 * 2 + 2 * 8 + 2
+    assert len(names) == 36 * 2 + 2 * 8 + 2
     windows = read(root, fields).assembly
     assert windows is not None
-    assert windows.shape == (2 * 24 * 10, 20484, 5)
+    assert windows.shape == (36 * 10, 20484, 5)
     found = zip(
         *(windows[n].values.astype(str) for n in ("subject", "session", "run", "stimulus_id")), strict=True
     )
@@ -147,7 +149,7 @@ def test_nsd_is_read_without_rest_and_on_the_grids_of_its_people(
     split = windows["split"].values.astype(str)
     stimuli, people = windows["stimulus_id"].values.astype(str), windows["subject"].values.astype(str)
     assert set(stimuli[split == "test"]) == shared
-    assert len(set(stimuli[(split == "test") & (people == "02")])) == 18
+    assert len(set(stimuli[(split == "test") & (people == "02")])) == 16
     # Vertices that are nowhere in a person's images have no signal, and are kept.
     taken = np.asarray(
         nibabel.load(root / "nsddata/ppdata/subj01/transforms/lh.white-to-fsaverage.mgz").dataobj
@@ -448,6 +450,7 @@ def test_what_a_spec_lacks_is_said(
         {"cleaning": {"filter": "cosine", "low_pass": 0.1}},
         {"space": {"name": "transforms", "layers": ["a.mgz"], "vertices": "{hemi}.b.mgz"}},
         {"events": {"file": "e.tsv", "stimulus": "x", "listed": {"Split": {}}}},
+        {"events": {"file": "e.tsv", "stimulus": "x", "order": "nsd_expdesign.mat"}},
     ],
 )
 def test_specs_that_contradict_themselves_are_refused(
@@ -467,6 +470,32 @@ def test_people_on_different_grids_have_no_common_voxels(
     one_person = read(root, told(repository, NSD, **general, subjects=["01"])).assembly
     assert one_person is not None
     assert one_person.sizes["channel"] == 5 * 3 * 4  # what is below 0 is not in the region
+
+
+def test_a_file_of_another_person_is_seen_by_the_order_of_images(
+    repository: Path, nsd: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    root = tmp_path / "nsd"
+    shutil.copytree(nsd[0], root, copy_function=os.link)
+    designs = root / "nsddata_timeseries/ppdata/subj02/func1pt8mm/design"
+    other = designs / "design_session01_run05.tsv"
+    other.unlink()
+    shutil.copy(str(other).replace("subj02", "subj01"), other)
+    with pytest.raises(
+        DataError, match=r"design_session01_run05\.tsv shows 10 images.*no run of session 01 of person 02"
+    ):
+        read(root, told(repository, NSD))
+    other.write_text("0\n" * 60)
+    with pytest.raises(DataError, match=r"says 0 throughout: nothing is shown"):
+        read(root, told(repository, NSD))
+    other.write_text("onset\n1\n")
+    with pytest.raises(DataError, match="is not one number in each line"):
+        read(root, told(repository, NSD))
+    (root / "nsd_expdesign.mat").unlink()
+    with pytest.raises(
+        DataError, match=r"nsd_expdesign\.mat, which `events` is told to read, is not among the files"
+    ):
+        read(root, told(repository, NSD))
 
 
 def test_runs_are_in_order_of_number_and_rest_is_left_out_of_whole_sessions_only() -> None:

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from neuroledger.errors import DataError
 from neuroledger.readers.fmri_runs import Run, checked
+from neuroledger.readers.nsd_order import check_order
 from neuroledger.readers.signal_stimuli import Cell, Events, show, table_of
 from neuroledger.readers.signal_windows import Laid
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Listed", "ScanEvents", "lists", "shown"]
+__all__ = ["Listed", "ScanEvents", "beside", "lists", "shown"]
 
 SHORT = "name"
 
@@ -50,6 +51,8 @@ class ScanEvents(Events):
     format
         `table`: an `events.tsv` of BIDS, onsets in seconds from the first volume. `volumes`: one number in each line, for
         each volume; where it is not 0, that image (column `image`) began with the volume.
+    order
+        Of `volumes`: the design file of the Natural Scenes Dataset, against whose order each run is held.
     listed
         Coordinates by lists.
 
@@ -58,6 +61,7 @@ class ScanEvents(Events):
 
     file: str
     format: Literal["table", "volumes"] = "table"
+    order: str | None = None
     listed: dict[str, Listed] = Field(default_factory=dict)
 
     @field_validator("file")
@@ -65,11 +69,22 @@ class ScanEvents(Events):
     def _known(cls, pattern: str) -> str:
         return checked(pattern)
 
+    @model_validator(mode="after")
+    def _numbered(self) -> ScanEvents:
+        if self.order is not None and self.format != "volumes":
+            raise ValueError("`order` is that of numbered images: say it with `format: volumes`")
+        return self
+
     @field_validator("listed")
     @classmethod
     def _named(cls, listed: dict[str, Listed]) -> dict[str, Listed]:
         Events(stimulus="x", coordinates=dict.fromkeys(listed, "x"))
         return listed
+
+
+def beside(events: ScanEvents) -> list[str]:
+    """The files that are read beside those of the runs."""
+    return [*(rule.file for rule in events.listed.values()), *([events.order] if events.order else [])]
 
 
 def lists(events: ScanEvents, files: Mapping[str, Path]) -> dict[str, frozenset[str]]:
@@ -84,16 +99,20 @@ def lists(events: ScanEvents, files: Mapping[str, Path]) -> dict[str, frozenset[
 
 
 def shown(
-    path: Path, run: Run, events: ScanEvents, held: Mapping[str, frozenset[str]], seconds: float
+    files: Mapping[str, Path],
+    run: Run,
+    events: ScanEvents,
+    held: Mapping[str, frozenset[str]],
+    seconds: float,
 ) -> Laid:
     """Stimuli, onsets (s from the first volume) and coordinates of the windows of one run.
 
     Raises
     ------
     DataError
-        The table cannot be read or lacks a column, or nothing is shown.
+        The table cannot be read or lacks a column, nothing is shown, or something else than `order` says.
     """
-    name = str(run.events)
+    name, path = run.events, files[run.events]
     if events.format == "volumes":
         numbers = _numbers(path, name)
         rows = [{"onset": repr(at * seconds), "image": str(n)} for at, n in enumerate(numbers) if n]
@@ -101,6 +120,9 @@ def shown(
             raise DataError(
                 f"{name} says 0 throughout: nothing is shown in the run; name it under `rest` if it is one"
             )
+        if events.order is not None:
+            images = [number for number in numbers if number]
+            check_order(files[events.order], events.order, run.subject, run.session, name, images)
     else:
         rows = table_of(path, name)
     about = {"subject": run.subject, "session": run.session, "run": run.number}

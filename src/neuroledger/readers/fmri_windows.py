@@ -19,11 +19,12 @@ from neuroledger.core.decoding.signals import signals
 from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError, RequestError, UnavailableError
-from neuroledger.readers.fmri_events import ScanEvents, lists, shown
+from neuroledger.readers.fmri_events import ScanEvents, beside, lists, shown
 from neuroledger.readers.fmri_layout import Layout, layout_of, transforms_of
 from neuroledger.readers.fmri_runs import Rest, Run, checked, runs_among
 from neuroledger.readers.fmri_space import INSTALL, Space, Surface, Transforms
 from neuroledger.readers.signal_stimuli import read_embeddings
+from neuroledger.readers.signal_windows import Laid
 from neuroledger.readers.window_store import stored
 from neuroledger.spec.base import Frozen
 
@@ -85,11 +86,11 @@ def files_read(names: Sequence[str], told: Mapping[str, Any]) -> list[str]:
     """
     runs = _runs(names, told["series"], told["events"], told["mask"], told["subjects"], told["rest"])
     wanted = [name for run in runs for name in run.files]
-    others = [rule.file for rule in told["events"].listed.values()]
+    others = beside(told["events"])
     there = set(names)
     lost = [name for name in others if name not in there]
     if lost:
-        raise DataError(f"{', '.join(lost)}, a list that tells windows apart, is not among the files")
+        raise DataError(f"{', '.join(lost)}, which `events` is told to read, is not among the files")
     if isinstance(space := told["space"], Transforms):
         for run in {run.subject: run for run in runs}.values():
             others += transforms_of(space, run, names)
@@ -177,8 +178,11 @@ def fmri_windows(
     seen: Counter[tuple[str, str]] = Counter()
 
     def parts() -> Iterator[xr.DataArray]:
-        for run in runs:
-            part = _windows(run, files, layout, events, held, seconds, window, cleaning, volumes, beyond)
+        # Tables and embeddings first: what is wrong with them should not be found out after hours of images.
+        shows = [shown(files, run, events, held, seconds) for run in runs]
+        read_embeddings(files, embeddings, {name for laid in shows for name in laid.names})
+        for run, laid in zip(runs, shows, strict=True):
+            part = _windows(run, laid, files, layout, seconds, window, cleaning, volumes, beyond)
             again = []
             for stimulus in part["stimulus_id"].values.astype(str):
                 again.append(seen[run.subject, stimulus])
@@ -205,10 +209,9 @@ def _lost(windows: xr.DataArray) -> tuple[str, ...]:
 
 def _windows(
     run: Run,
+    laid: Laid,
     files: Mapping[str, Path],
     layout: Layout,
-    events: ScanEvents,
-    held: Mapping[str, frozenset[str]],
     seconds: float,
     window: Stretch,
     cleaning: Cleaning,
@@ -217,7 +220,6 @@ def _windows(
 ) -> xr.DataArray:
     """The windows of one run."""
     name = run.series[0]
-    laid = shown(files[run.events], run, events, held, seconds)
     values = layout.read(run)
     if volumes is not None and values.shape[1] < volumes:
         raise DataError(f"{name} has {values.shape[1]} volumes, fewer than the {volumes} that are used")
