@@ -112,6 +112,7 @@ def _card(catalog: Catalog, entry: Entry) -> None:
             say(f"  … {len(spec.files):,} files in all, {total / 1e9:,.2f} GB")
         count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
         say(f"  {count} expectations guard it; `neuroledger validate {spec.id}` examines them")
+        _prepared(catalog, spec)
     for defect in getattr(spec, "defects", ()):
         say(f"  defect: {defect}")
     for figure in getattr(spec, "published", ()):
@@ -121,6 +122,19 @@ def _card(catalog: Catalog, entry: Entry) -> None:
         say(f"  cite {_reference(catalog, key)}")
     _scored(catalog, entry)
     say(f"  {catalog.shown(entry.path)}")
+
+
+def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
+    """What the last validation found signals to be after their preprocessing."""
+    from neuroledger.engine.gate.validation import identity, read_report, report_path
+
+    report = read_report(report_path(catalog.root, spec.id))
+    held = report.contents.get("assembly") if report is not None else None
+    if report is None or held is None or not held.sha256 or report.identity != identity(spec):
+        return
+    sizes = " × ".join(f"{size:,} {dim}s" for dim, size in zip(held.dims, held.shape, strict=True))
+    say(f"  prepared: {sizes}, {held.dtype}")
+    say(f"  prepared content: sha256 {held.sha256}")
 
 
 def _inline(value: Any) -> str:

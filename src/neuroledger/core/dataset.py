@@ -29,6 +29,9 @@ class Dataset:
         Further stimulus sets by name (those a readout is fitted on).
     notes
         What a reader left out or could not decide, in words; it stands in the notes of every score of what is decoded.
+    content
+        SHA-256 of the assembly as the reader gave it, before anything is selected (`core.assembly.content_sha256`); of
+        signals only.
     """
 
     stimuli: StimulusSet | None
@@ -38,3 +41,4 @@ class Dataset:
     extras: dict[str, xr.DataArray] = field(default_factory=dict)
     extra_stimuli: dict[str, StimulusSet] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    content: str = ""

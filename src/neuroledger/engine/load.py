@@ -10,14 +10,18 @@ from zipfile import BadZipFile
 from pydantic import ValidationError
 
 from neuroledger.core import registry
-from neuroledger.core.assembly import check
+from neuroledger.core.assembly import check, content_sha256
 from neuroledger.core.dataset import Dataset
+from neuroledger.core.decoding.signals import is_signals
 from neuroledger.core.stimuli import StimulusSet
 from neuroledger.engine.fetch import folder_of
 from neuroledger.engine.integrity import remembering, verify_file
 from neuroledger.errors import DataError, SpecError, UnavailableError
+from neuroledger.readers.window_store import kept_below
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.expectations import Content
+from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
 __all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
@@ -83,7 +87,8 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     except ValidationError as error:
         raise SpecError(explain(error, entry.document, component.parameters, ("reader",))) from None
     try:
-        data: Dataset = component.function(files, **parameters)
+        with kept_below(folder_of(catalog.root, "datasets", id)):
+            data: Dataset = component.function(files, **parameters)
     except _UNREADABLE as error:
         kind = type(error).__name__
         raise DataError(
@@ -94,7 +99,16 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     if stimuli is not None:
         stimuli = replace(_spanning(stimuli, degrees), id=id)
     further = {name: _spanning(one, degrees) for name, one in data.extra_stimuli.items()}
-    return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=further)
+    content = _content(data)
+    return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=further, content=content)
+
+
+def _content(data: Dataset) -> str:
+    """SHA-256 of signals as they were prepared; a reader that keeps them knows it."""
+    if data.assembly is None or not is_signals(data.assembly):
+        return ""
+    known = data.assembly.encoding.pop("content_sha256", "")
+    return str(known) or content_sha256(data.assembly)
 
 
 def _spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
@@ -119,4 +133,23 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
     data = read_dataset(catalog, id, verified_files(catalog, "datasets", id, trust_memory=trust_memory))
     if data.assembly is not None:
         check(data.assembly, name=f"data set {id!r}")
+        _as_pinned(spec, data)
     return data
+
+
+def _as_pinned(spec: DatasetSpec, data: Dataset) -> None:
+    """Return if the assembly has the content that the spec pins, where it pins one."""
+    pins = [
+        one.sha256
+        for one in spec.expectations.assembly
+        if isinstance(one, Content) and one.severity == "error"
+    ]
+    if not pins or data.assembly is None:
+        return
+    found = data.content or content_sha256(data.assembly)
+    if found != pins[0]:
+        raise DataError(
+            f"data set {spec.id!r}: its files are what is pinned, but what was read and prepared from them has the SHA-256 "
+            f"{found}, and {pins[0]} is pinned: prepare it with the library versions and on the platform that it was "
+            "pinned with, or renew the pin (`check: content` under `expectations`) if the difference is meant"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -86,7 +86,7 @@ class Session:
             ids = assembly["stimulus_id"].values.astype(str)
             first = list(dict.fromkeys(ids.tolist()))[: self.request.limit]
             assembly = assembly.isel(presentation=np.flatnonzero(np.isin(ids, first)))
-        return Dataset(data.stimuli, assembly, data.id, data.degrees, data.extras, data.extra_stimuli)
+        return replace(data, assembly=assembly)
 
     def metric(self, wanted: str | Override, compat: str | None = None) -> BoundMetric:
         """The bound metric, with the benchmark's overrides."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from neuroledger.spec.base import Frozen
+from neuroledger.spec.base import Frozen, Sha256
 
 __all__ = ["AssemblyExpectation", "Check", "Expectation", "Expectations", "RowCheck", "StimuliExpectation"]
 
@@ -218,6 +218,13 @@ class ValuesVary(Check):
     over: Name = "neuroid"
 
 
+class Content(Check):
+    """The values and coordinates, after reading and all preprocessing, have this SHA-256 (`neuroledger show` tells it)."""
+
+    check: Literal["content"]
+    sha256: Sha256
+
+
 class SamplingRate(Check):
     """Time bins start at even steps, so many to the second."""
 
@@ -262,7 +269,7 @@ class Repetitions(Check):
 
 RowExpectation = Unique | UniqueTogether | NotNull | InSet | EqualSet | Between | Matches | Distinct
 FileExpectation = FilesExist | FilesDecode | FilesMatchSha256
-ValueExpectation = Dims | Shape | Coords | Dtype | ValuesFinite | ValuesBetween | ValuesVary
+ValueExpectation = Dims | Shape | Coords | Dtype | ValuesFinite | ValuesBetween | ValuesVary | Content
 RecordingExpectation = SamplingRate | Channels | Units | Aligned | Repetitions
 
 StimuliExpectation = Annotated[

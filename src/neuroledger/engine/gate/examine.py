@@ -39,7 +39,7 @@ def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path 
     """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
     items = [*_declared(spec), *_standing(spec, data)]
     decoded = any(isinstance(item.expectation, say.FilesDecode) for item in items)
-    subject = Subject(data.stimuli, data.assembly, decoded=decoded)
+    subject = Subject(data.stimuli, data.assembly, decoded=decoded, content=data.content)
     compiled = [_compiled(item, subject) for item in items]
     asked = [inquiry for inquiry in compiled if isinstance(inquiry, Inquiry)]
     answered, version = _ask(asked, spec, data_docs)

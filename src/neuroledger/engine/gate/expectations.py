@@ -49,6 +49,8 @@ class Subject:
     stimulus_set: StimulusSet | None = None
     assembly: xr.DataArray | None = None
     decoded: bool = False
+    content: str = ""
+    """SHA-256 of the assembly, where it is known."""
 
     @cached_property
     def stimuli(self) -> Facts:
@@ -183,6 +185,9 @@ def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Se
             _known(over, recording.dims, "dimension", "the assembly")
             words = f"positions along {over} with the same value throughout"
             return gather.sites(recording, over), [ask.in_set("varies", (True,), words, quote="rows")]
+        case say.Content(sha256=sha256):
+            words = f"SHA-256 of values and coordinates: {sha256} declared, found"
+            return gather.content(recording, subject.content), [ask.states("sha256", sha256, words)]
         case say.SamplingRate(hz=hz):
             low, high = hz * (1 - RATE_TOLERANCE), hz * (1 + RATE_TOLERANCE)
             words = f"time steps not of {hz:g} Hz"

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from neuroledger.core.assembly import content_sha256
 from neuroledger.core.lazy_rows import release, row_blocks
 from neuroledger.core.vision.images import decode
 from neuroledger.errors import DataError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Facts",
+    "content",
     "coordinate_names",
     "coordinates",
     "files",
@@ -116,6 +118,12 @@ def values(assembly: xr.DataArray) -> Facts:
         "units": assembly.attrs.get("units"),
     }
     return Facts("assembly values", pd.DataFrame([row]), quotable=True)
+
+
+def content(assembly: xr.DataArray, sha256: str) -> Facts:
+    """One row with the `sha256` of values and coordinates; computed unless it is known."""
+    rows = pd.DataFrame([{"sha256": sha256 or content_sha256(assembly)}])
+    return Facts("assembly content", rows, quotable=True)
 
 
 def value_range(assembly: xr.DataArray) -> Facts:

@@ -28,6 +28,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "values_finite": "drop the items with missing or infinite values, or declare the padding with `missing`",
     "values_between": "look for wrong units and artefacts",
     "values_vary": "drop the sites that recorded nothing",
+    "content": "prepare the data with the library versions and on the platform that they were pinned with",
     "sampling_rate": "correct time_bin_start, or the attribute sampling_rate",
     "channels": "order and name the recording sites as declared",
     "units": "convert the values, and set the attribute units",

@@ -92,7 +92,7 @@ def validate(
 
 
 def trial(catalog: Catalog, id: str, files: Mapping[str, Path]) -> tuple[Finding, ...]:
-    """What reading and examining data set ``id`` from these files finds; nothing is hashed and nothing is written."""
+    """What reading and examining data set ``id`` from these files finds; no report is written."""
     spec = catalog.dataset(id)
     data, found = _read(catalog, spec, files)
     if data is None or found:
@@ -207,6 +207,7 @@ def _contents(data: Dataset) -> dict[str, Contents]:
             dims=tuple(map(str, assembly.dims)),
             shape=tuple(map(int, assembly.shape)),
             dtype=str(assembly.dtype),
+            sha256=data.content if assembly is data.assembly else "",
         )
         for name, assembly in _assemblies(data)
     }

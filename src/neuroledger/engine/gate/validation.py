@@ -6,7 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from neuroledger.core.registry import get
 from neuroledger.engine.fetch import folder_of
@@ -64,6 +70,13 @@ class Contents(BaseModel):
     shape: tuple[int, ...]
     dtype: str = ""
     columns: tuple[str, ...] = ()
+    sha256: str = ""
+    """Of prepared signals, over values and coordinates; it is not written for what has none."""
+
+    @model_serializer(mode="wrap")
+    def _plain(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        said: dict[str, Any] = plain(self)
+        return {name: value for name, value in said.items() if name != "sha256" or value}
 
 
 class ValidationReport(BaseModel):
