@@ -113,3 +113,7 @@ def test_a_new_benchmark_starts_from_the_data_set_that_its_id_names(repository: 
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     path = scaffold(open_catalog(tmp_path), "benchmark", "Digits.simulated.time.V4-mine")
     assert "dataset: Digits.simulated.time #" in path.read_text()
+    signals = scaffold(open_catalog(tmp_path), "benchmark", "EEGLAB.sample-mine")
+    assert "dataset: EEGLAB.sample " in signals.read_text()
+    spec = open_catalog(tmp_path).benchmark("EEGLAB.sample-mine")
+    assert (spec.paradigm.name, spec.parent, spec.floor.dummy) == ("decoding", "decoding", "dummy")

@@ -62,6 +62,20 @@ models: [pixels16, noise]
 """,
 }
 
+# The `modality` of data sets whose benchmarks decode, and how such a benchmark begins.
+SIGNALS = ("eeg", "meg", "ieeg", "emg", "fmri")
+DECODING = """\
+title: What is read out of whose signals
+parent: decoding
+dataset: Digits.simulated     # specs/datasets/
+paradigm: {name: decoding, target: label, splits: {name: cross_subject}}  # docs/decoding.md: what is held out
+metric: balanced_accuracy     # specs/metrics/; decoding_pearson_r for numbers, top5_retrieval for embeddings
+floor: {dummy: dummy}         # 0 is the dummy, 1 is perfect
+controls: {positive: [planted_lda], negative: [shuffled_lda], floor_at_most: 0.35}
+cite: []
+tags: [decoding]
+"""
+
 
 def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
     """Write ``specs/<kind>s/<id>.yaml`` and return its path.
@@ -85,6 +99,7 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
         known for known in catalog.ids("datasets") if id.startswith(f"{known}.") or id.startswith(f"{known}-")
     ]
     if kind == "benchmark" and own:
+        text = DECODING if catalog.dataset(max(own, key=len)).modality in SIGNALS else text
         text = text.replace("dataset: Digits.simulated     #", f"dataset: {max(own, key=len):<20} #")
     write_text(path, head + text)
     try:
