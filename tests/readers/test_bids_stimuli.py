@@ -60,6 +60,34 @@ def test_every_stimulus_is_listed_once_with_its_file(files: dict[str, Path]) -> 
     assert listed(files, events=bare, datatype="meg") == [("9", "9")]
 
 
+def test_tables_say_which_file_a_number_stands_for(files: dict[str, Path], tmp_path: Path) -> None:
+    pictures = {"table": "sourcedata/attributes_P*.csv", "stimulus": "image_nr", "filename": "image_path"}
+    told = {
+        "events": {"stimulus": "number", "where": {"trial_type": ["image"]}, "pictures": pictures},
+        "task": "train",
+    }
+    with pytest.raises(DataError, match=r"no table sourcedata/attributes_P\*\.csv"):
+        listed(files, **told)
+    head = "trial,image_nr,image_path\n"
+    for person, rows in {
+        "1": "1,1.0,all/cat/cat_1.jpg\n2,2.0,all/dog/dog_1.jpg\n3,,\n",
+        "2": "1,3,all/cat/cat_2.jpg\n",
+    }.items():
+        name = f"sourcedata/attributes_P{person}.csv"
+        files[name] = tmp_path / f"P{person}.csv"
+        files[name].write_text(head + rows)
+    assert listed(files, **told) == [("1", "cat_1.jpg"), ("2", "dog_1.jpg"), ("3", "cat_2.jpg")]
+    files[name].write_text(head + "1,2,all/cat/cat_1.jpg\n")
+    with pytest.raises(DataError, match=r"stimulus 2 is dog_1\.jpg in one row, cat_1\.jpg in another"):
+        listed(files, **told)
+    files[name].write_text(head)
+    with pytest.raises(DataError, match="do not say the file of 1 stimuli, first 3"):
+        listed(files, **told)
+    files[name].write_text("trial,image_nr\n")
+    with pytest.raises(DataError, match=r"P2\.csv has no column image_path"):
+        listed(files, **told)
+
+
 def test_what_is_missing_is_named(files: dict[str, Path]) -> None:
     fewer = {name: path for name, path in files.items() if not name.endswith("x.jpg")}
     with pytest.raises(DataError, match=r"train/3 is number 3 of .*, of which 2 are there"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import pandas as pd
 
 from neuroledger.core.registry import stimuli
 from neuroledger.errors import DataError
-from neuroledger.readers.signal_stimuli import Events, show, table_of
+from neuroledger.readers.signal_stimuli import Events, Pictures, show, table_of
 
 __all__ = ["stimuli_of_bids"]
 
@@ -52,14 +53,44 @@ def stimuli_of_bids(
     if not named:
         raise DataError(f"no {datatype} events of task {' or '.join(map(repr, tasks))} are among the files")
     names = sorted(named)
-    numbered = {start: _matching(pattern, sorted(files)) for start, pattern in events.numbered.items()}
+    numbered = {start: _matching(pattern, files) for start, pattern in events.numbered.items()}
     places = [_place(name, events.numbered, numbered) for name in names]
+    if events.pictures is not None:
+        told = _told(files, events.pictures)
+        lost = [name for name in names if name not in told]
+        if lost:
+            raise DataError(
+                f"{events.pictures.table} do not say the file of {len(lost)} stimuli, first {lost[0]}"
+            )
+        places = [told[name] for name in names]
     return pd.DataFrame({"stimulus_id": names, "filename": places, "text": names})
 
 
-def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+def _matching(pattern: str, files: Mapping[str, Path]) -> list[str]:
     expression = ".*".join(re.escape(part) for part in pattern.split("*"))
-    return [name for name in names if re.fullmatch(expression, name)]
+    return [name for name in sorted(files) if re.fullmatch(expression, name)]
+
+
+def _told(files: Mapping[str, Path], pictures: Pictures) -> dict[str, str]:
+    """The file of each stimulus, as tables say."""
+    tables = _matching(pictures.table, files)
+    if not tables:
+        raise DataError(f"no table {pictures.table}, which says the files of the stimuli, is among the files")
+    told: dict[str, str] = {}
+    for name in tables:
+        with files[name].open(newline="", encoding="utf-8-sig") as lines:
+            rows = csv.DictReader(lines, delimiter="\t" if name.endswith(".tsv") else ",")
+            lost = {pictures.stimulus, pictures.filename} - set(rows.fieldnames or ())
+            if lost:
+                raise DataError(f"{name} has no column {', '.join(sorted(lost))}")
+            for row in rows:
+                stimulus = (row[pictures.stimulus] or "").strip().removesuffix(".0")
+                file = PurePosixPath((row[pictures.filename] or "").strip().replace("\\", "/")).name
+                if told.setdefault(stimulus, file) != file:
+                    raise DataError(
+                        f"{name}: stimulus {stimulus} is {told[stimulus]} in one row, {file} in another"
+                    )
+    return told
 
 
 def _place(name: str, patterns: Mapping[str, str], numbered: Mapping[str, Sequence[str]]) -> str:

@@ -21,7 +21,7 @@ from neuroledger.readers.signal_spans import Span
 from neuroledger.readers.signal_windows import Laid, Window
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Cell", "Events", "alone", "read_embeddings", "rows_of", "sharing", "show", "table_of"]
+__all__ = ["Cell", "Events", "Pictures", "alone", "read_embeddings", "rows_of", "sharing", "show", "table_of"]
 
 VALUE = "{value}"
 PART = re.compile(r"\{([^{}]+)\}")
@@ -68,6 +68,18 @@ class Cell(Frozen):
         return PART.findall(self.column) or [self.column]
 
 
+class Pictures(Frozen):
+    """Tables among the downloads, CSV or TSV, that say the file of each stimulus: their name, `*` for any characters.
+
+    `stimulus` is the column of names, of which `.0` at the end of a number is no part; of `filename`, the name without
+    folders counts.
+    """
+
+    table: str
+    stimulus: str
+    filename: str
+
+
 class Events(Frozen):
     """Which events are windows, what is shown in each, and what else is known of it.
 
@@ -75,7 +87,8 @@ class Events(Frozen):
     the events whose columns say one of the texts, with `*` for any characters. `coordinates` are further facts by name.
     Where a marker shares its moment with another one, whatever kind that is, nobody knows what was shown: such events are
     refused, or, `ambiguous: drop`, left out and counted. `numbered` says, for stimuli that are called by a number after one
-    of these beginnings, where their files lie among the downloads: the N-th in order of their paths, from 1.
+    of these beginnings, where their files lie among the downloads: the N-th in order of their paths, from 1; `pictures`,
+    which tables say their files.
     Columns are those of `events.tsv`, and `task`, `session` and `run` of its recording; of other recordings,
     `description` and the fields of their events.
     """
@@ -85,6 +98,7 @@ class Events(Frozen):
     coordinates: dict[str, str | Cell] = Field(default_factory=dict)
     ambiguous: Literal["refuse", "drop"] = "refuse"
     numbered: dict[str, str] = Field(default_factory=dict)
+    pictures: Pictures | None = None
 
     @model_validator(mode="after")
     def _names(self) -> Events:
