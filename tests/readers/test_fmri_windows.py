@@ -429,7 +429,7 @@ def test_what_is_wrong_with_a_run_is_said(one: tuple[Path, dict[str, Any]], spoi
         ({"subjects": ["7"]}, "no file is called .* of 7"),
         ({"series": "sub-{subject}_nothing.nii.gz"}, "no file is called"),
         ({"space": {"name": "vertices"}}, "one file a hemisphere"),
-        ({"embeddings": {"embedding": "embedding.nc"}}, "make it of a model with"),
+        ({"embeddings": {"embedding": "embedding.nc"}}, "the embeddings of what was"),
         ({"events": {"file": "{subject}_{task}_x.tsv", "stimulus": "stim_file"}}, r"called by \{task\}"),
     ],
 )
@@ -451,6 +451,7 @@ def test_what_a_spec_lacks_is_said(
         {"space": {"name": "transforms", "layers": ["a.mgz"], "vertices": "{hemi}.b.mgz"}},
         {"events": {"file": "e.tsv", "stimulus": "x", "listed": {"Split": {}}}},
         {"events": {"file": "e.tsv", "stimulus": "x", "order": "nsd_expdesign.mat"}},
+        {"events": {"file": "e.tsv", "stimulus": "x", "ambiguous": "drop"}},
     ],
 )
 def test_specs_that_contradict_themselves_are_refused(
@@ -458,6 +459,20 @@ def test_specs_that_contradict_themselves_are_refused(
 ) -> None:
     with pytest.raises(ValidationError):
         registry.get("reader", "fmri_windows").bind({**one[1], **change})
+
+
+@pytest.mark.parametrize("id", [BOLD, THINGS, NSD])
+def test_what_is_shown_is_listed_from_the_tables_alone(
+    repository: Path, tmp_path: Path, id: str, request: pytest.FixtureRequest
+) -> None:
+    root, truth = request.getfixturevalue({BOLD: "bold", THINGS: "things", NSD: "nsd"}[id])
+    fields = told(repository, id)
+    bound = registry.get("reader", "fmri_windows").bind({k: v for k, v in fields.items() if k != "name"})
+    tables = {n: p for n, p in scans.files_of(root).items() if n.endswith((".tsv", ".txt", ".mat"))}
+    lists = registry.get("stimuli", "fmri_windows")
+    found = lists.function(tables, **{name: bound[name] for name in lists.parameters.model_fields})
+    names = {name for key, shown in truth.items() if key != "shared" for name in shown}
+    assert found["stimulus_id"].tolist() == found["filename"].tolist() == sorted(names)
 
 
 def test_people_on_different_grids_have_no_common_voxels(

@@ -73,6 +73,8 @@ class ScanEvents(Events):
     def _numbered(self) -> ScanEvents:
         if self.order is not None and self.format != "volumes":
             raise ValueError("`order` is that of numbered images: say it with `format: volumes`")
+        if self.numbered or self.ambiguous != "refuse":
+            raise ValueError("`numbered` and `ambiguous` are for recordings read by bids_epochs")
         return self
 
     @field_validator("listed")

@@ -18,11 +18,12 @@ from neuroledger.core.dataset import Dataset
 from neuroledger.core.decoding.signals import signals
 from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.registry import reader
-from neuroledger.errors import DataError, RequestError, UnavailableError
+from neuroledger.errors import DataError, UnavailableError
 from neuroledger.readers.fmri_events import ScanEvents, beside, lists, shown
 from neuroledger.readers.fmri_layout import Layout, layout_of, transforms_of
 from neuroledger.readers.fmri_runs import Rest, Run, checked, runs_among
 from neuroledger.readers.fmri_space import INSTALL, Space, Surface, Transforms
+from neuroledger.readers.language_events import embeddings_in
 from neuroledger.readers.signal_stimuli import read_embeddings
 from neuroledger.readers.signal_windows import Laid
 from neuroledger.readers.window_store import stored
@@ -94,14 +95,7 @@ def files_read(names: Sequence[str], told: Mapping[str, Any]) -> list[str]:
     if isinstance(space := told["space"], Transforms):
         for run in {run.subject: run for run in runs}.values():
             others += transforms_of(space, run, names)
-    tables = list((told["embeddings"] or {}).values())
-    absent = [name for name in tables if name not in there]
-    if absent:
-        raise RequestError(
-            f"{', '.join(absent)}, the embeddings of the stimuli, is not among the files: make it of a model with "
-            "`neuroledger embed MODEL --images FOLDER --layer LAYER --out FILE` (docs/decoding.md)"
-        )
-    return sorted({*wanted, *others, *tables})
+    return sorted({*wanted, *others, *embeddings_in(names, told)})
 
 
 def _runs(
