@@ -214,17 +214,22 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
     except ValueError as error:
         raise DataError(f"{file} has no channels of type {', '.join(steps.pick)}") from error
     if steps.reference is not None:
-        raw.set_eeg_reference("average" if steps.reference == "average" else list(steps.reference))
+        wanted = "average" if steps.reference == "average" else list(steps.reference)
+        try:
+            raw.set_eeg_reference(wanted)
+        except ValueError as error:
+            raise DataError(f"{file} cannot be referenced to {wanted}: {error}") from error
     half = float(raw.info["sfreq"]) / 2
     notches = [hertz for hertz in steps.notch if hertz < half]
     if notches:
-        raw.notch_filter(notches)
+        raw.notch_filter(notches, picks="all")
     if steps.low_pass is not None and steps.low_pass >= half:
         raise DataError(
             f"{file} has {2 * half:g} samples a second, and nothing above {half:g} Hz to filter out: leave out `low_pass`"
         )
     if steps.high_pass is not None or steps.low_pass is not None:
-        raw.filter(steps.high_pass, steps.low_pass)
+        # All that were picked: left to itself, MNE passes muscles, eyes and the rest by.
+        raw.filter(steps.high_pass, steps.low_pass, picks="all")
     if steps.resample is not None and steps.resample != raw.info["sfreq"]:
         raw.resample(steps.resample)
 
