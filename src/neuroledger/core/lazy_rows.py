@@ -25,14 +25,14 @@ T = TypeVar("T")
 _FOUND: WeakKeyDictionary[mmap.mmap, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
-def row_blocks(values: Array | LazyRows, size: int = BLOCK) -> Iterator[slice]:
-    """Slices of the first axis that hold about `size` bytes each, in order; one of everything where there is no axis."""
+def row_blocks(values: Array | LazyRows) -> Iterator[slice]:
+    """Slices of the first axis that hold about 16 MiB each, in order; one of everything where there is no axis."""
     if values.ndim == 0:
         yield slice(None)
         return
     count = len(values)
     each = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
-    step = max(1, size // max(1, each))
+    step = max(1, BLOCK // max(1, each))
     for start in range(0, count, step):
         yield slice(start, min(count, start + step))
 
@@ -131,7 +131,7 @@ class LazyRows:
         return LazyRows(self._values, self._rows[at], self.dtype, self._change)
 
     def _taken(self, rows: Rows) -> Array:
-        taken = np.array(self._values[rows], dtype=self.dtype)
+        taken = np.asarray(self._values[rows], dtype=self.dtype)  # by numbers, so that it is a copy
         release(self._values)
         return taken if self._change is None else self._change(taken, rows)
 

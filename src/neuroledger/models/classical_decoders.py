@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,14 +10,15 @@ import numpy.typing as npt
 from pydantic import Field, JsonValue
 
 from neuroledger.core.decoding.decoder import Decoder, Objective, Signature
+from neuroledger.core.lazy_rows import LazyRows
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.dummy_decoder import Dummy
+from neuroledger.models.large_windows import Doubles, fit_first
 from neuroledger.models.linear_heads import (
     LOGISTIC,
     LOGISTIC_SEARCH,
     Head,
-    chosen_rows,
     for_objective,
     head_of,
     objectives_of,
@@ -95,7 +94,7 @@ def covariance_decoder(
         else:
             first = _RarestXdawn(xdawn, estimator)
         steps = [first, *([Shrinkage(shrinkage)] if shrinkage else []), _tangent(), StandardScaler()]
-        return _Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most)
+        return Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most)
 
     objectives = tuple(
         objective for objective in objectives_of(head) if xdawn is None or objective == "classification"
@@ -138,7 +137,7 @@ def cospectra_decoder(
         top = min(high, signature.sampling_rate / 2)
         spectra = CoSpectra(window=window, overlap=overlap, fmin=low, fmax=top, fs=signature.sampling_rate)
         last = head_of(head, signature.objective)
-        return _Doubles(make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), last), most)
+        return Doubles(make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), last), most)
 
     return Decoder(id=id, make=make, objectives=objectives_of(head))
 
@@ -155,7 +154,7 @@ def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, pla
         thin = FunctionTransformer(_every_nth, kw_args={"step": every})
         lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
         last = one_vs_rest(lda) if signature.objective == "multilabel" else lda
-        return _Doubles(make_pipeline(thin, StandardScaler(), last))
+        return Doubles(make_pipeline(thin, StandardScaler(), last))
 
     return Decoder(
         id=id,
@@ -206,7 +205,7 @@ def sklearn_decoder(
         last = for_objective(last, signature, f"model {id!r}: {path}")
         before = [FunctionTransformer(_every_nth, kw_args={"step": 1})] if flatten else []
         between = [StandardScaler()] if flatten and standardise else []
-        return _Doubles(make_pipeline(*before, *between, last), most)
+        return Doubles(make_pipeline(*before, *between, last), most)
 
     return Decoder(
         id=id,
@@ -216,43 +215,6 @@ def sklearn_decoder(
         shuffles_labels=shuffles_labels,
         plants=plants,
     )
-
-
-class _Doubles:
-    """A pipeline that computes in double precision, whatever the signals are stored as; `notes_` tell what it gave up."""
-
-    def __init__(self, pipeline: Any, most: int | None = None) -> None:
-        self.pipeline, self.most = pipeline, most
-        for name in ("predict", "predict_proba", "decision_function"):
-            if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
-                setattr(self, name, _in_doubles(pipeline, name))
-
-    def fit(self, x: Array, y: Array) -> _Doubles:
-        rows = chosen_rows(np.asarray(y), self.most)
-        fewer = len(rows) < len(y)
-        if fewer:
-            x, y = x[rows], y[rows]
-        with warnings.catch_warnings():
-            ignored = ".*(Convergence|lbfgs|penalty|l1_ratio|legacy|least populated).*"
-            warnings.filterwarnings("ignore", message=ignored)
-            self.pipeline.fit(x.astype(np.float64), y)
-        self.notes_ = (
-            [f"fitted on {len(rows):,} windows, drawn from all of the training part"] if fewer else []
-        )
-        for _, step in self.pipeline.steps:
-            self.notes_ += getattr(step, "notes_", [])
-        if hasattr(self.pipeline, "classes_"):
-            self.classes_ = self.pipeline.classes_
-        return self
-
-
-def _in_doubles(pipeline: Any, name: str) -> Callable[[Array], Any]:
-    # Of several labels at once, scikit-learn gives a list of probabilities, one item for each.
-    def asked(x: Array) -> Any:
-        found = getattr(pipeline, name)(x.astype(np.float64))
-        return found if isinstance(found, list) else np.asarray(found)
-
-    return asked
 
 
 def _tangent() -> Any:
@@ -283,17 +245,18 @@ def _tangent() -> Any:
 class _RarestXdawn:
     """Xdawn covariances whose filters and mean response are those of the rarest class alone."""
 
+    takes_rows = True
+
     def __init__(self, filters: int, estimator: str) -> None:
         self.filters, self.estimator = filters, estimator
 
-    def fit(self, x: Array, y: Array) -> _RarestXdawn:
+    def fit(self, x: Array | LazyRows, y: Array) -> _RarestXdawn:
         from pyriemann.estimation import XdawnCovariances
 
         names, counts = np.unique(y, return_counts=True)
         rarest = names[np.argmin(counts)]
-        self.covariances_ = XdawnCovariances(self.filters, estimator=self.estimator, classes=[rarest]).fit(
-            x, y
-        )
+        xdawn = XdawnCovariances(self.filters, estimator=self.estimator, classes=[rarest])
+        self.covariances_ = fit_first(xdawn, x, y)
         return self
 
     def transform(self, x: Array) -> Array:

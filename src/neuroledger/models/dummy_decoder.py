@@ -19,6 +19,8 @@ SEED = 33
 class Dummy:
     """Answers the same whatever it is shown; several labels are drawn independently with their prevalence."""
 
+    takes_rows = True
+
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.core.decoding.channel_statistics import mean_and_spread, quartiles
 from neuroledger.core.decoding.decoder import Signature
+from neuroledger.core.lazy_rows import LazyRows, part_of
 from neuroledger.errors import ModelError
 from neuroledger.models.convolutional_decoders import limit_norms
 from neuroledger.models.decoding_recipes import TrainingRecipe
@@ -26,7 +28,10 @@ class TrainedNetwork:
     """An estimator around a network; after `fit`, `epochs_` and `parameters_` tell how it went.
 
     Without a validation part of its own, the recipe's share of the training windows is set apart, of each class alike.
+    Windows may be a view of what lies on the disk: batches are then read as they are needed.
     """
+
+    takes_rows = True
 
     def __init__(
         self,
@@ -44,7 +49,7 @@ class TrainedNetwork:
         """Threads of the training; another number gives other bits."""
         return self.recipe.threads
 
-    def fit(self, x: Array, y: Array) -> TrainedNetwork:
+    def fit(self, x: Array | LazyRows, y: Array) -> TrainedNetwork:
         """Train on most windows, stop by the rest."""
         rng = np.random.default_rng(self.signature.seed)
         labels = (
@@ -60,14 +65,18 @@ class TrainedNetwork:
             raise ModelError(
                 f"{len(y)} windows are too few to train and to watch: give more, or another decoder"
             )
-        return self.fit_watching(x[~watched], y[~watched], x[watched], y[watched])
+        return self.fit_watching(part_of(x, ~watched), y[~watched], part_of(x, watched), y[watched])
 
-    def fit_watching(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> TrainedNetwork:
+    def fit_watching(
+        self, x: Array | LazyRows, y: Array, watched_x: Array | LazyRows, watched_y: Array
+    ) -> TrainedNetwork:
         """Train on (window, channel, sample) `x`; keep the state that does best on the watched windows."""
         with _threads(self.recipe.threads):
             return self._train(x, y, watched_x, watched_y)
 
-    def _train(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> TrainedNetwork:
+    def _train(
+        self, x: Array | LazyRows, y: Array, watched_x: Array | LazyRows, watched_y: Array
+    ) -> TrainedNetwork:
         import torch
 
         recipe = self.recipe
@@ -116,25 +125,29 @@ class TrainedNetwork:
             self.learnt_.breadth = self.breadth
         return self
 
-    def predict(self, x: Array) -> Array:
+    def predict(self, x: Array | LazyRows) -> Array:
         """Labels, texts, or numbers or embeddings in their own units."""
         return self.learnt_.answers(self._outputs(self.network_, self._inputs(x)))
 
-    def predict_proba(self, x: Array) -> Array:
+    def predict_proba(self, x: Array | LazyRows) -> Array:
         """Probabilities, (window, class) or (window, label)."""
         return self.learnt_.probabilities(self._outputs(self.network_, self._inputs(x)))
 
-    def _learn_scale(self, x: Array) -> None:
+    def _learn_scale(self, x: Array | LazyRows) -> None:
         if self.recipe.scale == "robust":
-            low, middle, high = np.percentile(x, [25, 50, 75], axis=(0, 2))
+            low, middle, high = quartiles(x)
             centre, spread = middle, high - low
         elif self.recipe.scale == "standard":
-            centre, spread = x.mean(axis=(0, 2)), x.std(axis=(0, 2))
+            centre, spread = mean_and_spread(x)
         else:
             centre, spread = np.zeros(x.shape[1]), np.ones(x.shape[1])
         self.centre_, self.spread_ = centre[:, None], np.where(spread > 0, spread, 1.0)[:, None]
 
-    def _inputs(self, x: Array) -> Any:
+    def _inputs(self, x: Array | LazyRows) -> Any:
+        """What the network is shown: a tensor, or of a view something that gives the tensors of its batches."""
+        return _Batches(x, self._tensor) if isinstance(x, LazyRows) else self._tensor(x)
+
+    def _tensor(self, x: Array) -> Any:
         import torch
 
         limit = self.recipe.clamp or np.inf
@@ -162,6 +175,24 @@ class TrainedNetwork:
         with torch.inference_mode(), _threads(self.recipe.threads):
             parts = inputs.split(max(1, self.recipe.batch))
             return np.concatenate([self.learnt_.kept(network(part)) for part in parts])
+
+
+class _Batches:
+    """Windows as tensors, made when they are asked for; the part of a tensor's manners that training needs."""
+
+    def __init__(self, x: LazyRows, make: Callable[[Array], Any]) -> None:
+        self._x, self._make = x, make
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._make(self._x[rows.cpu().numpy()])
+
+    def split(self, size: int) -> Iterator[Any]:
+        """Tensors of so many windows, in order."""
+        for start in range(0, len(self._x), size):
+            yield self._make(self._x[start : start + size])
 
 
 @contextmanager

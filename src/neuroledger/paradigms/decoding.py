@@ -24,6 +24,7 @@ from neuroledger.core.decoding.gates import gate, partition_sha256
 from neuroledger.core.decoding.splits import Fold, SplitRule, draw_folds
 from neuroledger.core.decoding.targets import standardised, truth_of
 from neuroledger.core.decoding.task_recipe import TaskRecipe
+from neuroledger.core.decoding.window_parts import Windows
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.registry import paradigm
 from neuroledger.errors import DataError, ModelError, RequestError
@@ -176,13 +177,12 @@ def measure_folds(
         )
     if not seeds or len(set(seeds)) != len(seeds):
         raise RequestError("decoding needs at least one training seed, each once")
-    values = np.asarray(assembly.transpose(*signals.DIMS).values)
-    values = values if values.dtype.kind == "f" else values.astype(np.float64)
+    windows = Windows(assembly)
     choices = np.unique(truth.astype(str)) if objective == "classification" else np.empty(0, dtype=str)
     truth = truth.astype(str) if objective == "classification" else truth
     notes: list[str] = []
     if model.plants:
-        values = _planted(values, truth, model.plants)
+        windows.plant(truth, model.plants)
         notes.append(f"control: a signal of {model.plants:g} standard deviations was planted in every window")
     if model.shuffles_labels:
         notes.append("control: the training labels were permuted")
@@ -193,9 +193,13 @@ def measure_folds(
         for number, fold in enumerate(folds):
             estimator = model.make(_signature(assembly, truth, choices, objective, seed, recipe))
             wanted = standardised(truth, fold.train) if standardise else truth
-            _fit(estimator, values, _training_truth(model, wanted, fold, rng), fold, model.id)
+            _fit(estimator, windows, _training_truth(model, wanted, fold, rng), fold, model.id)
             trained.append(estimator)
-            answers.append(answer(estimator, values[fold.test], objective, choices, id=model.id))
+            answers.append(
+                answer(
+                    estimator, windows.handed(fold.test, estimator, model.id), objective, choices, id=model.id
+                )
+            )
             truths.append(wanted[fold.test])
             rows.append(fold.test)
             split_of.append(np.full(len(fold.test), number))
@@ -216,15 +220,20 @@ def measure_folds(
     return _Measured(_labelled(np.concatenate(answers), choices, coords), true, tuple(notes))
 
 
-def _fit(estimator: Any, values: Array, truth: Array, fold: Fold, id: str) -> None:
+def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, id: str) -> None:
     """Train; who does not watch a validation part learns from it too, as the published baselines do."""
     seen = np.sort(np.concatenate([fold.train, fold.validation]))
     try:
         if len(fold.validation) and isinstance(estimator, StoppedEarly):
             watched = fold.validation
-            estimator.fit_watching(values[fold.train], truth[fold.train], values[watched], truth[watched])
+            estimator.fit_watching(
+                windows.handed(fold.train, estimator, id),
+                truth[fold.train],
+                windows.handed(watched, estimator, id),
+                truth[watched],
+            )
         else:
-            estimator.fit(values[seen], truth[seen])
+            estimator.fit(windows.handed(seen, estimator, id), truth[seen])
     except UNTAUGHT as error:
         raise failure(id, f"be trained on {len(seen)} windows", error) from error
 
@@ -280,25 +289,6 @@ def _positions(assembly: xr.DataArray) -> tuple[tuple[float, float, float], ...]
         return None
     places = np.stack([assembly[axis].values.astype(float) for axis in "xyz"], axis=1)
     return tuple((x, y, z) for x, y, z in places.tolist()) if np.isfinite(places).any() else None
-
-
-def _planted(values: Array, truth: Array, amplitude: float) -> Array:
-    """Windows with a half-wave over time on one channel per class (or scaled by the number), of known amplitude."""
-    wave = np.sin(np.linspace(0, np.pi, values.shape[2])).astype(values.dtype)
-    planted = values.copy()
-    if truth.dtype.kind in "US":
-        codes = np.unique(truth, return_inverse=True)[1]
-        channel = codes % values.shape[1]
-        size = amplitude * (1 + codes // values.shape[1]) * values.std(axis=(0, 2))[channel]
-        planted[np.arange(len(codes)), channel] += size[:, None].astype(values.dtype) * wave
-        return planted
-    columns = truth.reshape(len(truth), -1).astype(float)
-    columns = (columns - columns.mean(axis=0)) / np.maximum(columns.std(axis=0), 1e-12)
-    for column in range(columns.shape[1]):
-        channel = column % values.shape[1]
-        scale = amplitude * values[:, channel].std()
-        planted[:, channel] += (scale * columns[:, column, None] * wave).astype(values.dtype)
-    return planted
 
 
 def _labelled(values: Array, choices: Array, coords: dict[str, Any]) -> xr.DataArray:
