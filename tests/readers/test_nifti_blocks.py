@@ -75,13 +75,13 @@ def test_wrong_files_are_named(tmp_path):
     files = _files(tmp_path, series, mask)
     whole = gzip.decompress(files["bold.nii.gz"].read_bytes())
     files["bold.nii.gz"].write_bytes(gzip.compress(whole[:-10]))
-    with pytest.raises(DataError, match=r"bold\.nii\.gz is shorter than its shape"):
+    with pytest.raises(DataError, match=r"bold\.nii\.gz cannot be read to its end"):
         _read(files)
     files["bold.nii.gz"].write_bytes(gzip.compress(whole)[:-20])
-    with pytest.raises(DataError, match=r"bold\.nii\.gz cannot be unpacked"):
+    with pytest.raises(DataError, match=r"bold\.nii\.gz (cannot be read to its end|is no image)"):
         _read(files)
     files["bold.nii.gz"].write_bytes(b"something else")
-    with pytest.raises(DataError, match=r"bold\.nii\.gz is not a NIfTI-1 image"):
+    with pytest.raises(DataError, match=r"bold\.nii\.gz is no image that nibabel reads"):
         _read(files)
 
 

@@ -132,8 +132,8 @@ def image(path: Path, name: str) -> Any:
         raise DataError(f"{name} is no image that nibabel reads ({error}); fetch it again") from error
 
 
-def values_of(loaded: Any, name: str) -> Array:
-    """The values of an image in single precision.
+def values_of(loaded: Any, name: str, dtype: npt.DTypeLike = np.float32) -> Array:
+    """The scaled values of an image, in single precision unless told otherwise.
 
     Raises
     ------
@@ -141,10 +141,9 @@ def values_of(loaded: Any, name: str) -> Array:
         The file is cut off or damaged.
     """
     try:
-        values = np.asarray(loaded.dataobj, dtype=np.float32)
+        return np.asarray(loaded.dataobj, dtype=dtype)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"{name} cannot be read to its end ({error}); fetch it again") from error
-    return values
 
 
 def voxels_in(masks: Sequence[tuple[Any, str]]) -> tuple[Channels, Array]:

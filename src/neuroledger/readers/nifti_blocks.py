@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import struct
-import zlib
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +14,9 @@ from neuroledger.core.dataset import Dataset
 from neuroledger.core.decoding.signals import signals
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
+from neuroledger.readers.fmri_space import image, values_of
 
 __all__ = ["nifti_blocks"]
-
-Floats = NDArray[np.float64]
-
-HEADER: Final = 348
-MAX_BYTES: Final = 4 * 1024**3
-TYPES: Final[Mapping[int, str]] = {2: "u1", 4: "i2", 8: "i4", 16: "f4", 64: "f8", 256: "i1", 512: "u2"}
 
 
 class _Block(NamedTuple):
@@ -52,7 +44,7 @@ def nifti_blocks(
     Parameters
     ----------
     bold, mask
-        Names of the series (x, y, z, volume) and of the mask (x, y, z), NIfTI-1, gzipped or not. Channels are the
+        Names of the series (x, y, z, volume) and of the mask (x, y, z), NIfTI, gzipped or not. Channels are the
         voxels where the mask is not zero, in the order of the files.
     labels
         Name of a text file with one line "label run" for each volume.
@@ -64,9 +56,11 @@ def nifti_blocks(
     Raises
     ------
     DataError
-        A file is no NIfTI-1 image, shapes or counts do not match, or a run has no rest.
+        A file is no image or cut off, shapes or counts do not match, or a run has no rest.
+    UnavailableError
+        nibabel is not installed.
     """
-    series, inside = _nifti(files[bold]), _nifti(files[mask])
+    series, inside = (values_of(image(files[name], name), name, np.float64) for name in (bold, mask))
     if inside.ndim == series.ndim:
         inside = inside[..., 0]
     if series.ndim != 4 or series.shape[:3] != inside.shape:
@@ -101,34 +95,6 @@ def nifti_blocks(
         },
     )
     return Dataset(stimuli=None, assembly=assembly)
-
-
-def _nifti(path: Path) -> Floats:
-    """The scaled values of a NIfTI-1 image in one file, without dimensions of length one at the end."""
-    try:
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            with gzip.open(path) as opened:
-                raw = opened.read(MAX_BYTES)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path.name} cannot be unpacked ({error}); fetch it again") from error
-    order = next(
-        (o for o in "<>" if len(raw) >= HEADER and struct.unpack(f"{o}i", raw[:4])[0] == HEADER), None
-    )
-    if order is None or raw[344:347] != b"n+1":
-        raise DataError(f"{path.name} is not a NIfTI-1 image in one file")
-    rank, *sizes = struct.unpack(f"{order}8h", raw[40:56])
-    (code,) = struct.unpack(f"{order}h", raw[70:72])
-    offset, slope, intercept = struct.unpack(f"{order}3f", raw[108:120])
-    if not 1 <= rank <= 7 or code not in TYPES:
-        raise DataError(f"{path.name} has {rank} dimensions of NIfTI type {code}, which is not read here")
-    shape = tuple(sizes[:rank])
-    dtype = np.dtype(order + TYPES[code])
-    count = int(np.prod(shape))
-    if min(shape) < 1 or len(raw) < int(offset) + count * dtype.itemsize:
-        raise DataError(f"{path.name} is shorter than its shape {shape} says; fetch it again")
-    values = np.frombuffer(raw, dtype, count, int(offset)).reshape(shape, order="F").astype(np.float64)
-    return values * slope + intercept if slope else values
 
 
 def _labels(path: Path, volumes: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
