@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,15 @@ def test_frames_are_those_on_the_screen_at_each_moment(tmp_path: Path) -> None:
     beyond = moments(0.8, 0.6, clips_per_second=5, span=0.2, frames=4, one=Shown("a", path=path))
     with pytest.raises(DataError, match=r"ends at 1 s; 1.2 s of it are asked for"):
         list(clips(path, beyond, lambda image: np.zeros(1, dtype=np.float32)))
+    film(tmp_path / "long.mp4", [(7 * number) % 256 for number in range(60)], codec="mpeg4")
+    late = moments(4.05, 1.0, clips_per_second=2, span=0.4, frames=4, one=Shown("a", path=path))
+    seen = partial(clips, tmp_path / "long.mp4", prepare=lambda image: np.asarray(image).astype(np.float32))
+    sought = list(seen(late))
+    early = np.concatenate([np.zeros((1, 4)), late])  # a first clip at the beginning: nothing is skipped
+    whole = list(seen(early))[1:]
+    np.testing.assert_array_equal(np.stack(sought), np.stack(whole))
+    greys = np.array([(7 * number) % 256 for number in range(60)])
+    np.testing.assert_allclose(sought[0][:, 32, 32, 0], greys[[42, 43, 44, 45]], atol=6)
     (tmp_path / "no.mkv").write_bytes(b"this is no film")
     with pytest.raises(DataError, match="cannot be opened as a film"):
         seconds_of(tmp_path / "no.mkv")

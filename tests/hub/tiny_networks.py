@@ -106,14 +106,14 @@ def wave(path: Path, seconds: float, rate: int = 16_000, channels: int = 1, seed
     return samples
 
 
-def film(path: Path, greys: list[int], rate: int = 10, size: int = 64) -> None:
-    """Frames of one grey each, without loss."""
+def film(path: Path, greys: list[int], rate: int = 10, size: int = 64, codec: str = "ffv1") -> None:
+    """Frames of one grey each, without loss unless a codec says otherwise."""
     import av
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as out:
-        stream = out.add_stream("ffv1", rate=rate)
-        stream.width, stream.height, stream.pix_fmt = size, size, "bgr0"
+        stream = out.add_stream(codec, rate=rate)
+        stream.width, stream.height, stream.pix_fmt = size, size, "bgr0" if codec == "ffv1" else "yuv420p"
         for grey in greys:
             pixels = np.full((size, size, 3), grey, dtype=np.uint8)
             for packet in stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")):

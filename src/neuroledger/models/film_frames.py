@@ -21,7 +21,7 @@ Prepare = Callable[[Any], NDArray[np.float32]]
 def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterator[NDArray[np.float32]]:
     """For each row of moments (clip, frame), in seconds and rising, what was on the screen: (frame, …) as prepared.
 
-    A frame stays until the next one. The last one stays as long as a frame does.
+    A frame stays until the next one, and the last one as long as two frames: containers round.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterato
                 ready.pop(held.pop(0)[0], None)
             if not held:
                 raise DataError(f"{path} holds no frames")
-            if following is None and clip[-1] > held[-1][0] + lasting + EARLY:
+            if following is None and clip[-1] > held[-1][0] + 2 * lasting + EARLY:
                 raise DataError(
                     f"{path} ends at {held[-1][0] + lasting:g} s; {clip[-1]:g} s of it are asked for"
                 )

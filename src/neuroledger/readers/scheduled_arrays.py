@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
 from pydantic import Field
 
 from neuroledger.core.dataset import Dataset
 from neuroledger.core.file_hash import sha256_of
-from neuroledger.core.registry import reader
+from neuroledger.core.registry import reader, stimuli
 from neuroledger.errors import DataError
 from neuroledger.readers.signal_preprocessing import (
     UNTOUCHED,
@@ -24,7 +26,7 @@ from neuroledger.readers.signal_preprocessing import (
     windows_of,
 )
 from neuroledger.readers.signal_spans import fields_of
-from neuroledger.readers.signal_stimuli import Events, read_embeddings
+from neuroledger.readers.signal_stimuli import Events, read_embeddings, show
 from neuroledger.readers.signal_windows import Window
 from neuroledger.readers.window_store import stored
 from neuroledger.spec.base import Frozen
@@ -40,7 +42,8 @@ class Schedule(Frozen):
     """What every block shows, in seconds from its start: `groups` of `clips`, one clip right after the other.
 
     The first group begins at `first`, the others `every` so many seconds later; each clip lasts `clip_seconds`. `labels`
-    is a file with one whole number for each group, (block, group): what that group is about.
+    is a file with one whole number for each group, (block, group): what that group is about. `films` says, for embeddings,
+    how the film of a block is called, with `{block}` for its number and `*` for any characters.
     """
 
     first: Annotated[float, Field(ge=0)]
@@ -49,6 +52,7 @@ class Schedule(Frozen):
     clips: Count
     clip_seconds: Positive
     labels: str
+    films: str = ""
 
     def rows(self, block: int, labels: Sequence[int]) -> list[dict[str, str]]:
         """Clips of a block as events: `onset`, `block`, `group`, `clip` and `label`; numbers begin with 1."""
@@ -63,6 +67,33 @@ class Schedule(Frozen):
             }
             for group, clip in product(range(self.groups), range(self.clips))
         ]
+
+
+@stimuli("scheduled_arrays")
+def clips_of_films(files: Mapping[str, Path], *, schedule: Schedule, events: Events) -> pd.DataFrame:
+    """Every clip of the schedule: the film of its block, and the seconds of it.
+
+    Raises
+    ------
+    DataError
+        The labels are missing or damaged, or a block has no film, or two.
+    """
+    if schedule.labels not in files:
+        raise DataError(f"{schedule.labels} is not among the files: {', '.join(sorted(files)[:5])}")
+    found: list[tuple[str, str, float, float]] = []
+    for block, numbers in enumerate(_labels(files[schedule.labels], schedule)):
+        pattern = schedule.films.replace("{block}", str(block + 1))
+        films = [name for name in sorted(files) if fnmatchcase(name, pattern)]
+        if len(films) != 1:
+            raise DataError(
+                f"block {block + 1}: {len(films)} films are called {pattern or '(`schedule.films` does not say how)'}"
+            )
+        laid = show(events, schedule.rows(block, numbers), f"block {block + 1}")
+        found += [
+            (name, films[0], onset, schedule.clip_seconds)
+            for name, onset in zip(laid.names, laid.onsets, strict=True)
+        ]
+    return pd.DataFrame(found, columns=["stimulus_id", "filename", "start", "duration"])
 
 
 @reader("scheduled_arrays", version=1)
