@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,8 +44,9 @@ class Preprocessing(Frozen):
 
     names, types and choice of channels → reference → notch → band filter → resample → cut → baseline → scale → clamp.
     `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`), `rename` gives those that occur another
-    one; `channels` are those that are kept, in this order, whatever the case of their letters. The baseline is in seconds
-    from the event; `scale` uses each channel's own statistics over its recording's windows.
+    one; `channels` are those that are kept, in this order, whatever the case of their letters. `drop` takes out channels
+    by name, `*` for any characters. The baseline is in seconds from the event; `scale` uses each channel's own statistics
+    over its recording's windows.
     """
 
     strip: tuple[str, ...] = ()
@@ -202,12 +204,13 @@ def _beside(
 def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
     """Everything before the cut, in place."""
     _name(raw, steps, file)
-    unknown = sorted({*steps.types, *steps.drop} - set(raw.ch_names))
+    dropped = [name for said in steps.drop for name in _called(said, raw.ch_names)]
+    unknown = sorted({*steps.types, *dropped} - set(raw.ch_names))
     if unknown:
         raise DataError(f"{file} has no channel {', '.join(unknown)}; it has {', '.join(raw.ch_names[:40])}")
     if steps.types:
         raw.set_channel_types(steps.types)
-    raw.drop_channels(list(steps.drop))
+    raw.drop_channels(list(dict.fromkeys(dropped)))
     raw.load_data()
     try:
         raw.pick(list(steps.pick))
@@ -232,6 +235,11 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
         raw.filter(steps.high_pass, steps.low_pass, picks="all")
     if steps.resample is not None and steps.resample != raw.info["sfreq"]:
         raw.resample(steps.resample)
+
+
+def _called(said: str, names: Sequence[str]) -> list[str]:
+    """The channels that a text stands for: with `*`, those that fit, be there some or none."""
+    return [name for name in names if fnmatchcase(name, said)] if "*" in said else [said]
 
 
 def _name(raw: Any, steps: Preprocessing, file: str) -> None:

@@ -15,7 +15,17 @@ from pydantic import Field, field_validator, model_validator
 from neuroledger.errors import DataError
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Partner", "Span", "fields_in", "fields_of", "own_spans", "partner_of", "read_partner", "touching"]
+__all__ = [
+    "Partner",
+    "Span",
+    "fields_in",
+    "fields_of",
+    "filled",
+    "own_spans",
+    "partner_of",
+    "read_partner",
+    "touching",
+]
 
 DAY = 86400.0
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?::(\d+))?\}|([?*])")
@@ -135,6 +145,12 @@ def fields_of(pattern: str, name: str) -> dict[str, str] | None:
     """What a name that is written as a pattern says, by placeholder; None where it is written otherwise."""
     match = _expression(pattern).fullmatch(_tail(pattern, name)[1])
     return None if match is None else match.groupdict()
+
+
+def filled(pattern: str, known: Mapping[str, str], name: str) -> bool:
+    """Whether a name is written as a pattern in which what is known is put in its place."""
+    expression = _expression(pattern, tuple(sorted(known.items())))
+    return expression.fullmatch(_tail(pattern, name)[1]) is not None
 
 
 def fields_in(rule: Partner, name: str) -> dict[str, str] | None:

@@ -13,7 +13,16 @@ from typing import NamedTuple
 from neuroledger.errors import RequestError
 from neuroledger.readers.signal_spans import Partner, fields_in, partner_of
 
-__all__ = ["Found", "Table", "facts_of", "files_below", "people", "recordings_in", "sidecars"]
+__all__ = [
+    "Found",
+    "Table",
+    "companions_of",
+    "facts_of",
+    "files_below",
+    "people",
+    "recordings_in",
+    "sidecars",
+]
 
 OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".nwb", ".hea"})
 # Files without which MNE cannot open the one that it is given, and whether they must be there.
@@ -167,6 +176,20 @@ def _folder(name: str) -> str | None:
     parts = name.split("/")
     at = next((at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None)
     return None if at is None else "/".join(parts[:at])
+
+
+def companions_of(folder: Path, name: str, names: Sequence[str]) -> list[str]:
+    """Files without which MNE cannot open a recording, and the continuations of a FIF file (`block1-1.fif`).
+
+    Raises
+    ------
+    RequestError
+        One that must be there is not.
+    """
+    path = PurePosixPath(name)
+    further = re.compile(re.escape(path.with_suffix("").as_posix()) + r"-\d+" + re.escape(path.suffix))
+    continued = [other for other in names if path.suffix == ".fif" and further.fullmatch(other)]
+    return [*_companions(folder, name, set(names)), *continued]
 
 
 def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from neuroledger.errors import IntegrityError, RequestError
 from neuroledger.spec.base import Stated, is_pattern
 from neuroledger.spec.kinds import DatasetSpec
 
-__all__ = ["compare", "named"]
+__all__ = ["compare", "named", "only_files"]
 
 BLOCK = 1 << 20
 SHOWN = 5
@@ -34,7 +34,7 @@ def named(
     RequestError
         One of them is not in the folder, the folder is empty, or something was said that only recordings need.
     """
-    _only_files(spec, downloads)
+    only_files(spec, downloads)
     if spec.reader is not None and spec.reader.name == "prepared_signals" and not spec.downloads:
         return _prepared(spec, names, downloads.folder)
     if not names:
@@ -53,7 +53,14 @@ def named(
     return list(names)
 
 
-def _only_files(spec: DatasetSpec, downloads: Downloads) -> None:
+def only_files(spec: DatasetSpec, downloads: Downloads) -> None:
+    """Return if nothing was said that a reader does not ask for.
+
+    Raises
+    ------
+    RequestError
+        It was.
+    """
     said = {
         "--label": downloads.label,
         "--event": downloads.events,

@@ -17,6 +17,7 @@ from neuroledger.engine.gate.validate import trial
 from neuroledger.engine.integrity import sha256_of_file
 from neuroledger.engine.pin.downloads import Downloads
 from neuroledger.engine.pin.found import files_below
+from neuroledger.engine.pin.logged import logged
 from neuroledger.engine.pin.named import compare, named
 from neuroledger.engine.pin.placing import place_of, put, stop_on_others
 from neuroledger.engine.pin.recordings import Recorded, recorded
@@ -79,6 +80,8 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     before = path.read_text(encoding="utf-8")
     if spec.reader.name in OF_RECORDINGS:
         found = recorded(catalog, spec, files_below(downloads.folder), before, downloads)
+    elif spec.reader.name == "logged_typing":
+        found = logged(catalog, spec, files_below(downloads.folder), before, downloads)
     else:
         below = files_below(downloads.folder, aside=frozenset())
         names = named(spec, below, downloads, _reads(catalog, spec))

@@ -20,7 +20,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
-__all__ = ["Recorded", "recorded"]
+__all__ = ["Recorded", "expected", "recorded"]
 
 # Coordinates that every window has, whatever the data set.
 GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
@@ -66,7 +66,7 @@ def recorded(
             f"{_descriptions(downloads.folder, found[0], rule)}"
         )
     subjects = {item.subject for item in found}
-    _expected(spec, subjects, downloads)
+    expected(spec, subjects, downloads)
     _decodable(catalog, spec, window, facts[0], told)
     files = [name for item in found for name in item.files]
     files += _embeddings(told, names, downloads.folder, spec.id)
@@ -155,8 +155,14 @@ def _descriptions(folder: Path, item: Found, rule: Partner | None) -> str:
     return f"{name} has {shown}" if kinds else f"{name} has no events; are they in events.tsv (--bids)?"
 
 
-def _expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:
-    """As many people as the spec expects."""
+def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:
+    """Return if there are as many people as the spec expects.
+
+    Raises
+    ------
+    RequestError
+        There are not.
+    """
     for check in spec.expectations.assembly:
         said = check.model_dump()
         about = said.get("check") == "distinct" and said.get("column") == "subject"
