@@ -18,10 +18,11 @@ import yaml
 from neuroledger.cli import main
 from neuroledger.core import assembly
 from neuroledger.engine.load import load_dataset
+from neuroledger.readers.word_triggers import cleaned
 from neuroledger.spec.catalog import open_catalog
-from tests.readers import alice_files
+from tests.readers import alice_files, word_files, zuco_files
 
-LATENT = 6
+LATENT = 3
 MODELS = ("dummy", "covariance_ridge", "shuffled_covariance_ridge")
 
 
@@ -147,3 +148,124 @@ def test_a_story_that_nothing_was_planted_in_is_at_chance(
     alice(tmp_path / "alice", strength=0.0)
     raw = scored(place, dataset, benchmark, tmp_path / "alice")
     assert abs(raw["covariance_ridge"] - 0.25) < 0.2
+
+
+ZUCO = ("ZAB", "ZPH")
+BLOCKS = {"task1-SR": 8, "task2-NR": 6, "task3-TSR": 9}
+
+
+def zuco(folder: Path, *, strength: float) -> None:
+    """Two people, three tasks, all blocks, three sentences in each; some are read in two tasks."""
+    texts = [f"subject{number} met object{number + 100} in place{number + 200}" for number in range(60)]
+    of = latent(texts)
+    folder.mkdir()
+    embed(folder / "embedding.nc", of, 768)
+    for seed, who in enumerate(ZUCO):
+        rng = np.random.default_rng(seed)
+        at = 0
+        for task, blocks in BLOCKS.items():
+            read: list[str] = []
+            for block in range(1, blocks + 1):
+                mine = [texts[(at + n) % len(texts)] for n in range(3)]
+                at += 3
+                shown = [(0.5, 3.4, block == 2), (4.0, 3.0, False), (7.5, 2.5, False)]
+                values = rng.standard_normal((128, 11 * zuco_files.RATE)) * 10.0
+                for (onset, seconds, _), text in zip(shown, mine, strict=True):
+                    start = int(onset * zuco_files.RATE)
+                    planted(values, start, int(seconds * zuco_files.RATE), of[text], strength)
+                run = "SNR" if task == "task1-SR" and who == "ZPH" else None
+                zuco_files.eeg(folder, task, who, block, values, shown, run=run)
+                zuco_files.gaze(folder, task, who, block, shown)
+                read += mine
+            # As in the published folder, there are files of people whose task is left out.
+            zuco_files.results(folder, task, who, read)
+
+
+def test_sentences_are_retrieved_from_the_published_files(
+    place: Path, tmp_path: Path, repository: Path
+) -> None:
+    dataset, benchmark = "Hollenstein2018Zuco", "neuralbench.eeg.sentence"
+    with_people(place, repository, dataset, benchmark, len(ZUCO))
+    zuco(tmp_path / "zuco", strength=1.0)
+    raw = scored(place, dataset, benchmark, tmp_path / "zuco")
+    spec = open_catalog(place).dataset(dataset)
+    # One person in three tasks, the other in the first only; two files a block, a list a task, the embeddings.
+    assert len(spec.files) == 2 * (8 + 6 + 9) + 2 * 8 + 3 + 1 + 1
+    assert "task1-_SR/Raw_data/ZPH/ZPH_SNR1_EEG.mat" in spec.files
+    # Twelve sentences are tested, five of them are 42 %.
+    assert raw["covariance_ridge"] > 0.75
+    assert raw["covariance_ridge"] > raw["shuffled_covariance_ridge"] + 0.1
+
+
+READERS = (
+    ("BIRM", 1),
+    ("BIRM", 9),
+    ("BIRM", 19),
+    ("BRIS", 1),
+    ("EDIN", 2),
+    ("KENT", 3),
+    ("OXFO", 4),
+    ("YORK", 5),
+)
+EVERY = 1.4
+
+
+def laboratories(folder: Path, *, strength: float) -> None:
+    """Eight people in six laboratories, the files of each amplifier; the power tells the word of the moment."""
+    items = range(1, 61)
+    word_files.stimuli(folder, items, word_files.slow)
+    trials = [
+        word_files.Trial("control", item, "correct" if item % 2 else "incorrect", 6.0 + 12.5 * number)
+        for number, item in enumerate(items)
+    ]
+    every = [
+        *(word for item in items for words in word_files.slow(item).values() for word in words),
+        *(word for item in items for words in word_files.prediction(item).values() for word in words),
+    ]
+    of = latent([cleaned(word) for word in every if cleaned(word)])
+    embed(folder / "embedding.nc", of, 300)
+    for seed, (laboratory, subject) in enumerate(READERS):
+        rng = np.random.default_rng(seed)
+        tasks = {"main": trials[:30], "control": trials[30:]} if laboratory == "BRIS" else {"": trials}
+        for task, mine in tasks.items():
+            samples = round((mine[-1].at + 14.0) * word_files.RATE)
+            values = rng.standard_normal((len(word_files.SCALP), samples)) * 10.0
+            for trial in mine:
+                for position, word in enumerate(word_files.text(*trial[:3], word_files.slow)):
+                    if cleaned(word):
+                        at = round((trial.at + EVERY * position) * word_files.RATE)
+                        planted(values, at, 2 * word_files.RATE, of[cleaned(word)], strength)
+            sent = word_files.triggers(mine, EVERY, word_files.slow)
+            word_files.record(folder, laboratory, subject, values, sent, task)
+    heads = [f"birm{n:02d}.{part}" for n in (1, 9) for part in ("vhdr", "vmrk")]
+    extra = [f"birm19.{part}" for part in ("vhdr", "vmrk", "eeg")]
+    word_files.packed(
+        folder, "BIRM", {"VHDR+VMRK.zip": ("VHDR+VMRK/", heads), "Extra.zip": ("Extra/", extra)}
+    )
+    parts = {"P1_to_P13_vmrk_vhdr.zip": ("", ["YORK5.vmrk", "YORK5.vhdr"])}
+    parts |= {f"{name}_vmrk_vhdr.zip": ("", []) for name in ("P14_to_P38", "P39_to_P41")}
+    word_files.packed(folder, "YORK", parts)
+
+
+def test_words_of_six_laboratories_are_retrieved_from_the_published_files(
+    place: Path, tmp_path: Path, repository: Path
+) -> None:
+    dataset, benchmark = "Nieuwland2018Large", "neuralbench.eeg.word"
+    with_people(place, repository, dataset, benchmark, len(READERS) - 1)
+    laboratories(tmp_path / "osf", strength=0.6)
+    raw = scored(place, dataset, benchmark, tmp_path / "osf")
+    spec = open_catalog(place).dataset(dataset)
+    assert "Raw_and_Processed_data/Raw_data/BIRM/VHDR+VMRK.zip" in spec.files
+    assert not any("birm09" in name for name in spec.files)  # whose triggers are damaged
+    data = load_dataset(open_catalog(place), dataset)
+    assert data.assembly is not None
+    # Of the first ten sequences, questions among them, those without a cloze marker are taken for practice.
+    assert data.assembly.sizes == {
+        "presentation": 6 * 2 * (60 - 8) + 2 * (60 - 15),
+        "channel": 7,
+        "sample": 360,
+    }
+    assert data.extras["embedding"].shape[1] == 300
+    # The words of six sentences are tested, twelve; five of them are 42 %.
+    assert raw["covariance_ridge"] > 0.8
+    assert raw["shuffled_covariance_ridge"] < 0.7

@@ -48,7 +48,7 @@ def eeg(
     }
     path = folder / FOLDERS[task] / "Raw data" / who / f"{who}_{run or CODES[task]}{block}_EEG.mat"
     path.parent.mkdir(parents=True, exist_ok=True)
-    savemat(path, {"EEG": struct}, do_compression=True)
+    savemat(path, {"EEG": struct}, do_compression=block == 1)  # both kinds occur, and noise packs slowly
     return path
 
 
