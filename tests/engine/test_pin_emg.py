@@ -38,8 +38,8 @@ def place(tmp_path: Path, repository: Path) -> Path:
     for id in (POSE, TYPING):  # small windows' worth of memory and time; all else as published
         path = root / "specs/datasets" / f"{id}.yaml"
         text = path.read_text(encoding="utf-8")
-        kept = "angle: mean" if id == POSE else "core: 4.0"
-        path.write_text(text.replace(f"  {kept}\n", f"  {kept}\n  decimate: 40\n"), encoding="utf-8")
+        kept, rate = ("trajectory: {every: 40, last: 5.0}", 10) if id == POSE else ("core: 4.0", 40)
+        path.write_text(text.replace(f"  {kept}\n", f"  {kept}\n  decimate: {rate}\n"), encoding="utf-8")
     shutil.copy(repository / "specs" / "references.bib", root / "specs")
     shutil.copy(repository / "params.yaml", root)
     (root / "dvc.yaml").write_text("stages: {}\n")
@@ -77,7 +77,12 @@ def test_hand_poses_are_pinned_validated_and_scored(place: Path, tmp_path: Path)
     errors = {model: record["score"]["raw"] for model, record in records.items()}
     assert 0 < errors["covariance_ridge"] < errors["dummy"] / 2
     data = load_dataset(open_catalog(place), POSE)
-    assert data.assembly is not None and data.assembly.shape == (44, 16, 250)
+    assert data.assembly is not None and data.assembly.shape == (44, 16, 1179)
+    paths = data.extras["trajectory"]
+    assert (
+        paths.shape == (44, 20, 250) and paths.attrs["sampling_rate"] == 50 and paths.attrs["units"] == "rad"
+    )
+    assert paths["stimulus_id"].values.tolist() == data.assembly["stimulus_id"].values.tolist()
     assert sorted(set(data.assembly["split"].values.tolist())) == ["test", "train", "val"]
 
 
@@ -94,7 +99,7 @@ def test_typing_is_pinned_validated_and_scored(place: Path, tmp_path: Path) -> N
     windows = load_dataset(open_catalog(place), TYPING).assembly
     assert windows is not None and windows.shape == (12, 32, 250)
     assert windows["text"].values.tolist() == ["the quic", "k brown"] * 6
-    # No decoder of a spec writes texts but the dummy; an estimator of one's own does.
+    # The network of the spec needs the published rate; any estimator of one's own can be asked.
     spread = FunctionTransformer(lambda x: x.std(axis=2))
     estimator = make_pipeline(spread, KNeighborsClassifier(n_neighbors=1))
     rule = open_catalog(place).benchmark("neuralbench.emg.typing").paradigm.parameters["splits"]

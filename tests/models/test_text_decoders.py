@@ -9,9 +9,10 @@ import neuroledger as nl
 from neuroledger.core.decoding.decoder import Signature
 from neuroledger.errors import ModelError
 from neuroledger.models.decoding_recipes import Laptop
+from neuroledger.models.network_decoders import torch_decoder
 from neuroledger.models.text_decoders import ctc_decoder
 from neuroledger.models.text_reading import Texts, beam, greedy, steps_needed
-from neuroledger.models.time_depth_networks import typing_network
+from neuroledger.models.time_depth_networks import pose_network, typing_network
 
 SMALL = {
     "bands": 2, "window": 16, "hop": 8, "features": 24, "depths": [4, 4], "kernel": 5, "time_masks": 0, "frequency_masks": 0
@@ -239,3 +240,40 @@ def test_the_loss_is_minus_the_logarithm_of_all_ways_to_write_a_text():
         expected.append(-np.log(total) / len(wanted))
     found = texts.loss(targets)(torch.from_numpy(scores), targets)
     np.testing.assert_allclose(float(found), np.mean(expected), atol=1e-6)
+
+
+def test_poses_are_answered_where_the_network_has_seen_enough():
+    import torch
+
+    network = pose_network(16, 11_790, 5_000, context=1_790)
+    assert network.encoder(torch.zeros(1, 16, 11_790)).shape == (1, 625, 384)
+    place = network.before + network.share
+    np.testing.assert_allclose(place[1:], (40 * np.arange(1, 250) - 1) / 16, atol=1e-4)
+    assert float(place[0]) == 0
+    assert network(torch.zeros(2, 16, 11_790)).shape == (2, 5_000)
+    with pytest.raises(ModelError, match="5000 numbers are no whole number of times for each of 21 joints"):
+        pose_network(16, 11_790, 5_000, joints=21)
+    with pytest.raises(ModelError, match="leaves nothing of 11790"):
+        pose_network(16, 11_790, 5_000, context=11_790)
+
+
+def test_planted_trajectories_are_followed():
+    rng = np.random.default_rng(0)
+    time = np.arange(400) / 400
+    phase, speed = rng.uniform(0, 6, (300, 2, 1)), rng.uniform(3, 9, (300, 2, 1))
+    angles = np.sin(phase + speed * time)
+    x = rng.standard_normal((300, 4, 400)) * np.exp(np.repeat(angles, 2, axis=1))
+    y = angles[:, :, 100::10].reshape(300, -1)
+    decoder = torch_decoder(
+        id="pose",
+        path="neuroledger.models.time_depth_networks.pose_network",
+        parameters={
+            "joints": 2, "window": 16, "hop": 8, "features": 24, "depths": [4, 4], "kernel": 5, "context": 100, "turns": [0]
+        },
+        recipe=QUICK.model_copy(update={"loss": "absolute", "monitor": "mae", "target_scale": "none"}),
+    )  # fmt: skip
+    parts = [(np.arange(240), np.arange(240, 300))]
+    options = {"metric": "decoding_mae", "splits": parts, "seeds": (33,), "sampling_rate": 400}
+    followed = nl.decode(decoder, x.astype(np.float32), y, **options)
+    constant = nl.decode("dummy", x.astype(np.float32), y, **options)
+    assert followed.value < 0.5 * constant.value

@@ -11,7 +11,7 @@ from scipy.signal import decimate as scipy_decimate
 
 from neuroledger.errors import DataError
 from neuroledger.readers.emg_sessions import Stretch
-from neuroledger.readers.hand_pose_sessions import hand_pose_sessions
+from neuroledger.readers.hand_pose_sessions import Trajectory, hand_pose_sessions
 from neuroledger.readers.typing_sessions import typing_sessions
 from tests.readers.emg_files import (
     RATE,
@@ -238,6 +238,47 @@ def test_kinds_of_generalization_and_short_recordings_are_chosen(posed):
         hand_pose_sessions(below(posed), window=POSED, generalization={"test": ("users",)})
     with pytest.raises(DataError, match=r"`generalization` names the unknown split 'tests'"):
         hand_pose_sessions(below(posed), window=POSED, generalization={"tests": ("user",)})
+
+
+@pytest.mark.parametrize("decimate", [1, 20])
+def test_trajectories_are_the_ends_of_windows(posed, decimate):
+    found = hand_pose_sessions(
+        below(posed), window=POSED, trajectory=Trajectory(every=40, last=0.6), decimate=decimate
+    )
+    paths = found.extras["trajectory"]
+    assert paths.shape == (19, 20, 30) and paths.dtype == np.float32
+    assert paths.attrs["sampling_rate"] == 50 and paths.attrs["units"] == "rad"
+    for fact in ("stimulus_id", "subject", "split", "onset"):
+        assert paths[fact].values.tolist() == found.assembly[fact].values.tolist()
+    series = pose(5.25, 0, ((1.5, 1.6), (4.9995, 5.0)))
+    for row, onset in enumerate((0, 2, 3)):
+        rows = slice(round((onset + 0.4) * RATE), (onset + 1) * RATE, 40)
+        np.testing.assert_array_equal(paths.values[row], series["joint_angles"][rows].T)
+    np.testing.assert_allclose(paths["time_bin_start"].values[[0, -1]], [400.0, 980.0])
+    plain = hand_pose_sessions(below(posed), window=POSED, decimate=decimate)
+    np.testing.assert_array_equal(plain.assembly.values, found.assembly.values)
+    assert not plain.extras
+
+
+def test_large_windows_and_trajectories_are_kept_beside_each_other(posed, monkeypatch):
+    files = below(posed)
+    options = {"window": POSED, "trajectory": Trajectory(every=8, last=1.0)}
+    small = hand_pose_sessions(files, **options)
+    monkeypatch.setattr("neuroledger.readers.window_store.IN_MEMORY", 1000)
+    first = hand_pose_sessions(files, **options)
+    kept = sorted(path.relative_to(posed).parts[1] for path in posed.rglob("values.bin"))
+    assert len(kept) == 2 and "trajectories" in kept
+    monkeypatch.setattr("neuroledger.readers.hand_pose_sessions.read_series", None)  # nothing is read again
+    again = hand_pose_sessions(files, **options)
+    for one in (first, again):
+        np.testing.assert_array_equal(one.assembly.values, small.assembly.values)
+        np.testing.assert_array_equal(one.extras["trajectory"].values, small.extras["trajectory"].values)
+
+
+@pytest.mark.parametrize("trajectory", [Trajectory(every=40, last=1.1), Trajectory(every=7, last=0.5)])
+def test_trajectories_that_are_no_whole_steps_of_a_window_are_refused(posed, trajectory):
+    with pytest.raises(DataError, match=r"`trajectory` has .* take whole steps, and no more than a window"):
+        hand_pose_sessions(below(posed), window=POSED, trajectory=trajectory)
 
 
 def test_decimated_poses_have_the_angles_of_all_samples(posed):

@@ -66,13 +66,15 @@ def pose_network(
     features: int = 384,
     turns: tuple[int, ...] = (-1, 0, 1),
     depths: tuple[int, ...] = (24, 24, 24, 24),
-    kernel: int = 32,
+    kernel: int = 28,
+    context: int = 0,
 ) -> nn.Module:
     """Joint angles over time from the muscles of a wrist, (window, channel, sample) to (window, output).
 
-    The encoder of `typing_network`, and a linear layer for the `joints` of each of its steps; the steps are spread over as
-    many times as the outputs hold, between neighbours in proportion, the first one standing for what came before it. It is
-    none of the published networks for poses; as they do, it begins to answer where it has seen enough.
+    The encoder of `typing_network` without masks, and a linear layer for the `joints` of each of its steps. What follows the
+    first `context` samples is answered, at as many even times as the outputs hold, between two steps in proportion; a step
+    stands where its last sample is, and the first one for all before it. The defaults need a context of 1,790 samples, as
+    the network of emg2pose does [salter2024]; it is none of the networks published for poses.
 
     Raises
     ------
@@ -88,7 +90,14 @@ def pose_network(
     encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, nn.Identity())
     lost = sum(kernel - 1 for _ in depths)
     last = nn.Linear(bands * features, joints)
-    return _classes()["Spread"](encoder, last, outputs // joints, samples, window, hop, lost)
+    if not 0 <= context < samples:
+        raise ModelError(f"a `context` of {context} samples leaves nothing of {samples} to answer")
+    times = outputs // joints
+    at = [context + time * (samples - context) / times for time in range(times)]
+    # A step knows what there was until the end of its spectrum.
+    first, steps = lost * hop + window - 1, (samples - window) // hop + 1 - lost
+    place = [min(max((sample - first) / hop, 0.0), steps - 1.0) for sample in at]
+    return _classes()["Spread"](encoder, last, place)
 
 
 def _encoder(
@@ -239,26 +248,14 @@ def _classes() -> dict[str, Any]:
             return self.norm(self.layers(values) + values)
 
     class Spread(nn.Module):  # type: ignore[misc]
-        """(window, channel, sample) to (window, joint × time): the encoder's steps at evenly spaced times."""
+        """(window, channel, sample) to (window, joint × time): the encoder's steps, read at places between them."""
 
-        def __init__(
-            self,
-            encoder: nn.Module,
-            last: nn.Module,
-            times: int,
-            samples: int,
-            window: int,
-            hop: int,
-            lost: int,
-        ) -> None:
+        def __init__(self, encoder: nn.Module, last: nn.Module, place: Sequence[float]) -> None:
             super().__init__()
             self.encoder, self.last = encoder, last
-            steps = (samples - window) // hop + 1 - lost
-            at = torch.arange(times) * (samples / times)
-            # A step knows what there was until the end of its spectrum.
-            place = ((at - (lost * hop + window - 1)) / hop).clamp(0, steps - 1)
-            self.register_buffer("before", place.floor().long(), persistent=False)
-            self.register_buffer("share", place - place.floor(), persistent=False)
+            between = torch.tensor(place)
+            self.register_buffer("before", between.floor().long(), persistent=False)
+            self.register_buffer("share", between - between.floor(), persistent=False)
 
         def forward(self, values: Tensor) -> Tensor:
             angles = self.last(self.encoder(values)).transpose(1, 2)

@@ -25,6 +25,7 @@ from neuroledger.readers.emg_sessions import (
     samples_in,
 )
 from neuroledger.readers.window_store import stored
+from neuroledger.spec.base import Frozen
 
 __all__ = ["hand_pose_sessions"]
 
@@ -39,12 +40,20 @@ FAILED: Final = 1e-8
 """Where all angles (rad) are this near to zero, inverse kinematics failed."""
 
 
+class Trajectory(Frozen):
+    """Which samples of the angles are decoded: every so many of the published ones, of a window's last seconds."""
+
+    every: Annotated[int, Field(ge=1)] = 1
+    last: Annotated[float, Field(gt=0)]
+
+
 @reader("hand_pose_sessions", version=1)
 def hand_pose_sessions(
     files: Mapping[str, Path],
     *,
     window: Stretch,
     angle: Literal["mean", "last"] = "mean",
+    trajectory: Trajectory | None = None,
     generalization: dict[str, tuple[str, ...]] | None = None,
     shortest: Annotated[float, Field(ge=0)] = 0.0,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
@@ -60,6 +69,8 @@ def hand_pose_sessions(
     ----------
     angle
         What a joint's angle in a window is: its mean, or that of the last sample.
+    trajectory
+        Also keep the angles over time: `last` seconds of each window, every `every`-th of 2000 samples a second.
     generalization
         Of a split, only recordings of these kinds are kept: `{test: [user_stage]}`.
     shortest
@@ -70,17 +81,19 @@ def hand_pose_sessions(
     Returns
     -------
     Dataset
-        (presentation, channel, sample), single precision, as published.
+        (presentation, channel, sample), single precision, as published. With `trajectory`, `extras` have it under that
+        name, the joints as its channels.
 
     Raises
     ------
     DataError
         A file is damaged or has another layout, the table lacks a column or a recording, a split is unknown, no window
-        remains, or the disk has no room for them.
+        remains, the trajectory is longer than a window or no whole number of steps, or the disk has no room.
     """
     made_of = {
         "window": window,
         "angle": angle,
+        "trajectory": trajectory,
         "generalization": generalization,
         "shortest": shortest,
         "decimate": decimate,
@@ -89,10 +102,10 @@ def hand_pose_sessions(
     rows = _kept(listed(files, ("filename", "user", *FACTS)), generalization or {})
     rows = {name: row for name, row in rows.items() if samples_in(files[name], GROUP) >= shortest * RATE}
 
-    def parts() -> Iterator[xr.DataArray]:
+    def parts(of_time: Trajectory | None) -> Iterator[xr.DataArray]:
         found = 0
         for name, row in rows.items():
-            part = _recording(name, files[name], row, grid, angle)
+            part = _recording(name, files[name], row, grid, angle, of_time)
             if part is not None:
                 found += len(part)
                 yield part
@@ -103,18 +116,44 @@ def hand_pose_sessions(
                 "recordings"
             )
 
-    assembly = stored("hand_pose_sessions", files, made_of, parts(), of=len(rows))
-    return Dataset(stimuli=None, assembly=assembly)
+    if trajectory is not None:
+        _steps(trajectory, window)
+    assembly = stored("hand_pose_sessions", files, made_of, parts(None), of=len(rows))
+    if trajectory is None:
+        return Dataset(stimuli=None, assembly=assembly)
+    paths = stored(
+        "hand_pose_sessions", files, made_of, parts(trajectory), of=len(rows), apart="trajectories"
+    )
+    return Dataset(stimuli=None, assembly=assembly, extras={"trajectory": paths})
 
 
-def _recording(name: str, path: Path, row: Mapping[str, str], grid: Grid, angle: str) -> xr.DataArray | None:
-    """The windows of one recording, (presentation, channel, sample); None where there is none without a failure."""
+def _steps(trajectory: Trajectory, window: Stretch) -> int:
+    """How many angles each joint has in a window."""
+    number = trajectory.last * RATE / trajectory.every
+    if trajectory.last > window.duration or abs(number - round(number)) > 1e-6:
+        raise DataError(
+            f"`trajectory` has {trajectory.last:g} s, every {trajectory.every} samples of {RATE} a second, of windows of "
+            f"{window.duration:g} s: take whole steps, and no more than a window"
+        )
+    return round(number)
+
+
+def _recording(
+    name: str, path: Path, row: Mapping[str, str], grid: Grid, angle: str, trajectory: Trajectory | None
+) -> xr.DataArray | None:
+    """The windows of one recording, (presentation, channel, sample); None where there is none without a failure.
+
+    With `trajectory`, the angles over time take the place of the muscles, (presentation, joint, time).
+    """
     series, _ = read_series(path, GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"])
     angles, there = _angles(series["joint_angles"], grid, angle)
     if not len(there):
         return None
-    values = np.empty((len(there), CHANNELS, grid.length), np.float32)
-    grid.cut(series["emg"], there, values)
+    if trajectory is None:
+        values = np.empty((len(there), CHANNELS, grid.length), np.float32)
+        grid.cut(series["emg"], there, values)
+    else:
+        values = _paths(series["joint_angles"], grid, there, trajectory)
     facts = {
         "subject": row["user"].strip(),
         "recording": PurePosixPath(name).stem,
@@ -127,6 +166,16 @@ def _recording(name: str, path: Path, row: Mapping[str, str], grid: Grid, angle:
         "onset": there / grid.rate,
     }
     events |= {f"joint_{joint + 1}": column for joint, column in enumerate(angles.T)}
+    if trajectory is not None:
+        return signals(
+            values,
+            channels=[f"joint_{joint + 1}" for joint in range(JOINTS)],
+            channel_types="misc",
+            sampling_rate=RATE / trajectory.every,
+            start=(grid.start + grid.length) / grid.rate - trajectory.last,
+            units="rad",
+            events=events,
+        )
     return signals(
         values,
         channels=[f"emg{channel}" for channel in range(CHANNELS)],
@@ -136,6 +185,13 @@ def _recording(name: str, path: Path, row: Mapping[str, str], grid: Grid, angle:
         units="uV",
         events=events,
     )
+
+
+def _paths(joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory: Trajectory) -> Array:
+    """The angles at the end of each window, (window, joint, time)."""
+    tail = round(trajectory.last * RATE)
+    first = (onsets + grid.start + grid.length) * grid.decimate - tail
+    return np.stack([joints[begin : begin + tail : trajectory.every].T for begin in first])
 
 
 def _kept(

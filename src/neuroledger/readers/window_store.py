@@ -57,6 +57,7 @@ def stored(
     parts: Iterable[xr.DataArray | None],
     *,
     of: int | None = None,
+    apart: str = "",
 ) -> xr.DataArray:
     """The parts one below the other, as `join` has them.
 
@@ -78,13 +79,15 @@ def stored(
         where the windows are there already.
     of
         How many parts there will be, where that is known: too little room on the disk is then said at the beginning.
+    apart
+        A folder of its own, for what is kept beside the windows of the same reading.
 
     Raises
     ------
     DataError
         There are no windows, parts do not agree, or the disk has no room.
     """
-    folder = _folder(files)
+    folder = _folder(files) / apart
     if folder.is_dir():
         kept = find(folder, _made_of(reader, files, parameters))
         if kept is not None:

@@ -45,7 +45,9 @@ def truth_of(
         if lost:
             raise DataError(f"embeddings {target!r} lack {len(lost)} stimuli, first {lost[0]}")
         rows = [row_of[str(id)] for id in assembly["stimulus_id"].values]
-        return np.asarray(embeddings.values[rows], dtype=float).reshape(len(rows), -1)
+        found = np.asarray(embeddings.values[rows]).reshape(len(rows), -1)
+        # Trajectories are many numbers, and stay as short as they are kept.
+        return found if objective == "regression" and found.dtype.kind == "f" else found.astype(float)
     names = (target,) if isinstance(target, str) else target
     for name in names:
         if name not in assembly.coords or assembly[name].dims != ("presentation",):
