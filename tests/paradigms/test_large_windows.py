@@ -169,7 +169,7 @@ def test_windows_on_the_disk_are_never_in_memory_all_at_once(views, tmp_path, mo
         monkeypatch.setattr(module, "WHOLE", 1 << 18)
     (fold, _) = folds(count)
     truth = assembly["label"].values
-    network = network_decoder(id="net", architecture="eegnet", recipe=Laptop(epochs=1, batch=16))
+    network = network_decoder(id="net", architecture="eegnet", recipe=Laptop(epochs=1, batch=4))
     steps = {
         "conventions": lambda: check(assembly),
         "content": lambda: content_sha256(assembly),
