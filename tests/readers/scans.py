@@ -159,7 +159,7 @@ def bold5000(
 def things(root: Path, *, people: int = 3, runs: int = 4, strength: float = 3.0) -> dict[str, Any]:
     """THINGS-fMRI (ds004192) with derivatives: catch trials, and person 2 without run 2 of session 3 (published: run 7)."""
     described(root, "THINGS-fMRI")
-    tested = [f"aardvark{n}_26s.jpg" for n in range(1, 21)]
+    tested = [f"air_conditioner{n}_26s.jpg" for n in range(1, 21)]
     trained = [f"object{n:03d}_01b.jpg" for n in range(700)]
     table = embeddings([*tested, *trained])
     assembly.write(table, root / "embedding.nc")

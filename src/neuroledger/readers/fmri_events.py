@@ -18,8 +18,6 @@ from neuroledger.spec.base import Frozen
 
 __all__ = ["Listed", "ScanEvents", "beside", "lists", "shown"]
 
-SHORT = "name"
-
 
 class Listed(Frozen):
     """A coordinate by whether a column's value stands in a list: a text with one value in each line, or numbers in MATLAB.
@@ -56,7 +54,8 @@ class ScanEvents(Events):
     listed
         Coordinates by lists.
 
-    Every column is there a second time as `COLUMN.name`, what follows its last slash; so are `subject`, `session`, `run`.
+    Of every column there is `COLUMN.name`, what follows its last slash, and `COLUMN.group`, what of that stands before its
+    last underscore (`air_conditioner` of `images/air_conditioner_01b.jpg`). `subject`, `session` and `run` are columns too.
     """
 
     file: str
@@ -136,7 +135,9 @@ def shown(
 def _with_more(
     row: dict[str, str], listed: Mapping[str, Listed], held: Mapping[str, frozenset[str]], name: str
 ) -> dict[str, str]:
-    more = {f"{column}.{SHORT}": value.replace("\\", "/").rsplit("/", 1)[-1] for column, value in row.items()}
+    names = {column: value.replace("\\", "/").rsplit("/", 1)[-1] for column, value in row.items()}
+    more = {f"{column}.name": value for column, value in names.items()}
+    more |= {f"{column}.group": value.rpartition("_")[0] or value for column, value in names.items()}
     more |= row
     for key, rule in listed.items():
         if rule.column not in more:
