@@ -45,8 +45,8 @@ class Preprocessing(Frozen):
     names, types and choice of channels → reference → notch → band filter → resample → cut → baseline → scale → clamp.
     `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`), `rename` gives those that occur another
     one; `channels` are those that are kept, in this order, whatever the case of their letters. `drop` takes out channels
-    by name, `*` for any characters. The baseline is in seconds from the event; `scale` uses each channel's own statistics
-    over its recording's windows.
+    by name, `*` for any characters; in `pick`, `meg` is magnetometers and gradiometers and no reference away from the head.
+    The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows.
     """
 
     strip: tuple[str, ...] = ()
@@ -213,7 +213,7 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
     raw.drop_channels(list(dict.fromkeys(dropped)))
     raw.load_data()
     try:
-        raw.pick(list(steps.pick))
+        raw.pick([kind for said in steps.pick for kind in (("mag", "grad") if said == "meg" else (said,))])
     except ValueError as error:
         raise DataError(f"{file} has no channels of type {', '.join(steps.pick)}") from error
     if steps.reference is not None:
