@@ -18,6 +18,7 @@ import yaml
 from neuroledger.cli import main
 from neuroledger.core import assembly
 from neuroledger.engine.load import load_dataset
+from neuroledger.engine.shown import source_of_dataset
 from neuroledger.readers.word_triggers import cleaned
 from neuroledger.spec.catalog import open_catalog
 from tests.readers import alice_files, word_files, zuco_files
@@ -72,6 +73,11 @@ def planted(values: np.ndarray, at: int, samples: int, numbers: np.ndarray, stre
     values[:, at : at + samples] *= power[:, None]
 
 
+def listed(place: Path, dataset: str, folder: Path) -> list[str]:
+    """What is to be embedded, as `neuroledger embed --dataset` is told it, before anything is pinned."""
+    return sorted(source_of_dataset(open_catalog(place), dataset, folder).table["stimulus_id"])
+
+
 def scored(place: Path, dataset: str, benchmark: str, folder: Path) -> dict[str, float]:
     """Raw scores of the models after pin, check, validate and run."""
     assert main(["pin", dataset, "--from", str(folder)]) == 0
@@ -91,7 +97,7 @@ PEOPLE = ("S01", "S03")
 SEGMENTS = {9: 1001, 10: 41_501}
 
 
-def alice(folder: Path, *, strength: float) -> None:
+def alice(folder: Path, *, strength: float) -> list[str]:
     """Slow words, so that what is planted at one is not planted at the next; at the border of the parts, fast ones."""
     words = [f"word{number}" for number in range(24)]
     said = alice_files.story([(60 + n, 9, words[6 * n : 6 * n + 6]) for n in range(4)], every=3.2)
@@ -117,6 +123,7 @@ def alice(folder: Path, *, strength: float) -> None:
             at = SEGMENTS[one.segment] + int(one.onset * alice_files.RATE)
             planted(values, at, 1100, of[named[one.order]], strength)
         alice_files.recording(folder, who, values, SEGMENTS)
+    return sorted(of)
 
 
 def test_words_of_a_story_are_retrieved_from_the_published_files(
@@ -124,7 +131,8 @@ def test_words_of_a_story_are_retrieved_from_the_published_files(
 ) -> None:
     dataset, benchmark = "Brennan2019Hierarchical", "neuralbench.eeg.speech"
     with_people(place, repository, dataset, benchmark, len(PEOPLE))
-    alice(tmp_path / "alice", strength=0.6)
+    shown = alice(tmp_path / "alice", strength=0.6)
+    assert listed(place, dataset, tmp_path / "alice") == shown
     raw = scored(place, dataset, benchmark, tmp_path / "alice")
     spec = open_catalog(place).dataset(dataset)
     assert set(spec.files) == {
@@ -154,7 +162,7 @@ ZUCO = ("ZAB", "ZPH")
 BLOCKS = {"task1-SR": 8, "task2-NR": 6, "task3-TSR": 9}
 
 
-def zuco(folder: Path, *, strength: float) -> None:
+def zuco(folder: Path, *, strength: float) -> list[str]:
     """Two people, three tasks, all blocks, three sentences in each; some are read in two tasks."""
     texts = [f"subject{number} met object{number + 100} in place{number + 200}" for number in range(60)]
     of = latent(texts)
@@ -179,6 +187,7 @@ def zuco(folder: Path, *, strength: float) -> None:
                 read += mine
             # As in the published folder, there are files of people whose task is left out.
             zuco_files.results(folder, task, who, read)
+    return sorted(of)
 
 
 def test_sentences_are_retrieved_from_the_published_files(
@@ -186,7 +195,8 @@ def test_sentences_are_retrieved_from_the_published_files(
 ) -> None:
     dataset, benchmark = "Hollenstein2018Zuco", "neuralbench.eeg.sentence"
     with_people(place, repository, dataset, benchmark, len(ZUCO))
-    zuco(tmp_path / "zuco", strength=1.0)
+    shown = zuco(tmp_path / "zuco", strength=1.0)
+    assert listed(place, dataset, tmp_path / "zuco") == shown
     raw = scored(place, dataset, benchmark, tmp_path / "zuco")
     spec = open_catalog(place).dataset(dataset)
     # One person in three tasks, the other in the first only; two files a block, a list a task, the embeddings.
@@ -210,7 +220,7 @@ READERS = (
 EVERY = 1.4
 
 
-def laboratories(folder: Path, *, strength: float) -> None:
+def laboratories(folder: Path, *, strength: float) -> list[str]:
     """Eight people in six laboratories, the files of each amplifier; the power tells the word of the moment."""
     items = range(1, 61)
     word_files.stimuli(folder, items, word_files.slow)
@@ -245,6 +255,7 @@ def laboratories(folder: Path, *, strength: float) -> None:
     parts = {"P1_to_P13_vmrk_vhdr.zip": ("", ["YORK5.vmrk", "YORK5.vhdr"])}
     parts |= {f"{name}_vmrk_vhdr.zip": ("", []) for name in ("P14_to_P38", "P39_to_P41")}
     word_files.packed(folder, "YORK", parts)
+    return sorted(of)
 
 
 def test_words_of_six_laboratories_are_retrieved_from_the_published_files(
@@ -252,7 +263,8 @@ def test_words_of_six_laboratories_are_retrieved_from_the_published_files(
 ) -> None:
     dataset, benchmark = "Nieuwland2018Large", "neuralbench.eeg.word"
     with_people(place, repository, dataset, benchmark, len(READERS) - 1)
-    laboratories(tmp_path / "osf", strength=0.6)
+    shown = laboratories(tmp_path / "osf", strength=0.6)
+    assert listed(place, dataset, tmp_path / "osf") == shown
     raw = scored(place, dataset, benchmark, tmp_path / "osf")
     spec = open_catalog(place).dataset(dataset)
     assert "Raw_and_Processed_data/Raw_data/BIRM/VHDR+VMRK.zip" in spec.files
