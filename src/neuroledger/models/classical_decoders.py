@@ -119,8 +119,9 @@ def cospectra_decoder(
 ) -> Decoder:
     """Co-spectra between channels, then a linear head.
 
-    Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers. With `most`,
-    not more than so many windows are learnt from, of every class alike.
+    Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers. `window` counts
+    samples; where there are fewer, it is the largest power of two of them. With `most`, not more than so many windows are
+    learnt from, of every class alike.
 
     Raises
     ------
@@ -135,7 +136,10 @@ def cospectra_decoder(
         from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
         top = min(high, signature.sampling_rate / 2)
-        spectra = CoSpectra(window=window, overlap=overlap, fmin=low, fmax=top, fs=signature.sampling_rate)
+        whole = 1 << (signature.samples.bit_length() - 1)
+        spectra = CoSpectra(
+            window=min(window, whole), overlap=overlap, fmin=low, fmax=top, fs=signature.sampling_rate
+        )
         last = head_of(head, signature.objective)
         return Doubles(make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), last), most)
 
