@@ -153,3 +153,12 @@ def test_a_number_of_numpy_and_the_name_of_a_file_are_splits(tmp_path):
 def test_what_cannot_be_meant_is_refused(x, options, words):
     with pytest.raises(RequestError, match=words):
         nl.decode("shrinkage_lda", x, Y, **options)
+
+
+def test_a_score_says_how_overlap_was_looked_for():
+    def first(x):
+        return nl.decode("shrinkage_lda", x, Y, groups=SUBJECT).notes[0]
+
+    assert "shared samples only" in first(X3)
+    assert "overlap was not checked" in first(X3[:, :1, :5])
+    assert "overlap was not checked" in nl.decode(LR, X, Y, groups=SUBJECT).notes[0]

@@ -19,6 +19,7 @@ from neuroledger.engine.decode_inputs import (
     cluster_of,
     facts_of,
     objective_of,
+    overlap_said,
     people_seen,
     told,
     training_seeds,
@@ -145,7 +146,8 @@ def decode(
     apart = list(dict.fromkeys([*disjoint, *concepts, *trials, *apart]))
     gate(folds, trials_named(assembly), disjoint=apart, labels=labels, waive=[*waive, *said])
     digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
-    notes += [
+    notes = [
+        *overlap_said(notes, assembly),
         f"{len(folds)} folds, sha256 {digest[:12]}",
         *(f"gate waived: {name}" for name in sorted({*waive, *said})),
         *people_seen(folds, assembly),

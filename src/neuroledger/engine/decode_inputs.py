@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.core.decoding.decoder import Objective
+from neuroledger.core.decoding.sample_runs import run_length
 from neuroledger.core.decoding.signals import check as check_signals
 from neuroledger.core.decoding.signals import is_signals, signals
 from neuroledger.core.decoding.splits import Fold
@@ -22,6 +23,7 @@ __all__ = [
     "cluster_of",
     "facts_of",
     "objective_of",
+    "overlap_said",
     "people_seen",
     "told",
     "training_seeds",
@@ -39,6 +41,10 @@ OBJECTIVES: Mapping[str, Objective] = {
     "retrieval": "retrieval",
     "word_error_rate": "sequence",
 }
+BY_SAMPLES = "no onsets given: overlap was checked by shared samples only, not by time"
+UNCHECKED = (
+    "no onsets given, and windows too short or coarse to tell by shared samples: overlap was not checked"
+)
 
 
 def objective_of(name: str) -> tuple[Objective, str]:
@@ -108,7 +114,7 @@ def facts_of(
     facts.setdefault("recording", np.array([" ".join(names) for names in zip(*told, strict=True)]))
     if "onset" in facts:
         return facts, []
-    return facts, ["no onsets given: overlap was checked by shared samples only, not by time"]
+    return facts, [BY_SAMPLES]
 
 
 def _stimuli(count: int, embeddings: Any) -> Array:
@@ -231,6 +237,12 @@ def trials_named(assembly: xr.DataArray) -> xr.DataArray:
     return assembly.assign_coords(
         trial=("presentation", np.array([" trial ".join(pair) for pair in zip(*parts, strict=True)]))
     )
+
+
+def overlap_said(notes: list[str], assembly: xr.DataArray) -> list[str]:
+    """The notes, with what was really checked where no onsets were given."""
+    blind = BY_SAMPLES in notes and run_length(assembly) is None
+    return [UNCHECKED if blind and note == BY_SAMPLES else note for note in notes]
 
 
 def people_seen(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:

@@ -46,7 +46,7 @@ def gate(
         raise DataError("splits: no fold was drawn")
     starts, ends = extents(assembly)
     recordings = assembly["recording"].values.astype(str)
-    windows = numbered_windows(assembly) if "duplicates" not in waive else None
+    windows = numbered_windows(assembly) if not {"duplicates", "overlap"} <= set(waive) else None
     sharing = Sharing(assembly, folds) if "overlap" not in waive else None
     half_sample = 0.5 / float(assembly.attrs["sampling_rate"])
     problems: list[str] = []
@@ -58,17 +58,15 @@ def gate(
         seen = np.concatenate([fold.train, fold.validation])
         for name in disjoint:
             found += _shared(assembly, name, seen, fold.test)
+        again = np.empty(0, dtype=np.intp)
+        if windows is not None:
+            again = fold.test[np.isin(windows[fold.test], windows[seen])]
         if sharing is not None:
             hits = _overlaps(recordings, starts, ends, half_sample, seen, fold.test)
-            found += hits or _common_samples(assembly, sharing.hits(number))
-        if windows is not None:
-            equal = fold.test[np.isin(windows[fold.test], windows[seen])]
-            names = assembly["stimulus_id"].values.astype(str)[equal].tolist()
-            found += (
-                [f"{len(equal)} tested windows have the samples of a trained one: {_first(names)}"]
-                if len(equal)
-                else []
-            )
+            found += hits or _common_samples(assembly, np.setdiff1d(sharing.hits(number), again))
+        if len(again) and "duplicates" not in waive:
+            names = assembly["stimulus_id"].values.astype(str)[again].tolist()
+            found += [f"{len(again)} tested windows have the samples of a trained one: {_first(names)}"]
         found += [] if labels is None else _classes(labels, fold)
         problems += [f"fold {number}: {problem}" for problem in found]
     if problems:

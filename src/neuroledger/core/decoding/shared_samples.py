@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.core.decoding.sample_runs import run_length, runs
 from neuroledger.core.decoding.signals import DIMS, blocks
 from neuroledger.core.decoding.splits import Fold, Indices
 from neuroledger.core.lazy_rows import found_once
@@ -50,17 +51,17 @@ def _numbered(assembly: xr.DataArray) -> npt.NDArray[np.intp]:
 class Sharing:
     """Tested windows of each fold that have samples in common with those that training sees.
 
-    A sample is equal to another one if all channels are, in single precision. It says nothing where there are fewer than
-    three channels or samples, and where values are so coarse (counts, spikes, paddings) that samples repeat within a
-    window. Looked for when it is first asked for, for all folds at once; what does not fit into memory is sorted in a
-    temporary file.
+    A sample is equal to another one if all channels are, in single precision. Of few channels, and of whole numbers, runs
+    of samples are compared (`run_length`). They say nothing where the windows are too short for that, and where values
+    are so coarse (counts, spikes, paddings) that they repeat within a window. Looked for when it is first asked for, for
+    all folds at once; what does not fit into memory is sorted in a temporary file.
     """
 
     def __init__(self, assembly: xr.DataArray, folds: Sequence[Fold]) -> None:
         self._assembly, self._folds = assembly, folds
 
     def hits(self, fold: int) -> Indices:
-        """Tested windows that share at least three samples, but not all: those are the same window again."""
+        """Tested windows that share at least three samples (or runs) with those that training sees, or all."""
         return self._hits[fold]
 
     @cached_property
@@ -78,8 +79,10 @@ class Sharing:
     def _found(self) -> list[Indices]:
         windows, samples = self._assembly.sizes["presentation"], self._assembly.sizes["sample"]
         none = np.empty(0, dtype=np.intp)
-        if self._assembly.sizes["channel"] < 3 or samples < 3 or self._assembly.dtype.kind != "f":
+        length = run_length(self._assembly)
+        if length is None:
             return [none for _ in self._folds]
+        samples -= length - 1
         counts = [np.zeros(len(fold.test), dtype=np.int64) for fold in self._folds]
         with ExitStack() as stack:
             parts = min(MOST_PARTS, -(-windows * samples // IN_MEMORY))
@@ -87,7 +90,7 @@ class Sharing:
             repeated = 0
             kept: list[Array] = []
             for start, values in blocks(self._assembly):
-                codes = _codes(values)
+                codes = runs(_codes(values), length, start)
                 ordered = np.sort(codes, axis=1)
                 repeated += int((ordered[:, 1:] == ordered[:, :-1]).sum())
                 _deal(codes, start, files, kept)
@@ -95,10 +98,7 @@ class Sharing:
                 return [none for _ in self._folds]
             for pairs in _each(files, kept):
                 _count(pairs, windows, self._folds, counts)
-        return [
-            fold.test[(count >= MIN_COMMON) & (count < samples)]
-            for fold, count in zip(self._folds, counts, strict=True)
-        ]
+        return [fold.test[count >= MIN_COMMON] for fold, count in zip(self._folds, counts, strict=True)]
 
 
 def _codes(values: Array) -> npt.NDArray[np.float64]:
