@@ -7,7 +7,7 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.core.decoding.decoder import Signature, answer
-from neuroledger.errors import ModelError
+from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.classical_decoders import (
     cospectra_decoder,
     covariance_decoder,
@@ -221,3 +221,13 @@ def test_a_mean_that_cannot_be_found_is_replaced_and_told(monkeypatch):
     refused.append("euclid")
     with pytest.raises(ValueError, match="positive definite"):
         covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x, y)
+
+
+def test_covariances_that_memory_has_no_room_for_are_refused_before_they_are_made():
+    x = np.zeros((4, 20_000, 4), dtype=np.float32)
+    wide = Signature("retrieval", 20_000, 4, 2, 0.5, tuple(map(str, range(20_000))), 33)
+    decoder = covariance_decoder(id="c", head=RidgeSearch()).make(wide)
+    decoder.bytes_each *= 1000
+    words = r"what a decoder makes of 4 windows of 20,000 channels needs about .* GiB of memory"
+    with pytest.raises(RequestError, match=words):
+        decoder.fit(x, np.zeros((4, 2)))

@@ -94,7 +94,9 @@ def covariance_decoder(
         else:
             first = _RarestXdawn(xdawn, estimator)
         steps = [first, *([Shrinkage(shrinkage)] if shrinkage else []), _tangent(), StandardScaler()]
-        return Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most)
+        # Covariances, tangent vectors, and these once more when they are standardised.
+        bytes_each = 16 * signature.channels**2
+        return Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most, bytes_each)
 
     objectives = tuple(
         objective for objective in objectives_of(head) if xdawn is None or objective == "classification"

@@ -22,13 +22,14 @@ class Doubles:
     """A pipeline that computes in double precision, whatever the signals are stored as; `notes_` tell what it gave up.
 
     Of a view of windows on the disk, the first step makes its features block by block; the other steps see those of all
-    windows at once. A pipeline of one step sees all windows at once, if memory has room.
+    windows at once. A pipeline of one step sees all windows at once, if memory has room. `bytes_each` is what it makes of a
+    window, where that is known beforehand: memory without room for it is told before anything is made.
     """
 
     takes_rows = True
 
-    def __init__(self, pipeline: Any, most: int | None = None) -> None:
-        self.pipeline, self.most = pipeline, most
+    def __init__(self, pipeline: Any, most: int | None = None, bytes_each: int = 0) -> None:
+        self.pipeline, self.most, self.bytes_each = pipeline, most, bytes_each
         for name in ("predict", "predict_proba", "decision_function"):
             if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
                 setattr(self, name, self._asked(name))
@@ -39,6 +40,12 @@ class Doubles:
         fewer = len(rows) < len(y)
         if fewer:
             x, y = part_of(x, rows), y[rows]
+        if self.bytes_each:
+            require_memory(
+                len(rows) * self.bytes_each,
+                f"what a decoder makes of {len(rows):,} windows of {x.shape[1]:,} channels",
+                "take a decoder of amplitudes, fewer windows (`most`) or fewer channels",
+            )
         with warnings.catch_warnings():
             ignored = ".*(Convergence|lbfgs|penalty|l1_ratio|legacy|least populated).*"
             warnings.filterwarnings("ignore", message=ignored)
