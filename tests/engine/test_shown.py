@@ -15,7 +15,7 @@ import yaml
 from neuroledger.cli import main
 from neuroledger.core import assembly
 from neuroledger.core.decoding.signals import signals
-from neuroledger.core.embedder import Embedded, Embedder, Shown, Takes, grouped_mean
+from neuroledger.core.embedder import Embedded, Embedder, Shown, Takes, Tell, grouped_mean
 from neuroledger.engine.embed import embed
 from neuroledger.engine.session import Session
 from neuroledger.engine.shown import Source, listed, source_of_dataset
@@ -55,7 +55,8 @@ def source(tmp_path: Path, text: str, *, folder: bool = True) -> Source:
 def lengths(takes: Takes = "texts") -> Embedder:
     """How long each text is, and which state was asked for."""
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None) -> Embedded:
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
+        tell(len(shown))
         state = (7,) if asked is None else asked
         rows = np.array([[len(one.text), sum(state)] for one in shown], dtype=np.float32)
         return Embedded(rows, ("mind the gap",))

@@ -83,14 +83,16 @@ def test_a_text_is_the_mean_of_its_own_tokens(gpt2: tuple[dict[str, Path], Any])
     cut = Tokenizer.from_file(str(files["tokenizer.json"]))
     texts = ["the cat", "null", "the cat sat: é"]
     rows = (
-        embedder("text_embedder", files, **TEXT).embed([Shown(text, text=text) for text in texts], None).rows
+        embedder("text_embedder", files, **TEXT)
+        .embed([Shown(text, text=text) for text in texts], None, print)
+        .rows
     )
     assert rows.dtype == np.float32
     for text, row in zip(texts, rows, strict=True):
         state = states_of(module, input_ids=torch.tensor([cut.encode(text).ids]))[2][0]
         np.testing.assert_allclose(row, state.mean(axis=0), rtol=1e-5, atol=1e-6)
     shown = [Shown("a", text="cat", context="the cat"), Shown("b", text="cat", context="a cat")]
-    made = embedder("text_embedder", files, **TEXT | {"contextual": True}).embed(shown, None).rows
+    made = embedder("text_embedder", files, **TEXT | {"contextual": True}).embed(shown, None, print).rows
     state = states_of(module, input_ids=torch.tensor([cut.encode("the cat").ids]))[2][0]
     np.testing.assert_allclose(made[0], state[-1], rtol=1e-5, atol=1e-6)  # " cat" is one token
     assert not np.allclose(made[0], made[1])
@@ -99,23 +101,23 @@ def test_a_text_is_the_mean_of_its_own_tokens(gpt2: tuple[dict[str, Path], Any])
 def test_long_texts_lose_their_beginnings_and_say_so(gpt2: tuple[dict[str, Path], Any]) -> None:
     files, _ = gpt2
     made = embedder("text_embedder", files, **TEXT | {"longest": 4})
-    whole = made.embed([Shown("a", text="wxyz"), Shown("b", text="abcd wxyz")], None)
+    whole = made.embed([Shown("a", text="wxyz"), Shown("b", text="abcd wxyz")], None, print)
     assert whole.notes == ("1 texts are longer than 4 tokens: their beginnings were left out",)
     np.testing.assert_allclose(whole.rows[0], whole.rows[1], rtol=1e-5, atol=1e-6)
     with pytest.raises(DataError, match="ends in 'a dog', not in 'cat'"):
         embedder("text_embedder", files, **TEXT | {"contextual": True}).embed(
-            [Shown("a", "cat", "a dog")], None
+            [Shown("a", "cat", "a dog")], None, print
         )
 
 
 def test_states_are_averaged_and_asked_for_by_number(gpt2: tuple[dict[str, Path], Any]) -> None:
     files, _ = gpt2
     made, shown = embedder("text_embedder", files, **TEXT), [Shown("a", text="the cat")]
-    one, three = (made.embed(shown, (state,)).rows for state in (1, 3))
-    both = embedder("text_embedder", files, **TEXT | {"states": [1, 3]}).embed(shown, None).rows
+    one, three = (made.embed(shown, (state,), print).rows for state in (1, 3))
+    both = embedder("text_embedder", files, **TEXT | {"states": [1, 3]}).embed(shown, None, print).rows
     np.testing.assert_allclose(both, (one + three) / 2, rtol=1e-5, atol=1e-6)
     with pytest.raises(ModelError, match="hidden states 4: they are counted from 0 to 3"):
-        made.embed(shown, (4,))
+        made.embed(shown, (4,), print)
 
 
 def test_images_are_what_the_published_processor_and_the_network_make_of_them(folder: Path) -> None:
@@ -133,7 +135,7 @@ def test_images_are_what_the_published_processor_and_the_network_make_of_them(fo
     made = embedder(
         "image_embedder", files, architecture="Dinov2Model", config=DINO, states=[2], preprocessing=steps
     )
-    row = made.embed([Shown("a", path=folder / "a.png")], None).rows[0]
+    row = made.embed([Shown("a", path=folder / "a.png")], None, print).rows[0]
     processor = hub.BitImageProcessor(
         size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}, resample=3,
         image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225],
@@ -145,7 +147,7 @@ def test_images_are_what_the_published_processor_and_the_network_make_of_them(fo
         "image_embedder", files, architecture="Dinov2Model", config=DINO, states=[2], preprocessing=steps,
         tokens="first", resize_first=64,
     )  # fmt: skip
-    assert not np.allclose(first.embed([Shown("a", path=folder / "a.png")], None).rows[0], row)
+    assert not np.allclose(first.embed([Shown("a", path=folder / "a.png")], None, print).rows[0], row)
 
 
 def test_a_stretch_of_sound_is_cut_out_of_what_is_heard_of_the_whole(
@@ -160,7 +162,7 @@ def test_a_stretch_of_sound_is_cut_out_of_what_is_heard_of_the_whole(
         Shown("in", path=tmp_path / "a.wav", start=0.5, duration=1.0),
         Shown("before", path=tmp_path / "a.wav", start=-0.5, duration=1.0),
     ]
-    embedded = made.embed(shown, None)
+    embedded = made.embed(shown, None, print)
     assert embedded.rows.shape == (2, 64)
     heard = hub_package("transformers").Wav2Vec2FeatureExtractor(do_normalize=True)(
         samples, sampling_rate=16_000, return_tensors="pt"
@@ -176,9 +178,9 @@ def test_a_stretch_of_sound_is_cut_out_of_what_is_heard_of_the_whole(
     assert embedded.notes == ("1 stimuli go beyond their recording: zeros stand there",)
     refusing = embedder("sound_embedder", files, **SOUND | {"beyond": "refuse"})
     with pytest.raises(DataError, match=r"'before' is -0.5 to 0.5 s of a.wav, which lasts 2 s"):
-        refusing.embed(shown, None)
+        refusing.embed(shown, None, print)
     with pytest.raises(DataError, match=r"3 to 4 s of a\.wav, which lasts 2 s"):
-        made.embed([Shown("x", path=tmp_path / "a.wav", start=3.0, duration=1.0)], None)
+        made.embed([Shown("x", path=tmp_path / "a.wav", start=3.0, duration=1.0)], None, print)
 
 
 def test_weights_with_heads_that_nobody_left_out_are_refused(
@@ -238,7 +240,7 @@ def test_a_film_is_the_mean_over_the_tokens_of_its_clips(folder: Path, tmp_path:
     files = save(folder / "vjepa", module.state_dict())
     film(tmp_path / "a.mkv", RAMP)
     made = embedder("film_embedder", files, **FILM)
-    row = made.embed([Shown("a", path=tmp_path / "a.mkv")], None).rows[0]
+    row = made.embed([Shown("a", path=tmp_path / "a.mkv")], None, print).rows[0]
     processor = hub.VJEPA2VideoProcessor(size={"shortest_edge": 36}, crop_size={"height": 32, "width": 32})
     rows = []
     for end in (0.5, 1.0):
@@ -257,7 +259,7 @@ def test_word_vectors_are_those_of_spacy_without_running_its_package(tmp_path: P
     files = spacy_wheel(tmp_path / "en_tiny-1.0.0-py3-none-any.whl", vectors)
     made = embedder("word_vectors", files)
     texts = ["cat", "The cat.", "quark", "cat quark"]
-    embedded = made.embed([Shown(text, text=text) for text in texts], None)
+    embedded = made.embed([Shown(text, text=text) for text in texts], None, print)
     reference = spacy.blank("en")
     for word, values in vectors.items():
         reference.vocab.set_vector(word, values.astype(np.float32))

@@ -169,15 +169,23 @@ def test_words_sounds_and_films_of_a_table_are_embedded_by_the_same_command(
         "words": [],
     }
     sizes = {"sounds": (2, 64), "films": (1, 16), "words": (2, 4)}
+    monkeypatch.setattr("neuroledger.cli.embedding.EVERY", 0.0)
     for id in networks:
         out = tmp_path / f"{id}.nc"
-        said = ["embed", id, "--table", str(tmp_path / f"{id}.csv"), *where[id], "--out", str(out)]
-        assert main(said) == 0
+        told = ["embed", id, "--table", str(tmp_path / f"{id}.csv"), *where[id], "--out", str(out)]
+        assert main(told) == 0
         table = assembly.read(out)
         assert table.shape == sizes[id]
-        assert main([*said[:-1], str(tmp_path / "again.nc")]) == 0
+        assert main([*told[:-1], str(tmp_path / "again.nc")]) == 0
         np.testing.assert_array_equal(assembly.read(tmp_path / "again.nc").values, table.values)
-    assert "1 texts have no vector and are zeros, first 'null'" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "1 texts have no vector and are zeros, first 'null'" in said.out
+    assert said.err.splitlines()[:4] == [
+        "2 of 2 stimuli",
+        "2 of 2 stimuli",
+        "1 of 1 stimuli",
+        "1 of 1 stimuli",
+    ]
     assert (
         main(["embed", "words", "--table", str(tmp_path / "films.csv"), "--out", str(tmp_path / "x.nc")]) != 0
     )

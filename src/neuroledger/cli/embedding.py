@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Final
 
 from neuroledger.cli.output import say
 from neuroledger.engine.shown import Source, images_in, listed, source_of_dataset
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
+
+EVERY: Final = 10.0
+"""Seconds between two words on how far it is."""
 
 
 def embed(options: argparse.Namespace) -> int:
@@ -19,12 +26,27 @@ def embed(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     source = _source(catalog, options)
     session = Session(catalog, Request(device=options.device))
-    table = embedded(session, options.model, source, layer=options.layer, mean=options.mean)
+    tell = _Progress(len(source.table))
+    table = embedded(session, options.model, source, layer=options.layer, mean=options.mean, tell=tell)
     write_embeddings(table, options.out)
     say(f"wrote {options.out}: {table.shape[0]} stimuli, {table.shape[1]} features of {table.attrs['layer']}")
     if "notes" in table.attrs:
         say(table.attrs["notes"])
     return 0
+
+
+@dataclass
+class _Progress:
+    """Says on standard error, now and then, how far it is."""
+
+    of: int
+    said: float = field(default_factory=time.monotonic)
+
+    def __call__(self, done: int) -> None:
+        """``done`` stimuli are embedded."""
+        if time.monotonic() - self.said >= EVERY:
+            self.said = time.monotonic()
+            sys.stderr.write(f"{done:,} of {self.of:,} stimuli\n")
 
 
 def _source(catalog: Catalog, options: argparse.Namespace) -> Source:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from neuroledger.errors import DataError
 
-__all__ = ["COLUMNS", "Embedded", "Embedder", "Shown", "Takes", "grouped_mean"]
+__all__ = ["COLUMNS", "Embedded", "Embedder", "Shown", "Takes", "Tell", "grouped_mean"]
 
 Takes = Literal["images", "texts", "sounds", "films"]
+Tell = Callable[[int], None]
+"""Is told how many stimuli have been embedded so far."""
 Rows = NDArray[np.float32]
 
 COLUMNS: Final[Mapping[Takes, tuple[str, ...]]] = {
@@ -73,14 +75,15 @@ class Embedder:
     takes
         What it is shown.
     embed
-        Embeddings of stimuli in their order, of the given hidden states, or of those that the spec names.
+        Embeddings of stimuli in their order, of the given hidden states, or of those that the spec names; the third argument
+        is told how far it is.
     described
         Plain data that says what the rows are: states, pooling, SHA-256 of the weights, versions of packages.
     """
 
     id: str
     takes: Takes
-    embed: Callable[[Sequence[Shown], tuple[int, ...] | None], Embedded] = field(repr=False)
+    embed: Callable[[Sequence[Shown], tuple[int, ...] | None, Tell], Embedded] = field(repr=False)
     described: Mapping[str, Any]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.core import assembly
-from neuroledger.core.embedder import Embedder
+from neuroledger.core.embedder import Embedder, Tell
 from neuroledger.core.model import LayeredModel, unknown
 from neuroledger.engine.session import Session
 from neuroledger.engine.shown import Source
@@ -21,7 +21,13 @@ __all__ = ["embed", "write_embeddings"]
 
 
 def embed(
-    session: Session, model: str, source: Source, *, layer: str | None = None, mean: Sequence[int] = ()
+    session: Session,
+    model: str,
+    source: Source,
+    *,
+    layer: str | None = None,
+    mean: Sequence[int] = (),
+    tell: Tell = lambda done: None,
 ) -> xr.DataArray:
     """What model `model` makes of each stimulus, float32 (stimulus, feature), with what determines it in the attributes.
 
@@ -33,6 +39,8 @@ def embed(
     mean
         Axes of the layer that are averaged, 1 being the first after the stimulus: `[1]` for tokens (stimulus, token,
         feature), `[2, 3]` for the maps of a convolution. What is left is laid side by side.
+    tell
+        Is told how many stimuli a model that embeds is through with.
 
     Raises
     ------
@@ -45,7 +53,7 @@ def embed(
     """
     built: Any = session.model(model)
     if isinstance(built, Embedder):
-        values, told = _embedded(built, source, layer, mean)
+        values, told = _embedded(built, source, layer, mean, tell)
     elif isinstance(built, LayeredModel):
         values, told = _of_layer(built, source, layer, mean)
     else:
@@ -65,12 +73,12 @@ def embed(
 
 
 def _embedded(
-    built: Embedder, source: Source, layer: str | None, mean: Sequence[int]
+    built: Embedder, source: Source, layer: str | None, mean: Sequence[int], tell: Tell
 ) -> tuple[Any, dict[str, str]]:
     if mean:
         raise RequestError(f"--mean is for layers: the spec of model {built.id!r} says what it averages")
     asked = None if layer is None else _states(layer, built)
-    made = built.embed(source.shown(built.takes), asked)
+    made = built.embed(source.shown(built.takes), asked, tell)
     states = asked if asked is not None else built.described.get("states", ())
     told = {"layer": ",".join(map(str, states)) or "vectors", "embedder": canonical(dict(built.described))}
     return made.rows, told | ({"notes": "; ".join(made.notes)} if made.notes else {})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from neuroledger.core.embedder import Embedded, Embedder, Shown
+from neuroledger.core.embedder import Embedded, Embedder, Shown, Tell
 from neuroledger.core.registry import builder
 from neuroledger.errors import DataError
 from neuroledger.models.film_frames import clips, seconds_of
@@ -63,7 +63,7 @@ def film_embedder(
     preprocessing.check(id)
     span = clip_seconds or 1 / clips_per_second
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None) -> Embedded:
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
         import torch
 
         wanted = network.checked(asked or states)
@@ -78,6 +78,7 @@ def film_embedder(
                 for clip in clips(one.file, when, preprocessing.one)
             )
             rows.append(np.mean([row.astype(np.float64) for row in seen], axis=0))
+            tell(len(rows))
         return Embedded(np.stack(rows).astype(np.float32))
 
     how: dict[str, Any] = {"states": list(states), "frames": frames, "clips_per_second": clips_per_second}

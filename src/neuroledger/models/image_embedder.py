@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.core.embedder import Embedded, Embedder, Shown
+from neuroledger.core.embedder import Embedded, Embedder, Shown, Tell
 from neuroledger.core.registry import builder
 from neuroledger.core.vision.images import decode
 from neuroledger.models.hub import PHOTOGRAPH, Arguments
@@ -58,12 +58,12 @@ def image_embedder(
     )
     preprocessing.check(id)
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None) -> Embedded:
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
         wanted = network.checked(asked or states)
-        parts = [
-            pooled(network.hidden(wanted, pixel_values=batch), tokens)
-            for batch in _batches(shown, resize_first, preprocessing, id)
-        ]
+        parts: list[NDArray[Any]] = []
+        for batch in _batches(shown, resize_first, preprocessing, id):
+            parts.append(pooled(network.hidden(wanted, pixel_values=batch), tokens))
+            tell(sum(map(len, parts)))
         return Embedded(np.concatenate(parts).astype(np.float32))
 
     how: dict[str, Any] = {"states": list(states), "tokens": tokens, "resize_first": resize_first}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from neuroledger.core.embedder import Embedded, Embedder, Shown, grouped_mean
+from neuroledger.core.embedder import Embedded, Embedder, Shown, Tell, grouped_mean
 from neuroledger.core.registry import builder
 from neuroledger.errors import DataError
 from neuroledger.models.hub import Arguments
@@ -59,7 +59,7 @@ def sound_embedder(
         id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
     )
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None) -> Embedded:
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
         wanted = network.checked(asked or states)
         found: dict[int, NDArray[np.float64]] = {}
         filled = 0
@@ -69,6 +69,7 @@ def sound_embedder(
                 window, whole = stretch(frames, shown[place], frames_per_second, beyond)
                 filled += not whole
                 found[place] = grouped_mean(window, groups)
+            tell(len(found))
         notes = (f"{filled} stimuli go beyond their recording: zeros stand there",) if filled else ()
         return Embedded(np.stack([found[place] for place in range(len(shown))]).astype(np.float32), notes)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 from pydantic import Field
 
-from neuroledger.core.embedder import Embedded, Embedder, Shown
+from neuroledger.core.embedder import Embedded, Embedder, Shown, Tell
 from neuroledger.core.registry import builder
 from neuroledger.errors import DataError, ModelError
 from neuroledger.models.hub import Arguments
@@ -57,13 +57,14 @@ def text_embedder(
         id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
     )
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None) -> Embedded:
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
         import torch
 
         wanted = network.checked(asked or states)
         rows: dict[tuple[str, str], Any] = {}
         long = 0
-        for one in shown:
+        for number, one in enumerate(shown):
+            tell(number)
             whole, text = _said(one, contextual)
             if (whole, text) in rows:
                 continue

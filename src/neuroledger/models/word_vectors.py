@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from neuroledger.core.embedder import Embedded, Embedder, Shown
+from neuroledger.core.embedder import Embedded, Embedder, Shown, Tell
 from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError
 from neuroledger.models.torch_module import require, version_of
@@ -40,10 +40,11 @@ def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embed
             f"model {id!r}: {path.name} has no word vectors (packages that end in md and lg have)"
         )
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None) -> Embedded:
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
         if asked is not None:
             raise ModelError(f"model {id!r} has word vectors and no layers: leave --layer out")
         rows = np.stack([np.asarray(language.make_doc(one.text).vector, dtype=np.float32) for one in shown])
+        tell(len(shown))
         lost = [one.text for one, row in zip(shown, rows, strict=True) if not row.any()]
         notes = (f"{len(lost)} texts have no vector and are zeros, first {lost[0]!r}",) if lost else ()
         return Embedded(rows, notes)
