@@ -274,6 +274,13 @@ def test_surfaces_of_fmriprep_are_read_as_they_are(tmp_path: Path) -> None:
     both = np.concatenate([values["L"][:2562], values["R"][:2562]])
     # 4 + 2 s is nearest to volume 4 (6.4 s), 8 + 2 s to volume 6 (9.6 s).
     np.testing.assert_array_equal(windows.values, np.stack([both[:, 4:8], both[:, 6:10]]))
+    with pytest.raises(DataError, match="is in the space fsaverage6"):
+        read(tmp_path, {**fields, "space": {"name": "surface"}})
+    left = fields["series"].replace("{hemi}", "L")
+    with pytest.raises(
+        DataError, match=r"is no image of voxels: of surfaces, say `space: \{name: vertices\}`"
+    ):
+        read(tmp_path, {**fields, "series": left, "mask": left, "space": {"name": "voxels"}})
     (func / f"{stem}_hemi-R_space-fsaverage6_bold.func.gii").unlink()
     with pytest.raises(DataError, match=r"has no other hemisphere, R"):
         read(tmp_path, fields)
@@ -477,6 +484,15 @@ def test_what_is_shown_is_listed_from_the_tables_alone(
     found = lists.function(tables, **{name: bound[name] for name in lists.parameters.model_fields})
     names = {name for key, shown in truth.items() if key != "shared" for name in shown}
     assert found["stimulus_id"].tolist() == found["filename"].tolist() == sorted(names)
+
+
+def test_series_in_a_persons_own_space_are_not_projected(one: tuple[Path, dict[str, Any]]) -> None:
+    root, fields = one
+    values = np.random.default_rng(2).standard_normal((4, 4, 4, 20))
+    scans.derivative(root, "sub-1_ses-1_task-see_run-1", values, 2.0, volume_space="T1w")
+    own = {name: fields[name].replace("space-MNI", "space-T1w") for name in ("series", "mask")}
+    with pytest.raises(DataError, match=r"is in the space T1w, and .* projects from a space of MNI"):
+        read(root, {**fields, **own, "space": {"name": "surface"}})
 
 
 def test_people_on_different_grids_have_no_common_voxels(

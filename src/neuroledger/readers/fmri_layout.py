@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from neuroledger.readers.fmri_space import (
     MESHES,
     Channels,
     Space,
+    Surface,
     Transforms,
     Vertices,
     Voxels,
@@ -53,8 +55,12 @@ def layout_of(
 
     def opened(run: Run) -> Any:
         loaded = image(files[run.series[0]], run.series[0])
-        if len(loaded.shape) != 4:
-            raise DataError(f"{run.series[0]} has {len(loaded.shape)} dimensions, not x, y, z and volumes")
+        shape = getattr(loaded, "shape", ())
+        if len(shape) != 4 or len(run.series) > 1:
+            raise DataError(
+                f"{run.series[0]} has {len(shape)} dimensions, not x, y, z and volumes; of surfaces, say "
+                "`space: {name: vertices}`"
+            )
         _in_time(loaded, run, files, seconds)
         return loaded
 
@@ -87,6 +93,8 @@ def layout_of(
             return vertices_in(space, sides)
 
         return Layout(names, None, vertices)
+    if isinstance(space, Surface):
+        _in_mni(runs)
     known: dict[Any, Channels] = {}
 
     def projected(run: Run) -> Array:
@@ -109,6 +117,17 @@ def layout_of(
         return channels.of(flat)
 
     return Layout(names, None, projected)
+
+
+def _in_mni(runs: Sequence[Run]) -> None:
+    """Names that say a space say one of MNI; in a person's own, fsaverage would lie anywhere and nothing would show it."""
+    for run in runs:
+        said = re.search(r"_space-([A-Za-z0-9]+)", run.series[0])
+        if said is not None and not said[1].startswith("MNI"):
+            raise DataError(
+                f"{run.series[0]} is in the space {said[1]}, and `space: {{name: surface}}` projects from a space of MNI: "
+                "take series in one, or on fsaverage"
+            )
 
 
 def _transformed(space: Transforms, run: Run, files: Mapping[str, Path], shape: Sequence[int]) -> Channels:

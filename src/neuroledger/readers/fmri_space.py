@@ -138,8 +138,10 @@ def values_of(loaded: Any, name: str, dtype: npt.DTypeLike = np.float32) -> Arra
     Raises
     ------
     DataError
-        The file is cut off or damaged.
+        The file is cut off or damaged, or holds a surface.
     """
+    if not hasattr(loaded, "dataobj"):
+        raise DataError(f"{name} is no image of voxels: of surfaces, say `space: {{name: vertices}}`")
     try:
         return np.asarray(loaded.dataobj, dtype=dtype)
     except (OSError, EOFError, ValueError, zlib.error) as error:
