@@ -65,7 +65,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    return {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and "prepared" not in p.parts
+    }
 
 
 def read(folder: Path, **changed: Any) -> Any:
@@ -192,3 +196,14 @@ def test_a_missing_companion_and_nobody_left_are_told(folder: Path) -> None:
         read(folder, leave_out=["S01", "S02", "S03"])
     with pytest.raises(DataError, match="no channel of the montage biosemi64"):
         read(folder, montage="biosemi64")
+
+
+def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = read(folder)
+    monkeypatch.setattr("neuroledger.readers.window_store.IN_MEMORY", 1)
+    first = read(folder)
+    monkeypatch.setattr("neuroledger.readers.heard_words.cut", None)  # nothing is cut a second time
+    again = read(folder)
+    for kept in (first, again):
+        np.testing.assert_array_equal(kept.values, made.values)
+        assert set(kept.coords) == set(made.coords)

@@ -52,7 +52,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    return {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and "prepared" not in p.parts
+    }
 
 
 def read(folder: Path, **changed: Any) -> Any:
@@ -177,3 +181,14 @@ def test_a_last_sentence_that_never_ended_is_left_out(folder: Path) -> None:
     eeg(folder / "osfstorage", TASK, "ZAB", 2, noise(15.0, 1), open_ended, open_end=True)
     windows = read(folder, leave_out=[f"{TASK}/ZDN"])
     assert windows["onset"].values.tolist()[-1] == 9.0
+
+
+def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = read(folder)
+    monkeypatch.setattr("neuroledger.readers.window_store.IN_MEMORY", 1)
+    first = read(folder)
+    monkeypatch.setattr("neuroledger.readers.read_sentences.cut", None)  # nothing is cut a second time
+    again = read(folder)
+    for kept in (first, again):
+        np.testing.assert_array_equal(kept.values, made.values)
+        assert set(kept.coords) == set(made.coords)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -33,10 +34,10 @@ TRIALS = [
     Trial("control", 4, "incorrect", 26.0),
 ]
 LABORATORIES: dict[str, dict[str, Any]] = {
-    "BIRM": {"archives": ["VHDR+VMRK.zip", "Extra.zip"], "recording": "birm{subject}.eeg", "leave_out": [7]},
-    "BRIS": {"recording": "bris{subject}_{task}.eeg"},
+    "BIRM": {"archives": ["VHDR+VMRK.zip", "Extra.zip"], "recording": "birm{subject}*.eeg", "leave_out": [7]},
+    "BRIS": {"recording": "bris{subject}_{task}.vhdr"},
     "EDIN": {"recording": "edin{subject}.bdf"},
-    "KENT": {"recording": "kent{subject}.eeg"},
+    "KENT": {"recording": "kent{subject}.vhdr"},
     "YORK": {"archives": ["P1_to_P13_vmrk_vhdr.zip"], "recording": "YORK{subject}.eeg"},
 }
 TOLD: dict[str, Any] = {
@@ -84,7 +85,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    return {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and "prepared" not in p.parts
+    }
 
 
 def read(folder: Path, **changed: Any) -> Any:
@@ -148,6 +153,25 @@ def test_only_what_is_read_is_chosen(folder: Path) -> None:
     )  # fmt: skip
 
 
+def test_samples_that_a_header_calls_otherwise_are_found_and_hashed(folder: Path) -> None:
+    place = folder / "osfstorage" / RAW
+    (place / "BIRM/birm01.eeg").rename(place / "BIRM/Birm01_second.eeg")
+    (place / "KENT/kent0003.eeg").rename(place / "KENT/KENT0003.EEG")
+    windows = read(folder).assembly
+    hashes = dict(
+        zip(windows["subject"].values.tolist(), windows["recording_sha256"].values.tolist(), strict=True)
+    )
+    samples = {"BIRM_1": "BIRM/Birm01_second.eeg", "KENT_3": "KENT/KENT0003.EEG", "EDIN_2": "EDIN/edin2.bdf"}
+    for subject, name in samples.items():
+        assert hashes[subject] == hashlib.sha256((place / name).read_bytes()).hexdigest()
+    with zipfile.ZipFile(place / "BIRM/Extra.zip") as held:
+        assert hashes["BIRM_19"] == hashlib.sha256(held.read("Extra/birm19.eeg")).hexdigest()
+    header = place / "KENT/kent0003.vhdr"
+    header.write_text(header.read_text(encoding="utf-8").replace("DataFile", "Data"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"kent0003\.vhdr has no line DataFile="):
+        read(folder)
+
+
 def test_left_out_sentences_are_counted_and_too_many_refused(folder: Path) -> None:
     lost = [pair for pair in triggers(TRIALS) if pair[0] != 6.5]  # one word's trigger
     record(folder / "osfstorage", "EDIN", 2, signal(TRIALS), lost)
@@ -161,6 +185,23 @@ def test_left_out_sentences_are_counted_and_too_many_refused(folder: Path) -> No
     )
     mine = data.assembly[data.assembly["subject"].values == "EDIN_2"]
     assert set(mine["item"].values.tolist()) == {"4"} and set(mine["left_out"].values.tolist()) == {"1"}
+
+
+def test_many_windows_are_kept_beside_the_data_with_what_was_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = [pair for pair in triggers(TRIALS) if pair[0] != 6.5]
+    record(folder / "osfstorage", "EDIN", 2, signal(TRIALS), lost)
+    made = read(folder, tolerate=0.4)
+    monkeypatch.setattr("neuroledger.readers.window_store.IN_MEMORY", 1)
+    first = read(folder, tolerate=0.4)
+    assert (folder / "osfstorage/prepared").is_dir()
+    monkeypatch.setattr("neuroledger.readers.read_words.cut", None)  # nothing is cut a second time
+    again = read(folder, tolerate=0.4)
+    for kept in (first, again):
+        assert kept.notes == made.notes and len(kept.notes) == 1
+        np.testing.assert_array_equal(kept.assembly.values, made.assembly.values)
+        assert kept.assembly["word"].values.tolist() == made.assembly["word"].values.tolist()
 
 
 def _trigger(code: int) -> Callable[[Path], None]:
@@ -196,7 +237,7 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         r"2 of 7 recordings have triggers that mean nothing here, first edin2\.bdf: 190 \(1 times\), 254 \(1 times\)",
     ),
     (_removed("Stimuli/Stimuli.zip"), r"Stimuli/Stimuli\.zip is not among the files"),
-    (_removed(f"{RAW}/KENT/kent0003.vmrk"), r"kent0003\.eeg lacks kent0003\.vmrk: it is not beside it; get it"),
+    (_removed(f"{RAW}/KENT/kent0003.vmrk"), r"kent0003\.vhdr lacks kent0003\.vmrk: it is not beside it; get it"),
     (_removed(f"{RAW}/BIRM/Extra.zip"), r"BIRM lacks Raw and Processed data/Raw data/BIRM/Extra\.zip"),
     (lambda f: shutil.rmtree(f / "osfstorage" / RAW / "EDIN"), "EDIN has no recordings"),
     (
@@ -222,7 +263,7 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
             signal(TRIALS),
             [(at, 170 if code == 103 else code) for at, code in triggers(TRIALS)],
         ),
-        r"kent0003\.eeg: of 3 sentences, 1 are not .* the list has no prediction item 70 \(expected\)",
+        r"kent0003\.vhdr: of 3 sentences, 1 are not .* the list has no prediction item 70 \(expected\)",
     ),
 ]  # fmt: skip
 

@@ -159,7 +159,8 @@ def heard_words(
                 }
                 for onset, word in zip(at, heard, strict=True)
             ]
-            yield cut(raw, Recording(file=name, subject=subject), bare, preprocessing, shown, files[name])
+            recording, samples = Recording(file=name, subject=subject), Path(raw.filenames[0])
+            yield cut(raw, recording, bare, preprocessing, shown, samples)
 
     windows = stored("heard_words", files, given, parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)

@@ -20,19 +20,20 @@ from neuroledger.readers.signal_preprocessing import quiet_mne
 from neuroledger.readers.word_triggers import Marker
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Laboratory", "Session", "markers_of", "opened", "sessions_in"]
+__all__ = ["Laboratory", "Session", "markers_of", "names_of", "opened", "sessions_in"]
 
-MARKER = re.compile(r"(?:Stimulus/)?S\s*(\d+)")
-PARTS = (".vhdr", ".vmrk", ".eeg")
+MARKER = re.compile(r"(?:Stimulus/)?S\s*(\d+)", re.IGNORECASE)
+ENDINGS = (".vhdr", ".eeg", ".bdf")
+PARTS = (".vhdr", ".vmrk", ".eeg", ".dat")
 
 
 class Laboratory(Frozen):
     """Where the recordings of one laboratory lie, and what they are called.
 
-    `folder` may end in several folders. `recording` is the name of the file with the samples (`.eeg`, `.bdf`), with
-    `{subject}` for digits and `{task}` for letters; the case of letters does not matter. `archives` are ZIP files in the
-    folder with the headers and markers of BrainVision recordings, or with whole recordings. `leave_out` are numbers of
-    subjects.
+    `folder` is the end of its path. `recording` is the name of each recording's `.bdf` or `.vhdr`, or, where headers lie in
+    archives, of its samples (`.eeg`), with `{subject}` for digits, `{task}` for letters and `*` for what the header is not
+    called; the case of letters does not matter. `archives` are ZIP files in the folder with the headers and markers of
+    BrainVision recordings, or with whole recordings. `leave_out` are numbers of subjects.
     """
 
     folder: str
@@ -43,9 +44,9 @@ class Laboratory(Frozen):
     @field_validator("recording")
     @classmethod
     def _readable(cls, pattern: str) -> str:
-        if pattern.count("{subject}") != 1 or not pattern.endswith((".eeg", ".bdf")):
+        if pattern.count("{subject}") != 1 or not pattern.endswith(ENDINGS):
             raise ValueError(
-                f"{pattern!r}: a recording has {{subject}} once in its name, and ends in .eeg or .bdf"
+                f"{pattern!r}: a recording has {{subject}} once in its name, and ends in .vhdr, .eeg or .bdf"
             )
         return pattern
 
@@ -53,13 +54,22 @@ class Laboratory(Frozen):
     def expression(self) -> re.Pattern[str]:
         """The pattern of names as a regular expression."""
         text = re.escape(self.recording).replace(r"\{subject\}", r"(?P<subject>\d+)")
-        return re.compile(text.replace(r"\{task\}", "(?P<task>[A-Za-z]+)"), re.IGNORECASE)
+        text = text.replace(r"\{task\}", "(?P<task>[A-Za-z]+)").replace(r"\*", ".*?")
+        return re.compile(text, re.IGNORECASE)
+
+    def stem(self, match: re.Match[str]) -> str:
+        """What the header of a recording is called, without its ending."""
+        text = PurePosixPath(self.recording).stem.replace("*", "")
+        for name, value in match.groupdict().items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
 
 
 class Session(NamedTuple):
-    """One recording: whose, of which task, its file among the files, and the archives that may complete it."""
+    """One recording: what it and its header are called, whose it is, its file, and the archives that may complete it."""
 
     name: str
+    stem: str
     subject: str
     task: str
     file: str
@@ -108,7 +118,9 @@ def sessions_in(
                     f"{laboratory}: {mine[key].file} and {file} are both of subject {key[0]}: keep one"
                 )
             subject = f"{laboratory}_{key[0]}"
-            mine[key] = Session(PurePosixPath(name).name, subject, key[1], file, tuple(archives))
+            mine[key] = Session(
+                PurePosixPath(name).name, rule.stem(match), subject, key[1], file, tuple(archives)
+            )
         if not mine and (files is not None or not archives):
             raise DataError(f"{laboratory} has no recordings {rule.folder}/{rule.recording} among the files")
         found += [mine[key] for key in sorted(mine)]
@@ -137,53 +149,57 @@ def opened(session: Session, files: Mapping[str, Path]) -> Iterator[Any]:
     DataError
         A part is nowhere, or MNE cannot read it.
     """
-    stem, suffix = PurePosixPath(session.name).stem, PurePosixPath(session.name).suffix.lower()
-    if suffix == ".bdf":
+    if session.name.lower().endswith(".bdf"):
         yield open_raw(files[session.file], session.file)
         return
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
         place = Path(folder)
-        for part in PARTS:
-            _put(session, files, f"{stem}{part}", place)
-        _also(place, stem)
-        yield open_raw(place / f"{stem}.vhdr", session.file)
+        header = place / f"{session.stem}.vhdr"
+        _put(session, files, [header.name], header)
+        samples, markers = (_called(header, key) for key in ("DataFile", "MarkerFile"))
+        held = [session.name] if session.name.lower().endswith(".eeg") else []
+        _put(session, files, [*held, samples, f"{session.stem}.eeg", f"{session.stem}.dat"], place / samples)
+        _put(session, files, [f"{session.stem}.vmrk", markers], place / markers)
+        yield open_raw(header, session.file)
 
 
-def _put(session: Session, files: Mapping[str, Path], name: str, place: Path) -> None:
-    """A part of a recording, from beside it or out of an archive, under its name in `place`."""
+def _called(header: Path, key: str) -> str:
+    """What a header calls its samples or markers."""
+    text = header.read_bytes().decode("latin-1")
+    match = re.search(rf"^{key}=(.+?)\s*$", text, re.MULTILINE)
+    named = match[1].replace("$b", header.stem).replace("\\", "/").rpartition("/")[2] if match else ""
+    if not named:
+        raise DataError(f"{header.name} has no line {key}=: it is no header of BrainVision")
+    return named
+
+
+def _put(session: Session, files: Mapping[str, Path], names: Sequence[str], target: Path) -> None:
+    """The first of these parts of a recording that lies beside it or in an archive, as `target`."""
     folder = PurePosixPath(session.file).parent
-    for file, path in files.items():
-        if PurePosixPath(file).parent == folder and PurePosixPath(file).name.lower() == name.lower():
-            (place / name).symlink_to(path.resolve())
+    beside = {
+        PurePosixPath(file).name.lower(): path
+        for file, path in files.items()
+        if PurePosixPath(file).parent == folder
+    }
+    for name in names:
+        if name.lower() in beside:
+            target.symlink_to(beside[name.lower()].resolve())
             return
-    for archive in session.archives:
-        for member in _members(files[archive], archive):
-            if PurePosixPath(member).name.lower() == name.lower():
-                with (
-                    zipfile.ZipFile(files[archive]) as held,
-                    held.open(member) as source,
-                    (place / name).open("wb") as target,
-                ):
-                    shutil.copyfileobj(source, target)
-                return
-    among = (
-        f" and not in {', '.join(PurePosixPath(one).name for one in session.archives)}"
-        if session.archives
-        else ""
-    )
+        for archive in session.archives:
+            for member in _members(files[archive], archive):
+                if PurePosixPath(member).name.lower() == name.lower():
+                    with (
+                        zipfile.ZipFile(files[archive]) as held,
+                        held.open(member) as source,
+                        target.open("wb") as copy,
+                    ):
+                        shutil.copyfileobj(source, copy)
+                    return
+    among = ", ".join(PurePosixPath(one).name for one in session.archives)
     raise DataError(
-        f"{session.file} lacks {name}: it is not beside it{among}; get it, or put the subject under `leave_out`"
+        f"{session.file} lacks {names[0]}: it is not beside it{f' and not in {among}' if among else ''}; get it, or put the "
+        "subject under `leave_out`"
     )
-
-
-def _also(place: Path, stem: str) -> None:
-    """The samples and markers under the names that the header calls them by, if these are others."""
-    header = (place / f"{stem}.vhdr").read_bytes().decode("latin-1")
-    for key, part in (("DataFile", ".eeg"), ("MarkerFile", ".vmrk")):
-        match = re.search(rf"^{key}=(.+?)\s*$", header, re.MULTILINE)
-        named = match[1].replace("$b", stem).replace("\\", "/").rpartition("/")[2] if match else ""
-        if named and not (place / named).exists():
-            (place / named).symlink_to(place / f"{stem}{part}")
 
 
 def markers_of(raw: Any, name: str) -> list[Marker]:
@@ -217,14 +233,14 @@ def names_of(sessions: Sequence[Session], names: Sequence[str]) -> list[str]:
     """The files of these recordings: samples, what lies beside them under the same name, and archives."""
     chosen: set[str] = set()
     for session in sessions:
-        stem = PurePosixPath(session.name).stem.lower()
+        stems = {PurePosixPath(session.name).stem.lower(), session.stem.lower()}
         folder = PurePosixPath(session.file).parent
         chosen |= {session.file, *session.archives}
         chosen |= {
             name
             for name in names
             if PurePosixPath(name).parent == folder
-            and PurePosixPath(name).stem.lower() == stem
+            and PurePosixPath(name).stem.lower() in stems
             and PurePosixPath(name).suffix.lower() in PARTS
         }
     return sorted(chosen)

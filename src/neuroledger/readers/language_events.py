@@ -137,7 +137,7 @@ def cut(
     shown: Sequence[Row],
     path: Path,
 ) -> xr.DataArray | None:
-    """Windows of one recording, (presentation, channel, sample), one for each row of `shown`.
+    """Windows of one recording, (presentation, channel, sample), one for each row of `shown`; `path` holds its samples.
 
     Rows have `onset` (s from the start of the recording, as text), `stimulus`, and further facts, which become coordinates.
 

@@ -127,7 +127,7 @@ def read_words(
                     session=session.subject.split("_")[0],
                     run=session.task,
                 )
-                yield cut(raw, recording, bare, steps, rows, files[session.file])
+                yield cut(raw, recording, bare, steps, rows, Path(raw.filenames[0]))
 
     windows = stored("read_words", files, given, parts(), of=len(sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)

@@ -58,8 +58,8 @@ def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]
     rows = []
     for number, event in enumerate(np.atleast_1d(eeg["event"]), 1):
         try:
-            code = int(str(event["type"]).strip())
-        except ValueError:
+            code = int(float(str(event["type"]).strip()))
+        except (ValueError, OverflowError):
             continue  # a word such as `boundary`
         try:
             # MATLAB counts samples from 1.
