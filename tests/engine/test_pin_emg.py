@@ -27,6 +27,18 @@ SPECS = {
 }
 
 
+TYPIST = """
+id: small_typist
+version: 1
+title: The network for typing in small, trained for three epochs
+builder:
+  name: ctc_decoder
+  parameters: {window: 8, hop: 2, features: 8, depths: [4], kernel: 5, time_masks: 1, time_mask: 5, frequency_masks: 0}
+  recipe: {name: neuralbench, epochs: 3}
+benchmarks: [decoding.sequence]
+"""
+
+
 @pytest.fixture
 def place(tmp_path: Path, repository: Path) -> Path:
     """A repository with the two specs as they are here, their benchmarks, and decoders."""
@@ -94,7 +106,9 @@ def test_typing_is_pinned_validated_and_scored(place: Path, tmp_path: Path) -> N
     for seed, (session, user) in enumerate(rows):
         keys = [(4.0 + 0.5 * k, key) for k, key in enumerate("the quick brown")]
         write_typing(folder, session, user, keys, seed=seed, stronger=8.0)
-    records = scored(place, "neuralbench.emg.typing", TYPING, folder, ["dummy"])
+    (place / "specs/models/small_typist.yaml").write_text(TYPIST, encoding="utf-8")
+    records = scored(place, "neuralbench.emg.typing", TYPING, folder, ["dummy", "small_typist"])
+    assert records["small_typist"]["status"] == "scored"
     assert records["dummy"]["status"] == "scored" and 0.5 < records["dummy"]["score"]["raw"] <= 1
     windows = load_dataset(open_catalog(place), TYPING).assembly
     assert windows is not None and windows.shape == (12, 32, 250)

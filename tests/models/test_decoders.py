@@ -199,6 +199,30 @@ def test_braindecode_classes_are_built_by_name_from_the_signature(monkeypatch):
         braindecode_decoder(id="b", architecture="Shallow", recipe=SMALL).make(signature()).fit(*data())
 
 
+def test_braindecode_classes_that_answer_over_time_write_texts(monkeypatch):
+    import sys
+    import types
+
+    from torch import nn
+
+    class Typist(nn.Module):
+        def __init__(self, n_chans, n_outputs):
+            super().__init__()
+            self.over_time = nn.Conv1d(n_chans, n_outputs, 8, stride=4)
+
+        def forward(self, windows):
+            return self.over_time(windows).transpose(1, 2)
+
+    monkeypatch.setitem(sys.modules, "braindecode.models", types.SimpleNamespace(Typist=Typist))
+    decoder = braindecode_decoder(id="b", architecture="Typist", recipe=SMALL)
+    asked = signature("sequence", outputs=3)._replace(symbols=("a", "b"))
+    x, y = data()
+    fitted = decoder.make(asked).fit(x, y)
+    assert fitted.network_.network.over_time.out_channels == 3
+    said = answer(fitted, x[:5], "sequence", np.empty(0), id="b")
+    assert said.shape == (5,) and set("".join(said)) <= {"a", "b"}
+
+
 def oscillations(n=80, seed=0):
     """Class b has twice the power on channel 0, in a 10 Hz rhythm of random phase."""
     rng = np.random.default_rng(seed)
