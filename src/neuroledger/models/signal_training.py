@@ -17,7 +17,7 @@ from neuroledger.models.convolutional_decoders import limit_norms
 from neuroledger.models.decoding_recipes import TrainingRecipe
 from neuroledger.models.text_reading import Texts
 from neuroledger.models.training_objectives import learnt
-from neuroledger.models.training_steps import batches_of, optimiser_of, rarity_of, schedule_of
+from neuroledger.models.training_steps import batch_sizes, batches_of, optimiser_of, rarity_of, schedule_of
 
 __all__ = ["TrainedNetwork"]
 
@@ -88,11 +88,12 @@ class TrainedNetwork:
         inputs, watched_inputs = self._inputs(x), self._inputs(watched_x)
         torch.manual_seed(self.signature.seed)
         network = self.make(self.signature).to(self.device)
+        self._tried(network, inputs)
         self.parameters_ = sum(parameter.numel() for parameter in network.parameters())
         loss = self.learnt_.loss(targets)
         rarity = None if recipe.sampler == "shuffled" else rarity_of(self.learnt_.grouped(y), recipe)
         optimiser = optimiser_of(recipe, network)
-        schedule = schedule_of(recipe, optimiser, -(-len(inputs) // recipe.batch))
+        schedule = schedule_of(recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch)))
         order = torch.Generator().manual_seed(self.signature.seed)
         best, kept, waited = -np.inf, None, 0
         for epoch in range(recipe.epochs):
@@ -124,6 +125,19 @@ class TrainedNetwork:
         if isinstance(self.learnt_, Texts):
             self.learnt_.breadth = self.breadth
         return self
+
+    def _tried(self, network: Any, inputs: Any) -> None:
+        """Show the network two windows, so that wrong answers are told before hours of training; lazy layers take shape.
+
+        Chance is as it was afterwards.
+        """
+        import torch
+
+        chance = torch.get_rng_state()
+        network.eval()
+        with torch.no_grad():
+            self.learnt_.kept(network(next(iter(inputs.split(2)))))
+        torch.set_rng_state(chance)
 
     def predict(self, x: Array | LazyRows) -> Array:
         """Labels, texts, or numbers or embeddings in their own units."""

@@ -263,6 +263,10 @@ def learnt(signature: Signature, recipe: TrainingRecipe, y: Array) -> Learnt:
 
 def _checked(found: Tensor, outputs: int) -> Array:
     """(window, output) as plain numbers."""
+    if not hasattr(found, "ndim"):
+        raise ModelError(
+            f"the network answers {type(found).__name__}; a tensor (window, {outputs}) is needed"
+        )
     if found.ndim != 2 or found.shape[1] != outputs:
         raise ModelError(f"the network answers {tuple(found.shape)}; (window, {outputs}) is needed")
     return np.asarray(found.float().cpu().numpy())

@@ -11,7 +11,7 @@ from neuroledger.models.decoding_recipes import TrainingRecipe
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
 
-__all__ = ["batches_of", "optimiser_of", "rarity_of", "schedule_of"]
+__all__ = ["batch_sizes", "batches_of", "optimiser_of", "rarity_of", "schedule_of"]
 
 
 def optimiser_of(recipe: TrainingRecipe, network: nn.Module) -> Any:
@@ -71,11 +71,25 @@ def rarity_of(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
 
 
 def batches_of(count: int, recipe: TrainingRecipe, rarity: Tensor | None, order: Generator) -> Iterator[Any]:
-    """Row numbers of the batches of one epoch: each window once, or as many draws by rarity."""
+    """Row numbers of the batches of one epoch: each window once, or as many draws by rarity.
+
+    One window alone cannot be normalised by its batch: a last batch of one joins the one before.
+    """
     import torch
 
     if rarity is None:
         rows = torch.randperm(count, generator=order)
     else:
         rows = torch.multinomial(rarity.cpu(), count, replacement=True, generator=order)
-    return iter(rows.split(recipe.batch))
+    return iter(rows.split(batch_sizes(count, recipe.batch)))
+
+
+def batch_sizes(count: int, batch: int) -> list[int]:
+    """How many windows each batch of an epoch has: `batch`, and what is left, if that is more than one."""
+    sizes = [batch] * (count // batch)
+    left = count - sum(sizes)
+    if left == 1 and sizes:
+        sizes[-1] += 1
+    elif left:
+        sizes.append(left)
+    return sizes

@@ -1,0 +1,58 @@
+"""Torch modules that people bring: lazy layers, batches of one, and answers of a wrong shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import neuroledger as nl
+from neuroledger.errors import ModelError
+from neuroledger.models.training_steps import batch_sizes
+
+RNG = np.random.default_rng(0)
+
+
+def windows(count):
+    y = np.tile(["a", "b", "c"], count)[:count]
+    return RNG.standard_normal((count, 3, 12)) + (y == "a")[:, None, None], y
+
+
+def test_a_last_batch_of_one_joins_the_one_before():
+    assert batch_sizes(65, 32) == [32, 33]
+    assert batch_sizes(66, 32) == [32, 32, 2]
+    assert batch_sizes(64, 32) == [32, 32]
+    assert batch_sizes(1, 32) == [1]
+    assert batch_sizes(3, 1) == [1, 1, 1]
+    for count in range(57, 63):  # among them one of 33 windows that are trained on
+        x, y = windows(count)
+        module = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        rows = np.arange(count)
+        assert nl.decode(module, x, y, splits=[(rows[:-17], rows[-17:])], seeds=(1,)).n["windows"] == 17
+
+
+def test_lazy_layers_take_shape_and_nothing_else_changes():
+    x, y = windows(60)
+    lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
+    learnt = nl.decode(lazy, x, y, splits=3, seeds=(1,))
+    assert any(note.startswith("111 parameters") for note in learnt.notes)
+    assert nl.decode(lazy, x, y, splits=3, seeds=(1,)).value == learnt.value
+    torch.manual_seed(3)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(36, 3), nn.Dropout(0.2))
+    first = nl.decode(plain, x, y, splits=3, seeds=(1,)).value
+    assert nl.decode(plain, x, y, splits=3, seeds=(1,)).value == first
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(36, 4)), r"answers \(2, 4\); \(window, 3\) is needed"),
+        (nn.Conv1d(3, 3, 5), r"answers \(2, 3, 8\); \(window, 3\) is needed"),
+        (nn.LSTM(12, 3), r"answers tuple; a tensor \(window, 3\) is needed"),
+    ],
+)
+def test_answers_of_another_shape_are_told_before_training(module, words):
+    x, y = windows(60)
+    with pytest.raises(ModelError, match=words):
+        nl.decode(module, x, y, splits=3, seeds=(1,))
