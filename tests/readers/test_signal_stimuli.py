@@ -158,6 +158,34 @@ def test_a_recording_that_is_no_bids_names_stimuli_in_its_annotations(tmp_path: 
     assert data.extras["clip"]["stimulus_id"].values.tolist() == ["dog.png", "cat.png", "never.png"]
 
 
+def test_markers_that_share_their_moment_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
+    import mne
+
+    values = np.random.default_rng(0).standard_normal((2, 64 * 20)) * 1e-5
+    raw = mne.io.RawArray(values, mne.create_info(["Cz", "Pz"], 64.0, "eeg"), verbose="ERROR")
+    # A picture and an answer, and two pictures, at one moment each; two answers at one moment make nothing doubtful.
+    said = ["show/a", "answer", "show/b", "show/c", "show/d", "answer", "answer"]
+    raw.set_annotations(mne.Annotations([2, 2, 4, 6, 6, 8, 8], 0.0, said))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        raw.save(tmp_path / "one_raw.fif", verbose="ERROR")
+    fields = {"stimulus": "description", "where": {"description": ("show/*",)}}
+    reading = {
+        "recordings": (Recording(file="one_raw.fif", subject="S1"),),
+        "window": Window(start=0.0, duration=1.0),
+    }
+    files = {"one_raw.fif": tmp_path / "one_raw.fif"}
+    with pytest.raises(
+        DataError, match=r"two events that count begin at 6 s, show/c and show/d: .*`events.ambiguous: drop`"
+    ):
+        mne_epochs(files, events=Events(**fields), **reading)  # type: ignore[arg-type]
+    data = mne_epochs(files, events=Events(**fields, ambiguous="drop"), **reading)  # type: ignore[arg-type]
+    assert data.assembly is not None and data.assembly["stimulus_id"].values.tolist() == ["show/b"]
+    assert data.notes == ("3 events in 1 recordings were left out: another marker shares their moment",)
+    with pytest.raises(ValidationError, match="'events_left_out' is taken"):
+        Events(**fields, coordinates={"events_left_out": "description"})  # type: ignore[arg-type]
+
+
 def test_a_value_that_is_not_foreseen_and_a_time_that_is_none_are_refused() -> None:
     events = Events(stimulus="name", coordinates={"split": Cell(column="kind", values={"a": "train"})})
     with pytest.raises(DataError, match="event 1: kind is 'b', none of a"):

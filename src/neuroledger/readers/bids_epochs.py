@@ -22,7 +22,7 @@ from neuroledger.readers.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.readers.signal_stimuli import Events, read_embeddings, sharing, table_of
+from neuroledger.readers.signal_stimuli import Events, read_embeddings, table_of, told_apart
 from neuroledger.readers.signal_windows import Window
 from neuroledger.readers.window_store import stored
 
@@ -128,15 +128,7 @@ def bids_epochs(
     }
     windows = stored("bids_epochs", files, made_of, parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    left_out = {name: sharing(events, tables[path], name) for path, name in names.items()} if events else {}
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(left_out))
-
-
-def _notes(left_out: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
-    count, where = sum(map(len, left_out.values())), sum(map(bool, left_out.values()))
-    if not count:
-        return ()
-    return (f"{count} events in {where} recordings were left out: another marker shares their moment",)
+    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=told_apart(windows))
 
 
 def _parts(recording: Path, held: Set[Path]) -> list[Path]:

@@ -23,7 +23,7 @@ from neuroledger.readers.signal_preprocessing import (
     windows_of,
 )
 from neuroledger.readers.signal_spans import Partner
-from neuroledger.readers.signal_stimuli import Events, read_embeddings
+from neuroledger.readers.signal_stimuli import Events, read_embeddings, told_apart
 from neuroledger.readers.signal_windows import Window
 from neuroledger.readers.wfdb_night import read_night
 from neuroledger.readers.window_store import stored
@@ -99,7 +99,7 @@ def mne_epochs(
         raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
     windows = stored("mne_epochs", files, made_of, parts(), of=len(recordings))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras)
+    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=told_apart(windows))
 
 
 def _field(path: Path, name: str) -> npt.NDArray[Any]:

@@ -211,11 +211,12 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
     if steps.types:
         raw.set_channel_types(steps.types)
     raw.drop_channels(list(dict.fromkeys(dropped)))
-    raw.load_data()
     try:
         raw.pick([kind for said in steps.pick for kind in (("mag", "grad") if said == "meg" else (said,))])
     except ValueError as error:
         raise DataError(f"{file} has no channels of type {', '.join(steps.pick)}") from error
+    # Only now: what is not picked is never in memory.
+    raw.load_data()
     if steps.reference is not None:
         wanted = "average" if steps.reference == "average" else list(steps.reference)
         try:

@@ -21,7 +21,17 @@ from neuroledger.readers.signal_spans import Span
 from neuroledger.readers.signal_windows import Laid, Window
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Cell", "Events", "Pictures", "alone", "read_embeddings", "rows_of", "sharing", "show", "table_of"]
+__all__ = [
+    "Cell",
+    "Events",
+    "Pictures",
+    "alone",
+    "read_embeddings",
+    "rows_of",
+    "show",
+    "table_of",
+    "told_apart",
+]
 
 VALUE = "{value}"
 PART = re.compile(r"\{([^{}]+)\}")
@@ -36,6 +46,7 @@ TAKEN = frozenset(
         "recording_sha256",
         "onset",
         "stimulus_id",
+        "events_left_out",
         "channel",
         "sample",
     }
@@ -184,7 +195,7 @@ def show(events: Events, rows: Sequence[Row], name: str) -> Laid:
             f"{name} has no column {', '.join(lost)}; it has {', '.join(sorted(known)) or 'no events'}"
         )
     kept: list[tuple[float, dict[str, str]]] = []
-    left_out = set(sharing(events, rows, name))
+    left_out = _sharing(events, rows, name)
     for number, row in enumerate(rows, 1):
         if number not in left_out and _counts(events, row):
             where = f"{name}, event {number}"
@@ -204,26 +215,32 @@ def show(events: Events, rows: Sequence[Row], name: str) -> Laid:
                 "narrow `events.where`, correct the table, or say `events.ambiguous: drop`"
             )
     extra: dict[str, list[Any]] = {key: [said[key] for _, said in kept] for key in events.coordinates}
+    if events.ambiguous == "drop":
+        extra["events_left_out"] = [len(left_out)] * len(kept)
     return Laid([said["stimulus"] for _, said in kept], [onset for onset, _ in kept], extra)
 
 
-def sharing(events: Events, rows: Sequence[Row], name: str) -> list[int]:
-    """Numbers, from 1, of the events that count and are left out because another one begins at the same moment.
+def told_apart(windows: xr.DataArray) -> tuple[str, ...]:
+    """A note on the events that were left out because another one begins at the same moment, if there are any."""
+    if "events_left_out" not in windows.coords:
+        return ()
+    _, first = np.unique(windows["recording"].values.astype(str), return_index=True)
+    counts = windows["events_left_out"].values[first].astype(int)
+    if not counts.any():
+        return ()
+    return (
+        f"{counts.sum()} events in {int((counts > 0).sum())} recordings were left out: another marker shares their moment",
+    )
 
-    Raises
-    ------
-    DataError
-        An onset is no number of seconds.
-    """
+
+def _sharing(events: Events, rows: Sequence[Row], name: str) -> set[int]:
+    """Numbers, from 1, of the events that count and share their moment with another one, where these are left out."""
     if events.ambiguous == "refuse":
-        return []
+        return set()
     moments = [_seconds(row, f"{name}, event {number}") for number, row in enumerate(rows, 1)]
     often = Counter(moments)
-    return [
-        number
-        for number, (moment, row) in enumerate(zip(moments, rows, strict=True), 1)
-        if often[moment] > 1 and _counts(events, row)
-    ]
+    numbered = enumerate(zip(moments, rows, strict=True), 1)
+    return {number for number, (moment, row) in numbered if often[moment] > 1 and _counts(events, row)}
 
 
 def _counts(events: Events, row: Row) -> bool:
