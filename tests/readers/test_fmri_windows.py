@@ -13,6 +13,7 @@ from typing import Any
 import nibabel
 import numpy as np
 import pytest
+import xarray as xr
 import yaml
 from pydantic import ValidationError
 from scipy.ndimage import map_coordinates
@@ -21,6 +22,7 @@ from scipy.signal import detrend
 from neuroledger.core import registry
 from neuroledger.core.dataset import Dataset
 from neuroledger.errors import DataError, RequestError
+from neuroledger.readers import window_store
 from neuroledger.readers.fmri_runs import Rest, runs_among
 from tests.readers import scans
 
@@ -470,6 +472,23 @@ def test_specs_that_contradict_themselves_are_refused(
 ) -> None:
     with pytest.raises(ValidationError):
         registry.get("reader", "fmri_windows").bind({**one[1], **change})
+
+
+def test_windows_on_the_disk_are_those_in_memory(
+    one: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, fields = one
+    told_so = {**fields, "beyond": "left_out", "window": {"start": 2.0, "duration": 8.0}}
+    held = read(root, told_so)
+    monkeypatch.setattr(window_store, "IN_MEMORY", 0)
+    kept = read(root, told_so)
+    again = read(root, told_so)
+    assert held.assembly is not None and kept.assembly is not None and again.assembly is not None
+    assert "content_sha256" in kept.assembly.encoding
+    for found in (kept, again):
+        assert found.assembly is not None
+        xr.testing.assert_identical(held.assembly, found.assembly)
+        assert found.notes == held.notes != ()
 
 
 @pytest.mark.parametrize("id", [BOLD, THINGS, NSD])
