@@ -173,7 +173,7 @@ def assembled(
         found = "is one value" if truth.ndim == 0 else f"has {len(truth)} values"
         raise RequestError(f"y {found} for {assembly.sizes['presentation']} windows")
     _check_truth(truth, objective, measure)
-    return assembly, truth
+    return assembly, truth.astype(str) if objective == "sequence" else truth
 
 
 def _from_array(values: Array, facts: dict[str, Array], rate: float, start: float) -> xr.DataArray:
@@ -209,6 +209,12 @@ def _check_truth(truth: Array, objective: Objective, measure: str) -> None:
     if objective in ("regression", "retrieval") and truth.dtype.kind not in "iufb":
         raise RequestError(
             f"y holds {truth.dtype} values and metric {measure} needs numbers: take one of classes"
+        )
+    if objective == "sequence" and (
+        truth.ndim != 1 or not all(isinstance(text, str) for text in truth.tolist())
+    ):
+        raise RequestError(
+            f"y holds {truth.dtype} values and metric {measure} needs one text for each window"
         )
     if objective != "classification":
         return

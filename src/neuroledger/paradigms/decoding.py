@@ -24,6 +24,7 @@ from neuroledger.core.decoding.gates import gate, partition_sha256
 from neuroledger.core.decoding.splits import Fold, SplitRule, draw_folds
 from neuroledger.core.decoding.targets import standardised, truth_of
 from neuroledger.core.decoding.task_recipe import TaskRecipe
+from neuroledger.core.decoding.telling_channels import telling_channels
 from neuroledger.core.decoding.window_parts import Windows
 from neuroledger.core.measurement import Measurement
 from neuroledger.core.registry import paradigm
@@ -180,7 +181,8 @@ def measure_folds(
     windows = Windows(assembly)
     choices = np.unique(truth.astype(str)) if objective == "classification" else np.empty(0, dtype=str)
     truth = truth.astype(str) if objective == "classification" else truth
-    notes: list[str] = []
+    told = telling_channels(assembly, truth)
+    notes = [f"the answer is written in the data: {', '.join(told[:3])} tells it alone"] if told else []
     if model.plants:
         windows.plant(truth, model.plants)
         notes.append(f"control: a signal of {model.plants:g} standard deviations was planted in every window")

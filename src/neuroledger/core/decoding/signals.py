@@ -164,8 +164,8 @@ def _channel_problems(assembly: xr.DataArray) -> list[str]:
 
 
 def _value_problems(assembly: xr.DataArray) -> list[str]:
-    if not np.issubdtype(assembly.dtype, np.number):
-        return [f"values are {assembly.dtype}, not numbers"]
+    if assembly.dtype.kind not in "iuf":
+        return [f"values are {assembly.dtype}, not{' real' if assembly.dtype.kind == 'c' else ''} numbers"]
     return found_once(assembly.transpose(*DIMS).values, "problems", lambda: _looked_through(assembly))
 
 
