@@ -18,6 +18,7 @@ import yaml
 from neuroledger.cli import main
 from neuroledger.core import assembly
 from neuroledger.engine.load import load_dataset
+from neuroledger.engine.pin.pin import Downloads, pin
 from neuroledger.engine.shown import source_of_dataset
 from neuroledger.readers.word_triggers import cleaned
 from neuroledger.spec.catalog import open_catalog
@@ -139,6 +140,8 @@ def test_words_of_a_story_are_retrieved_from_the_published_files(
         "AliceChapterOne-EEG.csv", "proc.zip", "embedding.nc",
         *(f"{who}.{end}" for who in PEOPLE for end in ("vhdr", "vmrk", "eeg")),
     }  # fmt: skip
+    again = pin(open_catalog(place), dataset, Downloads(folder=tmp_path / "alice", check=False))
+    assert again.before == again.after and not again.placed
     data = load_dataset(open_catalog(place), dataset)
     assert data.assembly is not None
     assert data.assembly.sizes == {"presentation": 2 * 48 - 1, "channel": 60, "sample": 360}

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
 from neuroledger.core.registry import get
 from neuroledger.errors import DataError, RequestError
+from tests.readers.matlab73 import HEADER
 from tests.readers.zuco_files import LABELS, RATE, eeg, gaze, results
 
 TASK = "task1-SR"
@@ -121,6 +123,15 @@ def _raw(folder: Path) -> Path:
     return folder / "osfstorage/task1- SR/Raw data/ZAB"
 
 
+def _newer(folder: Path) -> None:
+    """A file of MATLAB 7.3, which is HDF5 behind 512 bytes of text."""
+    path = _raw(folder) / "ZAB_SR2_EEG.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["EEG"] = np.zeros(3)
+    with path.open("r+b") as opened:
+        opened.write(HEADER.ljust(124) + b"\x00\x02IM")
+
+
 CASES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda f: (_raw(f) / "ZAB_SR2_ET.mat").unlink(), r"task1-SR/ZAB lacks the _ET\.mat of block 2 of 2"),
     (lambda f: (_raw(f) / "ZAB_SNR1_EEG.mat").unlink(), r"lacks the _EEG\.mat of block 1 of 2"),
@@ -157,6 +168,7 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         lambda f: eeg(f / "osfstorage", TASK, "ZAB", 2, noise(15) * np.nan, SECOND),
         "values of `EEG.data` are no numbers",
     ),
+    (_newer, r"ZAB_SR2_EEG\.mat is a MATLAB file of version 7\.3"),
     (lambda f: (_raw(f) / "ZAB_SR2_EEG.mat").write_bytes(b"MATLAB 5.0"), "is no MATLAB file, or it is cut off"),
     (lambda f: (_raw(f) / "ZAB_SR2_ET.mat").write_bytes((_raw(f) / "ZAB_SR2_EEG.mat").read_bytes()), "no variable 'event'"),
 ]  # fmt: skip

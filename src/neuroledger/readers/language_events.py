@@ -19,6 +19,8 @@ __all__ = ["cut", "embeddings_in", "open_raw", "place", "plain", "the_file", "wi
 
 # What MNE raises on files that do not hold what their name promises.
 UNREADABLE = (OSError, ValueError, RuntimeError, TypeError, AttributeError, KeyError, IndexError)
+# Montages that MNE renamed; the places are the same.
+RENAMED = {"standard_1005": "colin27_1005", "standard_1020": "colin27_1020"}
 
 
 def plain(name: str) -> str:
@@ -91,7 +93,10 @@ def place(raw: Any, montage: str, file: str) -> None:
     """
     with quiet_mne() as mne:
         try:
-            known = mne.channels.make_standard_montage(montage)
+            there = mne.channels.get_builtin_montages()
+            known = mne.channels.make_standard_montage(
+                montage if montage in there else RENAMED.get(montage, montage)
+            )
         except ValueError as error:
             raise DataError(f"montage {montage!r} is none that MNE knows ({error})") from error
         placed = {name.lower(): name for name in known.ch_names}
