@@ -151,7 +151,10 @@ def windows_of(
         if not inside.any():
             raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
         data = raw.get_data()
-        cut = np.stack([data[:, at : at + length] for at in first[inside]]) * SCALES[steps.units]
+        cut = np.empty((int(inside.sum()), len(data), length))
+        for row, at in enumerate(first[inside]):
+            np.multiply(data[:, at : at + length], SCALES[steps.units], out=cut[row])
+        del data
         types = [mne.channel_type(raw.info, index) for index in range(len(raw.ch_names))]
         places = np.array([channel["loc"][:3] for channel in raw.info["chs"]], dtype=float)
     places[~np.isfinite(places).all(axis=1) | (places == 0).all(axis=1)] = np.nan
@@ -160,8 +163,8 @@ def windows_of(
         chosen = (times >= steps.baseline[0]) & (times <= steps.baseline[1])
         if not chosen.any():
             raise DataError(f"{recording.file}: the baseline {steps.baseline} lies outside the window")
-        cut = cut - cut[:, :, chosen].mean(axis=2, keepdims=True)
-    cut = _scaled(cut, steps)
+        cut -= cut[:, :, chosen].mean(axis=2, keepdims=True)
+    _scale(cut, steps)
     facts = {
         "stimulus_id": np.array(descriptions)[inside],
         "onset": np.array(onsets, dtype=float)[inside],
@@ -267,11 +270,15 @@ def _name(raw: Any, steps: Preprocessing, file: str) -> None:
         raw.rename_channels(changed)
 
 
-def _scaled(cut: Array, steps: Preprocessing) -> Array:
+def _scale(cut: Array, steps: Preprocessing) -> None:
+    """Scale and clamp the windows of a recording, in place."""
     if steps.scale == "robust":
         low, middle, high = np.percentile(cut, [25, 50, 75], axis=(0, 2))
-        cut = (cut - middle[:, None]) / np.where(high > low, high - low, 1.0)[:, None]
+        cut -= middle[:, None]
+        cut /= np.where(high > low, high - low, 1.0)[:, None]
     elif steps.scale == "standard":
         spread = cut.std(axis=(0, 2))
-        cut = (cut - cut.mean(axis=(0, 2))[:, None]) / np.where(spread > 0, spread, 1.0)[:, None]
-    return cut if steps.clamp is None else np.clip(cut, -steps.clamp, steps.clamp)
+        cut -= cut.mean(axis=(0, 2))[:, None]
+        cut /= np.where(spread > 0, spread, 1.0)[:, None]
+    if steps.clamp is not None:
+        np.clip(cut, -steps.clamp, steps.clamp, out=cut)
