@@ -186,6 +186,16 @@ def test_one_person_in_two_spellings_is_one_person():
         nl.decode(LR, X, Y, groups=spelt)
 
 
+@pytest.mark.parametrize("twin", ["sub-01", "SUB-1", "01", "subject 1"])
+def test_one_person_with_and_without_prefix_and_zeros_is_one_person(twin):
+    people = np.where(np.arange(COUNT) < 30, "1", "2").astype("U9")
+    people[:10] = twin
+    with pytest.raises(DataError, match="one subject in two spellings on both sides"):
+        nl.decode(LR, X, Y, groups=people)
+    people[:10] = "11"
+    assert nl.decode(LR, X, Y, groups=people).n["subject"] == 3
+
+
 def overlapping():
     """Windows of 32 samples every 8 of one noise, with labels of blocks."""
     noise = np.random.default_rng(1).standard_normal((4, 32 + 8 * (COUNT - 1)))

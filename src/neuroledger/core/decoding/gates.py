@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -96,9 +98,9 @@ def _shared(assembly: xr.DataArray, name: str, seen: Indices, test: Indices) -> 
         return [f"{name} on both sides: {_first(shared)}"]
     if name != "subject":
         return []
-    plain = {value.strip().casefold(): value for value in trained}
+    plain = {_plainly(value): value for value in trained}
     twins = [
-        f"{v!r} and {plain[v.strip().casefold()]!r}" for v in sorted(tested) if v.strip().casefold() in plain
+        f"{value!r} and {plain[_plainly(value)]!r}" for value in sorted(tested) if _plainly(value) in plain
     ]
     problems = [f"one subject in two spellings on both sides: {_first(twins)}"] if twins else []
     if "recording_sha256" in assembly.coords:
@@ -108,6 +110,12 @@ def _shared(assembly: xr.DataArray, name: str, seen: Indices, test: Indices) -> 
         names = [" and ".join(who) for who in people if len(who) > 1]
         problems += [f"one recording under the names of several subjects: {_first(names)}"] if names else []
     return problems
+
+
+def _plainly(subject: str) -> str:
+    """A person's name without what files and tables write in different ways: `sub-01`, `SUB-1`, `01` and `1` are one."""
+    plain = unicodedata.normalize("NFKC", subject).strip().casefold()
+    return re.sub(r"^0+(?=\d)", "", re.sub(r"^(?:subject|subj|sub)[-_ ]*(?=\S)", "", plain))
 
 
 def _common_samples(assembly: xr.DataArray, hits: Indices) -> list[str]:
