@@ -35,7 +35,7 @@ __all__ = ["decoding", "measure_folds"]
 Array = npt.NDArray[Any]
 
 
-@paradigm("decoding", version=1)
+@paradigm("decoding", version=2)
 def decoding(
     model: Decoder,
     data: Dataset,
@@ -78,7 +78,8 @@ def decoding(
     -------
     Measurement
         source: (presentation, choice) scores, or (presentation,) numbers, or (presentation, neuroid) embeddings, with
-        `seed`, `split` and `row`; target: the truth. Notes tell the partition's SHA-256 and what was waived.
+        `seed`, `split` and `row`; target: the truth. Notes tell the SHA-256 of the partition and of the prepared signals,
+        and what was waived.
 
     Raises
     ------
@@ -100,6 +101,7 @@ def decoding(
     labels = truth.astype(str) if objective == "classification" and not unseen_classes else None
     gate(folds, assembly, disjoint=splits.disjoint, labels=labels, waive=splits.waive)
     notes = [f"splits {splits.name}, {len(folds)} folds, sha256 {digest[:12]}"]
+    notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
     notes += _what_was_seen(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
