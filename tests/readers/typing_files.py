@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import savemat
 
-RATE, CHANNELS, WORD = 500, 8, 10
+RATE, CHANNELS, WORD = 250, 8, 10
 WORDS = (
     "casa",
     "tierra",
@@ -33,7 +33,7 @@ class Session:
     """What happened: events on the clock of the program, and what the recorder took of them."""
 
     seed: int
-    trials: int = 14
+    trials: int = 10
     odd: bool = False
     lost: int = 0
     spare: int = 0
