@@ -12,6 +12,7 @@ from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
 from neuroledger.errors import DataError
+from neuroledger.readers.matlab_texts import texts_of
 
 __all__ = ["Shown", "eeg_of", "gaze_of", "sentences_of", "together"]
 
@@ -93,13 +94,7 @@ def sentences_of(path: Path, name: str) -> list[str]:
     DataError
         It has no structure `sentenceData` with `content`.
     """
-    held = np.asarray(_variable(path, name, "sentenceData"))
-    if held.dtype.names is None or "content" not in held.dtype.names:
-        raise DataError(f"{name}: `sentenceData` is no structure with `content`")
-    texts = []
-    for content in held["content"].ravel():
-        said = np.asarray(content).ravel()
-        texts.append(" ".join(str(said[0]).split()) if said.size and said.dtype.kind == "U" else "")
+    texts = [" ".join(text.split()) for text in texts_of(path, name, "sentenceData", "content")]
     if not any(texts):
         raise DataError(f"{name}: `sentenceData` has no sentence with a text")
     return texts
