@@ -117,6 +117,8 @@ def test_keys_are_decoded_from_eeg_by_commands_alone(
         "file": "EEG/EEG/002/002_DECOMEG_S1_9002_task1.vhdr", "subject": "2", "run": "1", "session": "1",
         "log": "EEG/logs/S2/S2_session1_block1_list1.mat",
     }  # fmt: skip
+    again = pin(open_catalog(place), EEG, Downloads(folder=tmp_path / "SpanishBCBL", check=False))
+    assert again.before == again.after and again.placed == 0
     records = scored(place, BENCHMARKS[EEG], EEG, MODELS)
     raw = {model: record["score"]["raw"] for model, record in records.items()}
     assert raw["shrinkage_lda"] > 0.8 and raw["shuffled_covariance"] < 0.15 and raw["dummy"] < 0.15

@@ -112,6 +112,8 @@ def test_clips_are_retrieved_by_commands_alone(place: Path, tmp_path: Path) -> N
         *(f"EEG/sub{n}.npy" for n in range(1, 21)), "EEG/sub1_session2.npy", "channel_62_pos.locs",
         "Video/meta-info/All_video_label.npy", "embedding.nc",
     }  # fmt: skip
+    again = pin(open_catalog(place), ID, Downloads(folder=tmp_path / "SEED-DV", check=False))
+    assert again.before == again.after and again.placed == 0
     records = scored(place, BENCHMARK, ID, ["dummy", "quick"])
     assert records["quick"]["score"]["raw"] > 0.9
     data = windows(place, ID)
