@@ -257,6 +257,17 @@ def test_poses_are_answered_where_the_network_has_seen_enough():
         pose_network(16, 11_790, 5_000, context=11_790)
 
 
+def test_electrodes_are_turned_only_while_it_is_trained():
+    import torch
+
+    rolled = pose_network(16, 11_790, 5_000).encoder[1]
+    x = torch.arange(16.0).reshape(1, 16, 1, 1).expand(2, 16, 3, 4)
+    assert (rolled.eval()(x) == x).all()
+    torch.manual_seed(0)
+    firsts = {float(rolled.train()(x)[0, 0, 0, 0]) for _ in range(30)}
+    assert firsts == {15.0, 0.0, 1.0}
+
+
 def test_planted_trajectories_are_followed():
     rng = np.random.default_rng(0)
     time = np.arange(400) / 400
@@ -268,7 +279,8 @@ def test_planted_trajectories_are_followed():
         id="pose",
         path="neuroledger.models.time_depth_networks.pose_network",
         parameters={
-            "joints": 2, "window": 16, "hop": 8, "features": 24, "depths": [4, 4], "kernel": 5, "context": 100, "turns": [0]
+            "joints": 2, "rolls": [0], "turns": [0], "context": 100,
+            "window": 16, "hop": 8, "features": 24, "depths": [4, 4], "kernel": 5,
         },
         recipe=QUICK.model_copy(update={"loss": "absolute", "monitor": "mae", "target_scale": "none"}),
     )  # fmt: skip

@@ -68,13 +68,15 @@ def pose_network(
     depths: tuple[int, ...] = (24, 24, 24, 24),
     kernel: int = 28,
     context: int = 0,
+    rolls: tuple[int, ...] = (-1, 0, 1),
 ) -> nn.Module:
     """Joint angles over time from the muscles of a wrist, (window, channel, sample) to (window, output).
 
     The encoder of `typing_network` without masks, and a linear layer for the `joints` of each of its steps. What follows the
     first `context` samples is answered, at as many even times as the outputs hold, between two steps in proportion; a step
     stands where its last sample is, and the first one for all before it. The defaults need a context of 1,790 samples, as
-    the network of emg2pose does [salter2024]; it is none of the networks published for poses.
+    the network of emg2pose does [salter2024]; it is none of the networks published for poses. While it is trained, the
+    electrodes of each batch are turned by one of the `rolls`, drawn at random, as published.
 
     Raises
     ------
@@ -87,7 +89,8 @@ def pose_network(
         raise ModelError(
             f"{outputs} numbers are no whole number of times for each of {joints} joints: set `joints`"
         )
-    encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, nn.Identity())
+    rolled = _classes()["Rolled"](bands, rolls) if any(rolls) else nn.Identity()
+    encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, rolled)
     lost = sum(kernel - 1 for _ in depths)
     last = nn.Linear(bands * features, joints)
     if not 0 <= context < samples:
@@ -199,6 +202,19 @@ def _classes() -> dict[str, Any]:
             inside = (place >= first.floor()) & (place < first.floor() + length.floor())
             return inside.unsqueeze(2 if axis == 3 else 3)
 
+    class Rolled(nn.Module):  # type: ignore[misc]
+        """While it is trained, the electrodes of each band are turned by a place drawn for the batch."""
+
+        def __init__(self, bands: int, rolls: Sequence[int]) -> None:
+            super().__init__()
+            self.bands, self.rolls = bands, tuple(rolls)
+
+        def forward(self, spectra: Tensor) -> Tensor:
+            if not self.training:
+                return spectra
+            roll = self.rolls[int(torch.randint(len(self.rolls), ()))]
+            return spectra.unflatten(1, (self.bands, -1)).roll(roll, dims=2).flatten(1, 2)
+
     class Turned(nn.Module):  # type: ignore[misc]
         """(window, channel, frequency, time) to (window, time, band × feature): a perceptron a band, mean over turns."""
 
@@ -263,5 +279,5 @@ def _classes() -> dict[str, Any]:
             spread = angles[:, :, self.before] * (1 - self.share) + angles[:, :, after] * self.share
             return spread.flatten(1)
 
-    made = (LogSpectrogram, Masks, Turned, Convolution, Perceptron, Spread)
+    made = (LogSpectrogram, Masks, Rolled, Turned, Convolution, Perceptron, Spread)
     return {layer.__name__: layer for layer in made}
