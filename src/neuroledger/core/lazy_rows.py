@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.core.memory import require_memory
+from neuroledger.core.memory import empty_array
 
 __all__ = ["WHOLE", "LazyRows", "Rows", "found_once", "mapped", "part_of", "release", "row_blocks"]
 
@@ -116,12 +116,12 @@ class LazyRows:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All of it in one array, filled block by block."""
         wanted = np.dtype(self.dtype if dtype is None else dtype)
-        require_memory(
-            int(np.prod(self.shape, dtype=np.int64)) * wanted.itemsize,
+        whole = empty_array(
+            self.shape,
+            wanted,
             f"one array of {self.shape[0]:,} rows of {self.shape[1:]} values",
             "use a model that learns by batches, or take fewer or shorter ones",
         )
-        whole = np.empty(self.shape, dtype=wanted)
         for rows in row_blocks(self):
             whole[rows] = self[rows]
         return whole

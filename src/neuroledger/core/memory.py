@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from neuroledger.errors import RequestError
 
@@ -32,6 +37,24 @@ def require_memory(needed: int, what: str, change: str) -> None:
         raise RequestError(
             f"{what} needs about {needed / 1024**3:.1f} GiB of memory, {there / 1024**3:.1f} GiB are free: {change}"
         )
+
+
+def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change: str) -> npt.NDArray[Any]:
+    """An array that is still to be filled.
+
+    Raises
+    ------
+    RequestError
+        Memory has no room for it, by what the system says or by what it does; the message is `require_memory`'s.
+    """
+    needed = math.prod(shape) * np.dtype(dtype).itemsize
+    require_memory(needed, what, change)
+    try:
+        return np.empty(shape, dtype=dtype)
+    except MemoryError as error:
+        raise RequestError(
+            f"{what} needs about {needed / 1024**3:.1f} GiB of memory, more than this process may take: {change}"
+        ) from error
 
 
 def _machine() -> int | None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroledger.core.lazy_rows import WHOLE, LazyRows, part_of, row_blocks
-from neuroledger.core.memory import require_memory
+from neuroledger.core.memory import empty_array, require_memory
 from neuroledger.models.linear_heads import chosen_rows
 
 __all__ = ["Doubles", "features_of", "fit_first"]
@@ -21,9 +21,10 @@ Array = npt.NDArray[Any]
 class Doubles:
     """A pipeline that computes in double precision, whatever the signals are stored as; `notes_` tell what it gave up.
 
-    Of a view of windows on the disk, the first step makes its features block by block; the other steps see those of all
-    windows at once. A pipeline of one step sees all windows at once, if memory has room. `bytes_each` is what it makes of a
-    window, where that is known beforehand: memory without room for it is told before anything is made.
+    Of a view of windows on the disk, the first step makes its features block by block, and the other steps learn from
+    those of all windows at once; answers are given block by block. A pipeline of one step sees all windows at once, if
+    memory has room. `bytes_each` is what it makes of a window, where that is known beforehand: memory without room for it
+    is told before anything is made.
     """
 
     takes_rows = True
@@ -70,11 +71,13 @@ class Doubles:
     def _asked(self, name: str) -> Callable[[Array | LazyRows], Any]:
         # Of several labels at once, scikit-learn gives a list of probabilities, one item for each.
         def asked(x: Array | LazyRows) -> Any:
-            if self._by_blocks(x):
-                found = getattr(self.pipeline[1:], name)(features_of(self.pipeline[0], x))
-            else:
+            if not self._by_blocks(x):
                 found = getattr(self.pipeline, name)(_in_doubles(x))
-            return found if isinstance(found, list) else np.asarray(found)
+                return found if isinstance(found, list) else np.asarray(found)
+            parts = [getattr(self.pipeline, name)(block) for _, block in _blocks(x)]
+            if isinstance(parts[0], list):
+                return [np.concatenate(label) for label in zip(*parts, strict=True)]
+            return np.concatenate(parts)
 
         return asked
 
@@ -113,10 +116,9 @@ def features_of(step: Any, x: LazyRows) -> Array:
     for rows, block in _blocks(x):
         made = np.asarray(step.transform(block))
         if rows.start == 0:
-            size = len(x) * made[0].nbytes
-            change = "take fewer windows (`most`), fewer channels or a shorter window"
-            require_memory(size, f"what a decoder makes of {len(x):,} windows", change)
-            found = np.empty((len(x), *made.shape[1:]), dtype=made.dtype)
+            what = f"what a decoder makes of {len(x):,} windows"
+            change = "learn from fewer windows (`most`), fewer channels or a shorter window"
+            found = empty_array((len(x), *made.shape[1:]), made.dtype, what, change)
         found[rows] = made
     return found
 
