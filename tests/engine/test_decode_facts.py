@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -162,3 +164,27 @@ def test_a_score_says_how_overlap_was_looked_for():
     assert "shared samples only" in first(X3)
     assert "overlap was not checked" in first(X3[:, :1, :5])
     assert "overlap was not checked" in nl.decode(LR, X, Y, groups=SUBJECT).notes[0]
+
+
+def test_a_class_of_rows_in_no_part_is_no_answer():
+    y = np.where(np.arange(COUNT) < 90, Y, "never")
+    folds = [(np.arange(60), np.arange(60, 90))]
+    x = X3 + 2.0 * (Y == "a")[:, None, None]
+    for decoder in ("shrinkage_lda", network()):
+        score = nl.decode(decoder, x, y, splits=folds, seeds=(1,))
+        assert score.value > 0.8
+        assert score.samples.attrs["predictions"]["choice"].values.tolist() == ["a", "b"]
+
+
+def network():
+    from torch import nn
+
+    return nn.Sequential(nn.Flatten(), nn.Linear(60, 2))
+
+
+def test_row_numbers_of_a_partition_file_may_be_numbers(tmp_path):
+    (tmp_path / "folds.json").write_text(
+        json.dumps([{"train": list(range(60)), "test": list(range(60, 96))}]), encoding="utf-8"
+    )
+    score = nl.decode(LR, X, Y, splits=tmp_path / "folds.json")
+    assert score.value == nl.decode(LR, X, Y, splits=[(range(60), range(60, 96))]).value

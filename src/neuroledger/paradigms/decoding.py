@@ -181,7 +181,8 @@ def measure_folds(
     if not seeds or len(set(seeds)) != len(seeds):
         raise RequestError("decoding needs at least one training seed, each once")
     windows = Windows(assembly)
-    choices = np.unique(truth.astype(str)) if objective == "classification" else np.empty(0, dtype=str)
+    used = np.concatenate([rows for fold in folds for rows in fold])
+    choices = np.unique(truth[used].astype(str)) if objective == "classification" else np.empty(0, dtype=str)
     truth = truth.astype(str) if objective == "classification" else truth
     told = telling_channels(assembly, truth)
     notes = [f"the answer is written in the data: {', '.join(told[:3])} tells it alone"] if told else []

@@ -193,13 +193,13 @@ def read_partition(path: Path, keys: Sequence[str], *, sha256: str | None = None
     """
     try:
         content = json.loads(path.read_bytes())
-        named = [{part: list(fold.get(part, ())) for part in PARTS} for fold in content]
+        named = [{part: [str(key) for key in fold.get(part, ())] for part in PARTS} for fold in content]
     except (ValueError, AttributeError, TypeError) as error:
         raise DataError(
             f"{path.name} is not a partition: a JSON list of folds, each with train and test keys ({error})"
         ) from error
     row_of = {key: row for row, key in enumerate(keys)}
-    lost = sorted({str(key) for fold in named for key in chain(*fold.values()) if key not in row_of})
+    lost = sorted({key for fold in named for key in chain(*fold.values()) if key not in row_of})
     if lost:
         raise DataError(f"{path.name} names {len(lost)} keys that no window has: {_first(lost)}")
     folds = [
