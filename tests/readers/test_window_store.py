@@ -13,9 +13,9 @@ import xarray as xr
 
 from neuroledger.core import assembly as assemblies
 from neuroledger.core import lazy_rows
-from neuroledger.core.assembly import content_sha256
+from neuroledger.core.assembly import content_sha256, select
 from neuroledger.core.decoding.signals import signals
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, RequestError
 from neuroledger.readers import kept_folder, window_store
 from neuroledger.readers.emg_sessions import Stretch
 from neuroledger.readers.prepared_signals import prepared_signals
@@ -221,3 +221,16 @@ def test_prepared_signals_larger_than_memory_are_read_in_blocks(tmp_path, monkey
     found = prepared_signals(files).assembly
     xr.testing.assert_identical(found, usual)
     assert not found.values.flags.writeable and (Path(tmp_path) / "prepared").is_dir()
+
+
+def test_neighbours_are_selected_without_a_copy_and_others_where_memory_has_room(files, monkeypatch):
+    found = keep(files)
+    inner = select(found, {"recording": "three"})
+    assert np.shares_memory(inner.values, found.values) and inner.sizes["presentation"] == 5
+    outer = {"recording": ["one", "longer"]}
+    xr.testing.assert_identical(select(found, outer), select(join(PARTS), outer))
+    monkeypatch.setattr("neuroledger.core.memory.available_bytes", lambda: 100)
+    with pytest.raises(
+        RequestError, match=r"a copy of where 'recording' is as selected needs about .*the spec's reader"
+    ):
+        select(found, outer)

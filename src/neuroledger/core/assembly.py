@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.core.lazy_rows import row_blocks
+from neuroledger.core.lazy_rows import mapped, row_blocks
+from neuroledger.core.memory import require_memory
 from neuroledger.core.received import as_text
 from neuroledger.errors import AssemblyError
 
@@ -229,8 +230,23 @@ def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str =
             raise AssemblyError(
                 f"{name}: nothing has {coordinate} = {wanted!r}; values there: {', '.join(there)}"
             )
-        assembly = assembly.isel({values.dims[0]: np.flatnonzero(keep)})
+        assembly = assembly.isel({values.dims[0]: _rows(assembly, keep, coordinate)})
     return assembly
+
+
+def _rows(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:
+    """Where to keep: of a memory map neighbours as a slice, which copies nothing, and others if memory has room."""
+    rows = np.flatnonzero(keep)
+    if mapped(assembly.variable._data) is None:
+        return rows
+    if rows[-1] - rows[0] + 1 == len(rows):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    require_memory(
+        assembly.nbytes // len(keep) * len(rows),
+        f"a copy of where {coordinate!r} is as selected",
+        "say in the spec's reader what is to be read, so that only that is kept",
+    )
+    return rows
 
 
 def content_sha256(assembly: xr.DataArray) -> str:
