@@ -20,16 +20,47 @@ def windows(count):
 
 
 def test_a_last_batch_of_one_joins_the_one_before():
-    assert batch_sizes(65, 32) == [32, 33]
-    assert batch_sizes(66, 32) == [32, 32, 2]
-    assert batch_sizes(64, 32) == [32, 32]
-    assert batch_sizes(1, 32) == [1]
-    assert batch_sizes(3, 1) == [1, 1, 1]
+    assert batch_sizes(65, 32, join=True) == [32, 33]
+    assert batch_sizes(65, 32, join=False) == [32, 32, 1]
+    assert batch_sizes(66, 32, join=True) == [32, 32, 2]
+    assert batch_sizes(64, 32, join=True) == [32, 32]
+    assert batch_sizes(1, 32, join=True) == [1]
+    assert batch_sizes(3, 1, join=True) == [1, 1, 1]
     for count in range(57, 63):  # among them one of 33 windows that are trained on
         x, y = windows(count)
         module = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
         rows = np.arange(count)
         assert nl.decode(module, x, y, splits=[(rows[:-17], rows[-17:])], seeds=(1,)).n["windows"] == 17
+
+
+@pytest.mark.parametrize("count", [65, 66])
+def test_networks_that_can_learn_from_one_window_do(count, monkeypatch):
+    """A last batch of one is a batch: numbers of published networks are those of the plain order."""
+    from neuroledger.core.decoding.decoder import Signature
+    from neuroledger.models import signal_training
+    from neuroledger.models.decoding_recipes import Laptop
+
+    seen = []
+    plain = signal_training.batches_of
+
+    def noted(*given, join):
+        seen.append(join)
+        return plain(*given, join=join)
+
+    monkeypatch.setattr(signal_training, "batches_of", noted)
+    signature = Signature("classification", 3, 12, 2, 100.0, ("a", "b", "c"), 1)
+    x, y = RNG.standard_normal((count, 3, 12)), np.tile(["a", "b"], 40)[:count]
+    for network, joined in (
+        (
+            lambda _: nn.Sequential(nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), nn.Flatten(), nn.Linear(40, 2)),
+            False,
+        ),
+        (lambda _: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Linear(36, 2)), count == 65),
+    ):
+        seen.clear()
+        trained = signal_training.TrainedNetwork(network, signature, Laptop(epochs=2))
+        trained.fit_watching(x, y, x[:10], y[:10])
+        assert set(seen) == {joined}
 
 
 def test_lazy_layers_take_shape_and_nothing_else_changes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -93,12 +94,13 @@ class TrainedNetwork:
         loss = self.learnt_.loss(targets)
         rarity = None if recipe.sampler == "shuffled" else rarity_of(self.learnt_.grouped(y), recipe)
         optimiser = optimiser_of(recipe, network)
-        schedule = schedule_of(recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch)))
+        join = len(inputs) % recipe.batch == 1 and not self._takes_one(network, inputs)
+        schedule = schedule_of(recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch, join=join)))
         order = torch.Generator().manual_seed(self.signature.seed)
         best, kept, waited = -np.inf, None, 0
         for epoch in range(recipe.epochs):
             network.train()
-            for rows in batches_of(len(inputs), recipe, rarity, order):
+            for rows in batches_of(len(inputs), recipe, rarity, order, join=join):
                 optimiser.zero_grad()
                 value = loss(network(inputs[rows]), targets[rows])
                 value.backward()
@@ -138,6 +140,20 @@ class TrainedNetwork:
         with torch.no_grad():
             self.learnt_.kept(network(next(iter(inputs.split(2)))))
         torch.set_rng_state(chance)
+
+    def _takes_one(self, network: Any, inputs: Any) -> bool:
+        """Whether a copy of the network can be trained on one window by itself; chance is as it was afterwards."""
+        import torch
+
+        chance = torch.get_rng_state()
+        try:
+            with torch.no_grad():
+                copy.deepcopy(network).train()(next(iter(inputs.split(1))))
+        except ValueError:
+            return False
+        finally:
+            torch.set_rng_state(chance)
+        return True
 
     def predict(self, x: Array | LazyRows) -> Array:
         """Labels, texts, or numbers or embeddings in their own units."""

@@ -70,10 +70,12 @@ def rarity_of(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
     return torch.where(inside, 1.0 / counts[groups].clamp(min=1.0), torch.zeros(()).double())
 
 
-def batches_of(count: int, recipe: TrainingRecipe, rarity: Tensor | None, order: Generator) -> Iterator[Any]:
+def batches_of(
+    count: int, recipe: TrainingRecipe, rarity: Tensor | None, order: Generator, *, join: bool = False
+) -> Iterator[Any]:
     """Row numbers of the batches of one epoch: each window once, or as many draws by rarity.
 
-    One window alone cannot be normalised by its batch: a last batch of one joins the one before.
+    With `join`, a last batch of one window joins the one before: some networks cannot normalise a window by itself.
     """
     import torch
 
@@ -81,14 +83,14 @@ def batches_of(count: int, recipe: TrainingRecipe, rarity: Tensor | None, order:
         rows = torch.randperm(count, generator=order)
     else:
         rows = torch.multinomial(rarity.cpu(), count, replacement=True, generator=order)
-    return iter(rows.split(batch_sizes(count, recipe.batch)))
+    return iter(rows.split(batch_sizes(count, recipe.batch, join=join)))
 
 
-def batch_sizes(count: int, batch: int) -> list[int]:
-    """How many windows each batch of an epoch has: `batch`, and what is left, if that is more than one."""
+def batch_sizes(count: int, batch: int, *, join: bool) -> list[int]:
+    """How many windows each batch of an epoch has: `batch`, then what is left; with `join`, no single one is left."""
     sizes = [batch] * (count // batch)
     left = count - sum(sizes)
-    if left == 1 and sizes:
+    if left == 1 and sizes and join:
         sizes[-1] += 1
     elif left:
         sizes.append(left)
