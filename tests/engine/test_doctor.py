@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from neuroledger.engine.doctor import Observation, examine
+from neuroledger.engine.doctor import NEEDED, OPTIONAL, Observation, examine
 from neuroledger.engine.gate.validate import validate
 from tests.engine.lab import Lab
 
@@ -55,6 +56,18 @@ def test_what_the_default_suite_does_not_need_is_only_a_note(seen: Lab) -> None:
     fields = {"files": {"x.nc": {"url": "https://example.org/x", "size": 1, "sha256": "0" * 64}}}
     seen.spec("datasets", "other", license="CC0-1.0", reader={"name": "netcdf"}, **fields)
     assert by_topic(seen)["data set other"].state == "note"
+
+
+def test_every_package_that_the_project_declares_is_looked_at(seen: Lab, repository: Path) -> None:
+    declared = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {requirement.split(">")[0] for requirement in declared["dependencies"]}
+    assert set(NEEDED) == needed
+    # `hub` is made of others; `perf` and `dev` are for those who work on the project.
+    extras = declared["optional-dependencies"].keys() - {"hub", "perf", "dev"}
+    assert {extra for extra, _ in OPTIONAL.values()} == extras
+    topics = by_topic(seen)
+    assert all(name in topics for name in OPTIONAL)
+    assert all(name in str(declared["optional-dependencies"][extra]) for name, (extra, _) in OPTIONAL.items())
 
 
 def test_remotes(seen: Lab) -> None:

@@ -31,6 +31,7 @@ OLDEST_PYTHON: Final = (3, 11)
 SPARE_BYTES: Final = 2 * 1024**3
 NEEDED: Final = (
     "numpy", "scipy", "pandas", "xarray", "netCDF4", "scikit-learn", "pydantic", "PyYAML", "pillow", "jinja2", "rich",
+    "bibtexparser", "packaging",
 )  # fmt: skip
 OPTIONAL: Final = {
     "dvc": ("pipeline", "`dvc pull` and `dvc repro`"),
@@ -41,6 +42,16 @@ OPTIONAL: Final = {
     "mne": ("eeg", "reading EEG and MEG"),
     "h5py": ("recordings", "reading HDF5 and MATLAB 7.3"),
     "pyriemann": ("eeg", "decoding by covariance"),
+    "mne-bids": ("bids", "reading BIDS folders"),
+    "nilearn": ("fmri", "reading images of the brain"),
+    "openpyxl": ("sheets", "reading Excel sheets"),
+    "soundfile": ("sound", "reading sounds"),
+    "snntorch": ("spiking", "spiking networks"),
+    "transformers": ("language", "embedding images, texts, sounds and films"),
+    "av": ("film", "embedding films"),
+    "spacy": ("words", "embedding words"),
+    "timm": ("vision", "networks for images by name"),
+    "braindecode": ("braindecode", "networks for signals by name"),
     "dvc-s3": ("s3", "the S3 remote"),
     "distributed": ("cluster", "running on a cluster"),
 }
