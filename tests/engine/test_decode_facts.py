@@ -104,6 +104,8 @@ def test_one_trial_is_never_on_both_sides_unless_that_is_said():
     waived = nl.decode(LR, X, Y, groups=facts, splits=mixed, waive=["overlap"])
     assert "gate waived: overlap" in waived.notes
     assert nl.decode(LR, X, Y, groups=facts, splits="cross_subject").n["subject"] == 4
+    again = {"subject": SUBJECT, "recording": SUBJECT, "session": SESSION, "trial": np.tile(np.arange(12), 8)}
+    assert nl.decode(LR, X, Y, groups=again, splits="cross_session").n["subject"] == 4
 
 
 def test_people_who_were_trained_on_too_stand_beside_the_score():

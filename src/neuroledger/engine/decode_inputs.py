@@ -236,13 +236,16 @@ def told(assembly: xr.DataArray, name: str) -> bool:
 
 
 def trials_named(assembly: xr.DataArray) -> xr.DataArray:
-    """The signals with trials named by their recording as well: each recording counts its trials from the first."""
+    """The signals with trials named by recording, session and run as well: each counts its trials from the first."""
     if not told(assembly, "trial"):
         return assembly
-    parts = [assembly[name].values.astype(str) for name in ("recording", "trial")]
-    return assembly.assign_coords(
-        trial=("presentation", np.array([" trial ".join(pair) for pair in zip(*parts, strict=True)]))
-    )
+    known = [name for name in ("recording", "session", "run") if told(assembly, name)]
+    homes = zip(*(assembly[name].values.astype(str) for name in known), strict=True)
+    named = [
+        f"{' '.join(dict.fromkeys(home))} trial {trial}"
+        for home, trial in zip(homes, assembly["trial"].values.astype(str), strict=True)
+    ]
+    return assembly.assign_coords(trial=("presentation", np.array(named)))
 
 
 def overlap_said(notes: list[str], assembly: xr.DataArray) -> list[str]:
