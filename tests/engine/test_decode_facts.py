@@ -174,14 +174,17 @@ def test_a_class_of_rows_in_no_part_is_no_answer():
     x = X3 + 2.0 * (Y == "a")[:, None, None]
     for decoder in ("shrinkage_lda", network()):
         score = nl.decode(decoder, x, y, splits=folds, seeds=(1,))
-        assert score.value > 0.8
+        assert score.value > 0.7
         assert score.samples.attrs["predictions"]["choice"].values.tolist() == ["a", "b"]
 
 
 def network():
+    import torch
     from torch import nn
 
-    return nn.Sequential(nn.Flatten(), nn.Linear(60, 2))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), nn.Linear(60, 2))
 
 
 def test_row_numbers_of_a_partition_file_may_be_numbers(tmp_path):
