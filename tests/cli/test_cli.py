@@ -150,6 +150,17 @@ def test_list_and_show(run) -> None:
     assert code == 2 and "did you mean" in err
 
 
+def test_steps_and_notes_stand_one_below_the_other(run, repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROLEDGER_ROOT", str(repository))
+    code, out, _ = run("show", "Chang2019Bold5000")
+    spec = json.loads(run("show", "Chang2019Bold5000", "--json")[1])
+    lines = [line.removeprefix("  access_steps").removeprefix("  notes").strip() for line in out.splitlines()]
+    assert code == 0 and len(spec["access_steps"]) > 1
+    for number, step in enumerate(spec["access_steps"], 1):
+        assert f"{number}. {step}" in lines
+    assert all(f"– {note}" in lines for note in spec["notes"])
+
+
 def test_outside_a_repository_the_checkout_serves_unless_another_is_named(
     run, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -98,10 +99,21 @@ def _card(catalog: Catalog, entry: Entry) -> None:
     if spec.description:
         say(f"  {spec.description}")
     say()
-    skipped = {"id", "version", "title", "description", "expectations", "files", "published", "defects"}
+    skipped = {
+        "id",
+        "version",
+        "title",
+        "description",
+        "expectations",
+        "files",
+        "published",
+        "defects",
+        "cite",
+    }
     for name, value in spec.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
         if name not in skipped:
-            say(f"  {name:<16}{_inline(value)}")
+            for line in _lines(name, value):
+                say(line)
     if isinstance(spec, DatasetSpec):
         for name, pin in islice(spec.files.items(), SHOWN_FILES):
             say(
@@ -135,6 +147,17 @@ def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
     sizes = " × ".join(f"{size:,} {dim}s" for dim, size in zip(held.dims, held.shape, strict=True))
     say(f"  prepared: {sizes}, {held.dtype}")
     say(f"  prepared content: sha256 {held.sha256}")
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    """A field on one line; sentences one below the other, numbered where they are steps."""
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    if not several or not all(isinstance(item, str) for item in value) or " " not in "".join(value):
+        yield f"  {name:<16}{_inline(value)}"
+        return
+    for number, sentence in enumerate(value, 1):
+        sign = f"{number}." if name == "access_steps" else "–"
+        yield f"  {name if number == 1 else '':<16}{sign} {sentence}"
 
 
 def _inline(value: Any) -> str:
