@@ -151,7 +151,7 @@ def test_list_and_show(run) -> None:
 
 
 def test_steps_and_notes_stand_one_below_the_other(run, repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEUROLEDGER_ROOT", str(repository))
+    monkeypatch.chdir(repository)
     code, out, _ = run("show", "Chang2019Bold5000")
     spec = json.loads(run("show", "Chang2019Bold5000", "--json")[1])
     lines = [line.removeprefix("  access_steps").removeprefix("  notes").strip() for line in out.splitlines()]
