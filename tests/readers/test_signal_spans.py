@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import mne
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -303,3 +304,20 @@ def test_channels_are_chosen_by_name_and_a_filter_above_the_recording_is_refused
     edf_annotations(folder / "SC4001EC-Hypnogram.edf", [(0, 1, "Sleep stage ?")])
     with pytest.raises(DataError, match="two channels are called A"):
         windows(folder, steps=Preprocessing(strip=("EEG ", "-REF", "-LE")))
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_annotations_count_from_the_first_sample_with_a_date_and_without(tmp_path: Path, dated: bool) -> None:
+    info = mne.create_info(["Cz"], 100.0, "eeg")
+    raw = mne.io.RawArray(np.arange(1000.0)[None] * 1e-6, info, first_samp=500, verbose="ERROR")
+    if dated:
+        raw.set_meas_date(1_000_000_000)
+    raw.set_annotations(mne.Annotations([2.0], [0.0], ["left"]))
+    raw.save(tmp_path / "one_raw.fif", verbose="ERROR")
+    data = mne_epochs(
+        {"one_raw.fif": tmp_path / "one_raw.fif"},
+        recordings=(Recording(file="one_raw.fif", subject="1"),),
+        window=Window(start=0.0, duration=0.5, labels={"left": "L"}),
+    )
+    assert data.assembly["onset"].values.tolist() == pytest.approx([2.0])
+    assert data.assembly.values[0, 0, 0] == pytest.approx(200.0)

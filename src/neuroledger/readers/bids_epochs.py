@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb", ".ds"})
 
 
-@reader("bids_epochs", version=3)
+@reader("bids_epochs", version=4)
 def bids_epochs(
     files: Mapping[str, Path],
     *,

@@ -31,7 +31,7 @@ from neuroledger.readers.window_store import stored
 __all__ = ["mne_epochs"]
 
 
-@reader("mne_epochs", version=2)
+@reader("mne_epochs", version=3)
 def mne_epochs(
     files: Mapping[str, Path],
     *,

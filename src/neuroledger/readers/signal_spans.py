@@ -195,7 +195,8 @@ def partner_of(rule: Partner, name: str, names: Iterable[str]) -> str:
 
 def own_spans(raw: Any) -> list[Span]:
     """The annotations that a recording of MNE's carries itself, in the order in which it has them."""
-    start = raw.first_samp / raw.info["sfreq"] if raw.annotations.orig_time is not None else 0.0
+    # MNE counts them from before the first sample of a FIF file, whether the file has a date or not.
+    start = raw.first_samp / raw.info["sfreq"]
     return [
         Span(float(onset) - start, float(duration), str(description))
         for onset, duration, description in zip(
