@@ -129,6 +129,18 @@ def test_texts_are_escaped_everywhere(site: Path) -> None:
     assert shown >= 8
 
 
+def test_commands_in_the_words_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
+    steps = ["Sign <it>, then `aws s3 sync <there> .`", "`neuroledger pin elsewhere --from FOLDER`"]
+    lab.spec(
+        "datasets", "elsewhere", license="CC0-1.0", access_steps=steps, unavailable="not here: run `get it`"
+    )
+    build_site(lab.open(), "lab", tmp_path / "pages")
+    shown = (tmp_path / "pages" / "datasets" / "elsewhere.html").read_text()
+    assert "<li>Sign &lt;it&gt;, then <code>aws s3 sync &lt;there&gt; .</code></li>" in shown
+    assert "<li><code>neuroledger pin elsewhere --from FOLDER</code></li>" in shown
+    assert "not here: run <code>get it</code>" in shown
+
+
 def test_same_records_same_bytes_and_old_pages_go(site: Path, lab: Lab) -> None:
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     build_site(lab.open(), "lab", site)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -96,8 +96,17 @@ class Comparison:
         return comparison_text(self)
 
 
-def compare(a: str, b: str, *, suite: str | None = None, catalog: Catalog | None = None) -> Comparison:
+def compare(
+    a: str,
+    b: str,
+    *,
+    suite: str | None = None,
+    catalog: Catalog | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Comparison:
     """Model ``a`` against model ``b`` on the benchmarks of a suite (that of ``params.yaml`` when none is named).
+
+    Scores whose samples were not kept on this machine are computed again; ``tell`` is called with a line before each.
 
     Raises
     ------
@@ -112,7 +121,7 @@ def compare(a: str, b: str, *, suite: str | None = None, catalog: Catalog | None
         raise RequestError(f"{a!r} cannot be compared with itself; name two models")
     found: list[tuple[Difference, Floats]] = []
     for item in chosen.benchmarks:
-        found.append(_on_benchmark(catalog, catalog.benchmark(item.id), a, b))
+        found.append(_on_benchmark(catalog, catalog.benchmark(item.id), a, b, tell))
     differences = _corrected([each for each, _ in found])
     usable = {
         each.benchmark: item.weight
@@ -163,16 +172,18 @@ def _effect(a: xr.DataArray | None, b: xr.DataArray | None) -> dict[str, Any]:
     return {"pairs": int(each.size), "effect": float(each.mean()) / spread if spread > 0 else None}
 
 
-def _on_benchmark(catalog: Catalog, spec: BenchmarkSpec, a: str, b: str) -> tuple[Difference, Floats]:
+def _on_benchmark(
+    catalog: Catalog, spec: BenchmarkSpec, a: str, b: str, tell: Callable[[str], None]
+) -> tuple[Difference, Floats]:
     if spec.unavailable is not None:
         return Difference(spec.id, reason=f"unavailable: {spec.unavailable}"), np.empty(0)
     try:
         records = [_scored(catalog, spec.id, model) for model in (a, b)]
         _same_seed(*records)
-        sides = resampled(catalog, spec, *records)
+        sides = resampled(catalog, spec, *records, tell)
         if sides is not None:
             return _of_predictions(spec, records, sides)
-        return difference(spec.id, *_paired(catalog, spec, *records))
+        return difference(spec.id, *_paired(catalog, spec, *records, tell))
     except NeuroLedgerError as error:
         return Difference(spec.id, reason=str(error)), np.empty(0)
 
@@ -208,11 +219,15 @@ def _of_predictions(
     return replace(base, **found, reason=reason), draws
 
 
-def _paired(catalog: Catalog, spec: BenchmarkSpec, a: Record, b: Record) -> tuple[Score, Score]:
+def _paired(
+    catalog: Catalog, spec: BenchmarkSpec, a: Record, b: Record, tell: Callable[[str], None]
+) -> tuple[Score, Score]:
     """Both scores over the samples they share: from the kept samples, else computed again."""
     metric = next(iter(a.scores))
     kept = [samples_of(catalog.root, record.id, metric) for record in (a, b)]
     if kept[0] is None or kept[1] is None:
+        lost = [record.model for record, part in zip((a, b), kept, strict=True) if part is None]
+        tell(f"{spec.id}: no samples of {' and '.join(lost)} are kept here; both are scored again")
         session = Session(catalog, Request(seed=int(a.request.get("seed", 0))))
         again = [evaluate(session, spec, record.model, controls=False).headline for record in (a, b)]
         return again[0], again[1]

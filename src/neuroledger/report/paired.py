@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,19 @@ Floats = npt.NDArray[np.float64]
 
 
 def resampled(
-    catalog: Catalog, spec: BenchmarkSpec, a: Record, b: Record
+    catalog: Catalog, spec: BenchmarkSpec, a: Record, b: Record, tell: Callable[[str], None]
 ) -> tuple[Resampled, Resampled] | None:
-    """How both scores were resampled: as kept, else computed again; None where they are no scores of predictions."""
+    """How both scores were resampled: as kept, else computed again, which `tell` is told; None for other scores."""
     metric = next(iter(a.scores))
     kept = [resampled_of(catalog.root, record.id, metric) for record in (a, b)]
     if kept[0] is not None and kept[1] is not None:
         return kept[0], kept[1]
     if spec.paradigm is None or spec.paradigm.name != "decoding":
         return None
+    lost = [record.model for record, part in zip((a, b), kept, strict=True) if part is None]
+    tell(
+        f"{spec.id}: no samples of {' and '.join(lost)} are kept here; {a.model} and {b.model} are trained and scored again"
+    )
     session = Session(catalog, Request(seed=int(a.request.get("seed", 0))))
     again = [_of(evaluate(session, spec, record.model, controls=False).headline) for record in (a, b)]
     return (again[0], again[1]) if again[0] is not None and again[1] is not None else None

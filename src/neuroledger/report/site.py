@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
 from pydantic import BaseModel
 
 from neuroledger.engine.files import write_json, write_text
@@ -111,9 +113,15 @@ def _environment() -> Environment:
         "metrics": lambda record: list(record.scores.items()),
         "counts": lambda n: ", ".join(_counted(name, count) for name, count in n.items()),
         "record_text": _record_text,
+        "prose": _prose,
     }
     environment.filters.update(filters)
     return environment
+
+
+def _prose(text: str) -> Markup:
+    """Words of a spec, what stands between backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _tick(value: float) -> str:
