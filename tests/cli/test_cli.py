@@ -284,3 +284,31 @@ def test_suites_are_scored_with_those_they_include(run, lab: Lab) -> None:
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], includes=["outer"])
     code, out, _ = run("check")
     assert code == 1 and "circle: lab → outer → lab" in out
+
+
+def test_a_new_spec_is_named_by_its_whole_path_from_outside_the_repository(
+    run, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, _ = run("new", "metric", "here")
+    assert code == 0 and "wrote specs/metrics/here.yaml" in out
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    root = ("--root", str(lab.root))
+    code, out, _ = run(*root, "new", "metric", "there")
+    path = lab.root.resolve() / "specs" / "metrics" / "there.yaml"
+    assert code == 0 and f"wrote {path};" in out
+    advice = out.split("`")[1].split()[1:]
+    assert advice == [*root, "check", str(path)]
+    assert run(*advice)[0] == 0
+
+
+def test_a_comparison_that_scores_again_says_so_before(run, lab: Lab) -> None:
+    lab.spec("models", "coarse", builder={"name": "pixels", "size": 2})
+    lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "coarse"])
+    run("validate", "lab")
+    run("run")
+    for path in (lab.root / ".cache" / "samples").rglob("*.nc"):
+        path.unlink()
+    code, out, err = run("compare", "pixels4", "coarse", "--json")
+    assert code == 0 and "no samples of pixels4 and coarse are kept here" in err and "kept here" not in out

@@ -113,13 +113,15 @@ def run_lab(lab: Lab) -> Lab:
 
 def test_two_models_end_to_end_from_kept_samples_and_again_without_them(run_lab: Lab) -> None:
     catalog = run_lab.open()
-    kept = compare("pixels4", "coarse", catalog=catalog)
+    kept = compare("pixels4", "coarse", catalog=catalog, tell=pytest.fail)
     [found] = kept.differences
     assert found.better == "a" and found.pairs == 5
     assert found.low is not None and 0 < found.low < (found.value or 0) < (found.high or 0)
     for path in (catalog.root / ".cache" / "samples").rglob("*.nc"):
         path.unlink()
-    [again] = compare("pixels4", "coarse", catalog=catalog).differences
+    told: list[str] = []
+    [again] = compare("pixels4", "coarse", catalog=catalog, tell=told.append).differences
+    assert told == ["lab.V4-ridge: no samples of pixels4 and coarse are kept here; both are scored again"]
     assert again.value == pytest.approx(found.value, abs=1e-9)
     assert again.effect == pytest.approx(found.effect)
     turned = compare("coarse", "pixels4", catalog=catalog)

@@ -83,4 +83,8 @@ def test_decoders_are_compared_with_and_without_what_was_kept(tmp_path, reposito
     assert one.better == "a"
     assert 0 < one.low < one.value < one.high
     shutil.rmtree(tmp_path / ".cache" / "samples")
-    assert compare("lda", "dummy", suite="S", catalog=catalog) == kept
+    told: list[str] = []
+    assert compare("lda", "dummy", suite="S", catalog=catalog, tell=told.append) == kept
+    assert told == [
+        "B: no samples of lda and dummy are kept here; lda and dummy are trained and scored again"
+    ]

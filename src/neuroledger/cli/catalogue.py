@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuroledger.cli.output import say, say_json, say_table
@@ -203,7 +204,11 @@ def new(options: argparse.Namespace) -> int:
 
     catalog = open_catalog(options.root)
     path = scaffold(catalog, options.kind, options.id)
-    say(f"wrote {catalog.shown(path)}; edit it, then `neuroledger check {catalog.shown(path)}`")
+    # From elsewhere, the repository is that of the package or of --root: a path within it would not say which.
+    inside = Path.cwd().is_relative_to(catalog.root)
+    where = catalog.shown(path) if inside else str(path)
+    check = "neuroledger check" if options.root is None else f"neuroledger --root {options.root} check"
+    say(f"wrote {where}; edit it, then `{check} {where}`")
     return 0
 
 

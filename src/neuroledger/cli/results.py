@@ -8,6 +8,7 @@ import http.server
 from pathlib import Path
 
 from neuroledger.cli.output import say, say_json
+from neuroledger.display import choose
 from neuroledger.engine.params import read_params
 from neuroledger.spec.catalog import open_catalog
 
@@ -31,7 +32,10 @@ def compare(options: argparse.Namespace) -> int:
     from neuroledger.report.compare import compare as compare_models
     from neuroledger.report.text import comparison_text
 
-    comparison = compare_models(options.a, options.b, suite=options.suite, catalog=open_catalog(options.root))
+    with choose() as display:
+        comparison = compare_models(
+            options.a, options.b, suite=options.suite, catalog=open_catalog(options.root), tell=display.line
+        )
     if options.json:
         say_json(comparison.to_dict())
     else:

@@ -180,10 +180,10 @@ def _on_benchmark(
     try:
         records = [_scored(catalog, spec.id, model) for model in (a, b)]
         _same_seed(*records)
-        sides = resampled(catalog, spec, *records, tell)
+        sides = resampled(catalog, spec, records[0], records[1], tell)
         if sides is not None:
             return _of_predictions(spec, records, sides)
-        return difference(spec.id, *_paired(catalog, spec, *records, tell))
+        return difference(spec.id, *_paired(catalog, spec, records[0], records[1], tell))
     except NeuroLedgerError as error:
         return Difference(spec.id, reason=str(error)), np.empty(0)
 
