@@ -1,10 +1,12 @@
 """Recordings become windows as declared: known samples, units, events, filters, and what is refused."""
 
 import json
+import re
 import warnings
 
 import numpy as np
 import pytest
+import yaml
 
 from neuroledger.core import assembly as store
 from neuroledger.errors import AssemblyError, DataError
@@ -107,8 +109,15 @@ def test_what_the_recording_lacks_is_named(fif, window, steps, words):
 
 def test_an_eye_channel_typed_as_brain_is_caught(fif):
     steps = Preprocessing(types={"EOG1": "eeg"})
-    with pytest.raises(AssemblyError, match="EOG1 typed as brain signal"):
+    with pytest.raises(AssemblyError, match="EOG1 typed as brain signal") as caught:
         mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps)
+    advised = re.search(r"`preprocessing: ({.*?}})`, or `({.*?})`", str(caught.value))
+    assert advised is not None
+    for text in advised.groups():
+        followed = mne_epochs(
+            fif, recordings=ONE, window=GO, preprocessing=Preprocessing(**yaml.safe_load(text))
+        )
+        assert "EOG1" not in followed.assembly["channel_id"].values
 
 
 def test_a_file_that_is_no_recording_is_refused(tmp_path):

@@ -159,7 +159,11 @@ def _channel_problems(assembly: xr.DataArray) -> list[str]:
             i for i, t in zip(ids, types, strict=True) if i.lower().startswith(kind) and t in ("eeg", "meg")
         ]
         if wrong:
-            problems.append(f"{', '.join(wrong)} typed as brain signal: type as {kind}, or drop")
+            typed = ", ".join(f"{name}: {kind}" for name in wrong)
+            problems.append(
+                f"{', '.join(wrong)} typed as brain signal: type as {kind}, or drop (where a reader prepares files: "
+                f"`preprocessing: {{types: {{{typed}}}}}`, or `{{drop: [{', '.join(wrong)}]}}`)"
+            )
     return problems
 
 
