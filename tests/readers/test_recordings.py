@@ -185,6 +185,10 @@ def test_bids_folders_say_who_and_what(tmp_path):
     assert bids_epochs(files, task="go", window=GO, subjects=("02",)).assembly.sizes["presentation"] == 9
     with pytest.raises(DataError, match="no eeg recording of task 'rest'"):
         bids_epochs(files, task="rest", window=GO)
+    with pytest.raises(
+        DataError, match=r"no meg recording of task 'go' is among the files; there are 'go' \(eeg\)$"
+    ):
+        bids_epochs(files, task="go", window=GO, datatype="meg")
     with pytest.raises(DataError, match="not a BIDS folder"):
         bids_epochs({}, task="go", window=GO)
 

@@ -29,6 +29,7 @@ from neuroledger.readers.window_store import stored
 __all__ = ["bids_epochs"]
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+_TASK = re.compile(r"_task-([A-Za-z0-9+]+)_")
 # The one file of a recording that MNE opens; companions (.eeg, .vmrk, .fdt, .json) follow from it.
 OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb", ".ds"})
 
@@ -90,7 +91,10 @@ def bids_epochs(
         key=lambda path: str(path.fpath),
     )
     if not wanted:
-        raise DataError(f"no {datatype} recording of task {' or '.join(map(repr, tasks))} is among the files")
+        raise DataError(
+            f"no {datatype} recording of task {' or '.join(map(repr, tasks))} is among the files"
+            + _instead(root, held)
+        )
     known = _people(root, facts or {}, [path.subject for path in wanted])
     names = {path: path.fpath.relative_to(root).as_posix() for path in wanted}
     tables = {} if events is None else {path: _rows(path, name, held) for path, name in names.items()}
@@ -129,6 +133,19 @@ def bids_epochs(
     windows = stored("bids_epochs", files, made_of, parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras, notes=told_apart(windows))
+
+
+def _instead(root: Path, held: Set[Path]) -> str:
+    """The tasks and data types of the recordings that are there, by the names of their files."""
+    there = {
+        (told.group(1), folder.parent.name)
+        for path in held
+        for folder in (path, *path.parents)
+        if folder.suffix in OPENED and root in folder.parents
+        if (told := _TASK.search(folder.name))
+    }
+    said = sorted(f"{task!r} ({datatype})" for task, datatype in there)
+    return f"; there are {', '.join(said[:8])}{', …' if len(said) > 8 else ''}" if said else ""
 
 
 def _parts(recording: Path, held: Set[Path]) -> list[Path]:
