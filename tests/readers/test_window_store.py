@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -144,6 +146,32 @@ def test_what_fails_or_is_killed_leaves_nothing_and_is_cleared_away(files, monke
     monkeypatch.setattr(kept_folder, "_held", lambda place: None)
     with pytest.raises(DataError, match="does not hold what was written to it"):
         keep(files)
+
+
+def test_two_at_once_do_not_take_each_others_windows_away(files):
+    """Threads with the same question, and a process whose other windows are whole before these are."""
+    with ThreadPoolExecutor(4) as pool:
+        meet = Barrier(4, timeout=60)
+
+        def parts():
+            yield PARTS[1]
+            meet.wait()
+            yield PARTS[3]
+
+        for found in pool.map(lambda _: keep(files, parts()), range(4)):
+            xr.testing.assert_identical(found, join(PARTS[1:4]))
+    assert len(places(files)) == 1
+
+    def with_another():
+        yield PARTS[1]
+        keep(files, core=3.0)
+        yield PARTS[3]
+
+    keep(files, with_another(), core=2.0)
+    xr.testing.assert_identical(keep(files, [pytest.fail], core=3.0), join(PARTS))
+    xr.testing.assert_identical(keep(files, [pytest.fail], core=2.0), join(PARTS[1:4]))
+    keep(files, core=4.0)
+    assert len(places(files)) == 1  # those that were there before are gone
 
 
 @pytest.mark.parametrize(

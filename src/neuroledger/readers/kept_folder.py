@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from neuroledger.core.file_hash import hashed
 from neuroledger.errors import DataError
@@ -43,8 +44,9 @@ def keep(
 ) -> Kept:
     """What `find` finds, or else what `write` puts into the empty folder that it is given.
 
-    It is written to another place and renamed at the end: what lies there is whole. What a process that is no more left
-    unfinished in `folder` goes; with `alone`, so does everything that was made of something else.
+    It is written to another place and renamed at the end: what lies there is whole. Of processes that write the same at
+    once, the first one's stays. What a process that is no more left unfinished in `folder` goes; with `alone`, so does
+    everything that was made of something else and was there before.
 
     Raises
     ------
@@ -54,6 +56,7 @@ def keep(
     place = folder / _key(made_of)
     held = _held(place)
     if held is None:
+        before = frozenset(folder.iterdir()) if folder.is_dir() else frozenset()
         try:
             _fill(place, made_of, write)
         except OSError as error:
@@ -62,8 +65,11 @@ def keep(
             ) from error
         held = _held(place)
         if held is None:
-            raise DataError(f"{place} does not hold what was written to it: delete it and try again")
-        for old in _outdated(folder, place, alone):
+            raise DataError(
+                f"{place} does not hold what was written to it: delete it and try again, when no other process prepares "
+                "these data in another way"
+            )
+        for old in _outdated(before, place, alone):
             shutil.rmtree(old, ignore_errors=True)
     return held
 
@@ -86,8 +92,7 @@ def _held(place: Path) -> Kept | None:
 
 
 def _fill(place: Path, made_of: Mapping[str, Any], write: Callable[[Path], Written]) -> None:
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = place.with_name(f".{place.name}.{uuid4().hex[:8]}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
     try:
         about, known = write(temporary)
@@ -97,16 +102,27 @@ def _fill(place: Path, made_of: Mapping[str, Any], write: Callable[[Path], Writt
         }
         index = {"made_of": dict(made_of), "files": files, "about": dict(about), "seal": _seal(about)}
         (temporary / INDEX).write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
-        if _held(place) is None:  # another process may have been faster
-            shutil.rmtree(place, ignore_errors=True)
-            temporary.rename(place)
+        _settle(temporary, place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _outdated(folder: Path, place: Path, alone: bool) -> Iterator[Path]:
+def _settle(temporary: Path, place: Path) -> None:
+    """Rename to `place`, where only what is whole may stay: another process may have been faster."""
+    try:
+        temporary.rename(place)
+    except OSError:
+        if _held(place) is not None:
+            return
+        damaged = temporary.with_name(f".{temporary.name}")
+        place.rename(damaged)
+        shutil.rmtree(damaged, ignore_errors=True)
+        temporary.rename(place)
+
+
+def _outdated(before: Iterable[Path], place: Path, alone: bool) -> Iterator[Path]:
     """Folders that a process which is no more left unfinished, and, where one is to be alone, those of other keys."""
-    for path in folder.iterdir():
+    for path in before:
         _, _, rest = path.name.partition(".")
         unfinished = path.name.startswith(".") and path.name.endswith(".tmp")
         if unfinished and _runs(rest.removesuffix(".tmp").rpartition(".")[2]):

@@ -249,6 +249,15 @@ def _save(place: Path, number: int, name: str, coordinate: xr.DataArray) -> dict
 
 def _opened(kept: Kept) -> xr.DataArray:
     place, about = kept
+    try:
+        return _mapped(place, about)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{place} is gone while it is opened: another process prepares these data in another way; try again after it"
+        ) from error
+
+
+def _mapped(place: Path, about: Mapping[str, Any]) -> xr.DataArray:
     values = np.memmap(place / VALUES, dtype=np.dtype(about["dtype"]), mode="r", shape=tuple(about["shape"]))
     coords = {
         one["name"]: (
