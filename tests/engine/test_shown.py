@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 import yaml
 
 from neuroledger.cli import main
 from neuroledger.core import assembly
 from neuroledger.core.decoding.signals import signals
 from neuroledger.core.embedder import Embedded, Embedder, Shown, Takes, Tell, grouped_mean
-from neuroledger.engine.embed import embed
+from neuroledger.engine.embed import embed, write_embeddings
 from neuroledger.engine.session import Session
 from neuroledger.engine.shown import Source, listed, source_of_dataset
 from neuroledger.errors import DataError, IntegrityError, ModelError, RequestError
@@ -148,6 +149,42 @@ def test_options_that_do_not_go_together_are_refused(
     said = [str(tmp_path / "t.csv") if one == "t.csv" else one for one in said]
     assert main(["--root", str(repository), "embed", "pixels16", *said, "--out", str(tmp_path / "e.nc")]) != 0
     assert words in capsys.readouterr().err
+
+
+def test_a_place_that_takes_no_file_is_told_before_anything_is_embedded(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Session, "model", lambda *given: pytest.fail("a model was built"))
+    said = ["--root", str(repository), "embed", "pixels16", "--images", str(tmp_path), "--out"]
+    for out in ("e.txt", "gone/e.nc"):
+        assert main([*said, str(tmp_path / out)]) != 0
+        assert "embeddings are written to a file .nc in a folder that is there" in capsys.readouterr().err
+
+    def refused(**given: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    assert main([*said, str(tmp_path / "e.nc")]) != 0
+    assert "cannot be written (Read-only file system): name a folder that is yours" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_and_the_embeddings_that_were_there_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = xr.DataArray(np.ones((1, 2), np.float32), dims=("stimulus", "feature"))
+    write_embeddings(table, tmp_path / "e.nc")
+    before = (tmp_path / "e.nc").read_bytes()
+
+    def full(*given: object, **named: object) -> None:
+        raise RuntimeError("NetCDF: HDF error")
+
+    monkeypatch.setattr(xr.Dataset, "to_netcdf", full)
+    with pytest.raises(
+        RequestError, match=r"e\.nc cannot be written \(NetCDF: HDF error\); it takes up to 0 MB: free"
+    ):
+        write_embeddings(table * 2, tmp_path / "e.nc")
+    assert (tmp_path / "e.nc").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["e.nc"]
 
 
 def test_means_of_stretches_by_hand() -> None:

@@ -20,9 +20,10 @@ EVERY: Final = 10.0
 def embed(options: argparse.Namespace) -> int:
     """Embeddings of what a table, a data set or a folder of images names, as netCDF."""
     from neuroledger.engine.embed import embed as embedded
-    from neuroledger.engine.embed import write_embeddings
+    from neuroledger.engine.embed import require_place, write_embeddings
     from neuroledger.engine.session import Request, Session
 
+    require_place(options.out)
     catalog = open_catalog(options.root)
     source = _source(catalog, options)
     session = Session(catalog, Request(device=options.device))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from neuroledger.engine.shown import Source
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.spec.identity import canonical
 
-__all__ = ["embed", "write_embeddings"]
+__all__ = ["embed", "require_place", "write_embeddings"]
 
 
 def embed(
@@ -118,14 +119,37 @@ def _of_layer(
     return (values.mean(axis=tuple(mean), dtype=np.float64) if mean else values), told
 
 
-def write_embeddings(table: xr.DataArray, path: Path) -> None:
-    """The table as netCDF, for the `embeddings` of a reader.
+def require_place(path: Path) -> None:
+    """Return if embeddings can be written to this file: it is asked before they are made, which may take hours.
 
     Raises
     ------
     RequestError
-        The name does not end in .nc, or there is no such folder.
+        The name does not end in .nc, there is no such folder, or nothing may be written to it.
     """
-    if path.suffix != ".nc" or not path.parent.is_dir():
+    if path.suffix != ".nc" or not path.parent.is_dir() or path.is_dir():
         raise RequestError(f"{path}: embeddings are written to a file .nc in a folder that is there")
-    assembly.write(table, path)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise RequestError(
+            f"{path} cannot be written ({error.strerror}): name a folder that is yours"
+        ) from error
+
+
+def write_embeddings(table: xr.DataArray, path: Path) -> None:
+    """The table as netCDF, for the `embeddings` of a reader; a file that was there stays until the new one is whole.
+
+    Raises
+    ------
+    RequestError
+        As `require_place`, or the disk is full.
+    """
+    require_place(path)
+    try:
+        assembly.write(table, path)
+    except (OSError, RuntimeError) as error:
+        raise RequestError(
+            f"{path} cannot be written ({error}); it takes up to {table.nbytes / 1e6:.0f} MB: free space on that disk"
+        ) from error
