@@ -116,16 +116,20 @@ def test_an_interruption_does_not_wait_for_jobs_that_have_not_begun(lab: Lab, tm
         "from neuroledger.engine.executors import execute\n"
         "if __name__ == '__main__':\n"
         "    print('begun', flush=True)\n"
-        "    for _ in execute('processes:1', [0.1] * 3 + [30] * 20, time.sleep):\n"
+        "    for _ in execute('processes:1', [0.1] * 3 + [900] * 20, time.sleep):\n"
         "        print('one', flush=True)\n"
     )
     (tmp_path / "long.py").write_text(script)
-    process = subprocess.Popen([sys.executable, str(tmp_path / "long.py")], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    while process.stdout.readline() != "one\n":
-        pass
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=25)
+    command = [sys.executable, str(tmp_path / "long.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "one\n":
+            pass
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=300)
+        finally:
+            process.kill()
     assert process.returncode != 0
 
 
