@@ -81,6 +81,11 @@ def test_binned_error_weighs_ranges_alike():
         MEASURES["binned_mae"](case, (50.0, 60.0))
 
 
+def test_numbers_at_the_cap_are_in_the_last_bin():
+    case = rows([0.0, 10.0, 20.0, 20.5], [1.0, 12.0, 24.0, 90.0])
+    assert MEASURES["binned_mae"](case, (0.0, 10.0, 20.0))(np.ones(4)) == pytest.approx((1 + 3) / 2)
+
+
 def retrieval_by_hand(truth, answer, subject, stimulus, k):
     """The same in loops: candidates, pairs, ranks with ties at the half."""
     names = sorted(set(stimulus))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from sklearn.metrics import f1_score
 
 from neuroledger.core.decoding.decoder import Signature
 from neuroledger.core.decoding.task_recipe import TaskRecipe
@@ -163,7 +164,7 @@ def test_labels_are_weighted_by_how_many_windows_lack_them():
 
 
 def test_what_is_watched_is_the_headline():
-    from sklearn.metrics import balanced_accuracy_score, f1_score
+    from sklearn.metrics import balanced_accuracy_score
 
     rng = np.random.default_rng(0)
     y, scores = rng.integers(0, 2, (50, 4)), rng.standard_normal((50, 4)).astype(np.float32)
@@ -182,7 +183,7 @@ def test_what_is_watched_is_the_headline():
     for part in np.split(np.arange(50), (20, 40)):
         unit = wanted[part] / np.linalg.norm(wanted[part], axis=1, keepdims=True)
         similar = scores[part].astype(float) @ unit.T
-        ranks += [(similar[k] > similar[k, k]).sum() / len(part) for k in range(len(part))]
+        ranks += [(similar[k] > similar[k, k]).sum() / (len(part) - 1) for k in range(len(part))]
     assert embeddings.goodness(scores, embeddings.targets(wanted)) == pytest.approx(1 - np.mean(ranks))
     assert embeddings.goodness(wanted.astype(np.float32) * 1, embeddings.targets(wanted)) > 0.8
 
@@ -198,6 +199,24 @@ def test_errors_of_numbers_are_watched_in_their_own_units(scaled):
     plain = Numbers(signature("regression", 1), recipe.model_copy(update={"monitor": "mae"}), y)
     assert plain.goodness(kept, targets) == pytest.approx(-np.mean([1, 3, 10, 5]), rel=1e-5)
     np.testing.assert_allclose(plain.answers(kept), y + [1, 3, 10, -5], rtol=1e-5)
+
+
+@pytest.mark.parametrize("scaled", ["standard", "none"])
+def test_numbers_at_the_edges_are_watched_where_the_sampler_and_the_metric_have_them(scaled):
+    y = np.array([0.0, 40.0, 600.0, 600.0, 601.0, 133.3])
+    recipe = NeuralBench(monitor="binned_mae", bins=(0, 40, 90, 300, 600), target_scale=scaled)
+    task = Numbers(signature("regression", 1), recipe, y)
+    kept = task.targets(y + np.array([1.0, 2.0, 4.0, 6.0, 1000.0, 3.0])).numpy()
+    assert task.goodness(kept, task.targets(y)) == pytest.approx(-np.mean([1.0, 2.0, 3.0, 5.0]), rel=1e-4)
+
+
+def test_labels_that_never_occur_count_as_zero_while_watched():
+    y = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]])
+    task = Labels(signature("multilabel", 3), NeuralBench(), y)
+    scores = np.array([[1, -1, -1], [1, 1, -1], [1, 1, -1], [-1, -1, -1]], dtype=np.float32)
+    for kept in (scores, np.abs(scores)):
+        wanted = f1_score(y, kept > 0, average="macro", zero_division=0)
+        assert task.goodness(kept, task.targets(y)) == pytest.approx(wanted)
 
 
 def test_an_error_that_is_watched_needs_numbers_and_bins():

@@ -152,12 +152,13 @@ def mae(rows: Rows) -> Measure:
 def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
     r"""Mean over the bins of the truth between `edges` of the mean absolute error in each, in units of the truth.
 
-    Rare ranges count like common ones; rows outside the edges are left out, as are bins without a row.
+    Rare ranges count like common ones; rows outside the edges are left out, as are bins without a row. A bin begins with
+    its lower edge; the last one ends with its upper edge, where numbers that were capped lie.
     """
     truth, answer = _columns(rows)
     errors = np.abs(answer - truth).mean(axis=1)
-    bins = np.digitize(truth[:, 0], edges) - 1
-    inside = (bins >= 0) & (bins < len(edges) - 1)
+    bins = np.digitize(truth[:, 0], edges[1:-1])
+    inside = (truth[:, 0] >= edges[0]) & (truth[:, 0] <= edges[-1])
     if not inside.any():
         raise MetricError(f"no true value lies between the edges {edges}")
 

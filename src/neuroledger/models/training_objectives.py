@@ -124,7 +124,10 @@ class Numbers:
                 "`monitor: binned_mae` needs `bins`, the edges between which errors are averaged"
             )
         numbers = (truth * self.spread + self.mean)[:, 0]
-        which = np.digitize(numbers, edges) - 1
+        # What was standardised in single precision comes back to its edge only nearly.
+        near = 1e-5 * (edges[-1] - edges[0])
+        which = np.digitize(numbers + near, edges[1:-1])
+        which[(numbers < edges[0] - near) | (numbers > edges[-1] + near)] = -1
         means = [errors[which == k].mean() for k in range(len(edges) - 1) if (which == k).any()]
         return -float(np.mean(means)) if means else -np.inf
 
@@ -169,10 +172,10 @@ class Labels:
         return _checked(found, self.signature.outputs)
 
     def goodness(self, kept: Array, targets: Tensor) -> float:
-        """Macro F1 over the labels that are true or said at all."""
+        """Macro F1 over all labels; one that is neither true nor said counts as zero, as published."""
         true, said = targets.cpu().numpy() > 0, kept > 0
         both, either = (true & said).sum(axis=0), true.sum(axis=0) + said.sum(axis=0)
-        return float(np.mean(2 * both[either > 0] / either[either > 0])) if either.any() else 0.0
+        return float(np.mean(2 * both / np.maximum(either, 1)))
 
     def answers(self, kept: Array) -> Array:
         """(window, label) zeros and ones."""
@@ -216,15 +219,20 @@ class Embeddings:
         return _checked(found, self.signature.outputs)
 
     def goodness(self, kept: Array, targets: Tensor) -> float:
-        """One less the mean rank of the true embedding within batches, over their size; ties count half."""
+        """One less the mean rank of the true embedding within batches, 0 the first and 1 the last; ties count half.
+
+        A batch of one ranks nothing and is passed over.
+        """
         wanted = targets.cpu().numpy()
         better = []
         for begin in range(0, len(kept), self.recipe.batch):
             x, y = kept[begin : begin + self.recipe.batch], wanted[begin : begin + self.recipe.batch]
+            if len(x) == 1 and begin:
+                continue
             scores = x @ (y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-12)).T
             true = np.diag(scores)[:, None]
             rank = ((scores > true).sum(axis=1) + (scores >= true).sum(axis=1) - 1) / 2
-            better += (1 - rank / len(x)).tolist()
+            better += (1 - rank / max(len(x) - 1, 1)).tolist()
         return float(np.mean(better))
 
     def answers(self, kept: Array) -> Array:
