@@ -47,6 +47,24 @@ def test_a_name_of_other_length_is_no_recording_and_one_without_a_log_is_left_ou
     assert resolved.entries == [] and resolved.left_out == {"rec/02_7/230110/block1.fif": "it has no log"}
 
 
+def test_an_exception_of_one_block_leaves_the_other_one(repository: Path) -> None:
+    path = repository / "specs/datasets/Levy2026NoninvasiveEeg.yaml"
+    naming = Naming.model_validate(yaml.safe_load(path.read_text())["reader"]["naming"])
+    names = [f"EEG/EEG/009_DECOMEG_S1_9949_task{block}.vhdr" for block in (1, 2)]
+    logs = [f"EEG/logs/S9_session1_block{block}_list1.mat" for block in (1, 2)]
+    resolved = resolve(naming, [*names, *logs])
+    assert [entry["file"] for entry in resolved.entries] == names[1:]
+    assert resolved.left_out == {names[0]: "its log does not fit"}
+
+
+def test_the_case_of_letters_makes_no_other_recording() -> None:
+    names = ("rec/02_7/230110/Block1.fif", "rec/02_7/230110/BLOCK2.fif", "logs/S2-session1_block1.mat")
+    naming = PLAIN.model_copy(update={"rules": (Rule(file="*/block2.fif", leave_out="it is the second"),)})
+    resolved = resolve(naming, names)
+    assert [entry["file"] for entry in resolved.entries] == [names[0]]
+    assert resolved.left_out == {names[1]: "it is the second"}
+
+
 def test_exceptions_see_what_those_before_them_said() -> None:
     rules = (
         Rule(file="02_*", said={"log": "S2-{block}*.mat"}),

@@ -46,8 +46,8 @@ class Naming(Frozen):
         Where they lie; names below are relative to `folder`.
     recordings
         Patterns of names, `{subject}` for any characters, `{block:1}` for just one; the last folders of a name are held
-        against them. `subject`, `session` and `block` say whose it is and the how manyth; other placeholders are facts,
-        `name` is nothing. Files that are called otherwise are no recordings.
+        against them, whatever the case of letters. `subject`, `session` and `block` say whose it is and the how manyth;
+        other placeholders are facts, `name` is nothing. Files that are called otherwise are no recordings.
     log
         The name of a recording's log, with these placeholders, `*` for any characters but /.
     sessions_by
@@ -86,7 +86,13 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
     logs = [name for name in names if name.startswith(f"{naming.log_folder}/")]
     known = {
         short: next(
-            (said for pattern in naming.recordings if (said := fields_of(pattern, short)) is not None), None
+            (
+                said
+                for pattern in naming.recordings
+                # Whatever the case of letters: `Block1.fif` is a block too.
+                if (said := fields_of(pattern.lower(), short.lower())) is not None
+            ),
+            None,
         )
         for short in sorted(below)
     }
@@ -126,7 +132,7 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
 def _apply(rules: Sequence[Rule], short: str, said: dict[str, str]) -> str | None:
     """What rules say of a recording goes into `said`; the reason where one leaves it out."""
     for rule in rules:
-        if fnmatchcase(short, rule.file) and all(
+        if fnmatchcase(short.lower(), rule.file.lower()) and all(
             said.get(name) == value for name, value in rule.when.items()
         ):
             if rule.leave_out is not None:
