@@ -148,6 +148,18 @@ def test_what_fails_or_is_killed_leaves_nothing_and_is_cleared_away(files, monke
         keep(files)
 
 
+@pytest.mark.parametrize("in_memory", [0, 1 << 28])
+def test_a_recording_that_cannot_be_read_is_no_full_disk(files, in_memory, monkeypatch):
+    monkeypatch.setattr(window_store, "IN_MEMORY", in_memory)
+
+    def parts():
+        yield PARTS[1]
+        raise PermissionError(13, "Permission denied", "two.edf")
+
+    with pytest.raises(DataError, match=r"a recording cannot be read .*Permission denied: 'two\.edf'"):
+        keep(files, parts())
+
+
 def test_two_at_once_do_not_take_each_others_windows_away(files):
     """Threads with the same question, and a process whose other windows are whole before these are."""
     with ThreadPoolExecutor(4) as pool:

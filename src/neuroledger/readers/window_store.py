@@ -85,14 +85,14 @@ def stored(
     Raises
     ------
     DataError
-        There are no windows, parts do not agree, or the disk has no room.
+        There are no windows, parts do not agree or cannot be read, or the disk has no room.
     """
     folder = _folder(files) / apart
     if folder.is_dir():
         kept = find(folder, _made_of(reader, files, parameters))
         if kept is not None:
             return _opened(kept)
-    stream = iter(parts)
+    stream = _read(parts)
     held: list[xr.DataArray] = []
     for part in stream:
         if part is None:
@@ -111,6 +111,16 @@ def stored(
     taken = (held.pop(0) for _ in range(len(held)))
     made_of = _made_of(reader, files, parameters)
     return _opened(keep(folder, made_of, lambda place: _write(place, chain(taken, stream)), alone=True))
+
+
+def _read(parts: Iterable[xr.DataArray | None]) -> Iterator[xr.DataArray | None]:
+    """The parts; a recording that the disk does not give is not told as a disk that takes no windows."""
+    try:
+        yield from parts
+    except OSError as error:
+        raise DataError(
+            f"a recording cannot be read ({error}): is its file whole, and yours to read?"
+        ) from error
 
 
 def join(found: Sequence[xr.DataArray | None]) -> xr.DataArray:
