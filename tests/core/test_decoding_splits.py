@@ -44,6 +44,21 @@ def test_a_share_of_subjects_and_a_validation_part_of_subjects():
     assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_validation_part_drawn_like_the_tested_one_keeps_the_shares_of_classes(seed):
+    assembly = windows(subjects=20)
+    group = np.where(np.unique(assembly["subject"].values, return_inverse=True)[1] % 5 == 0, "ill", "well")
+    assembly = assembly.assign_coords(group=("presentation", group))
+    apart = {"fraction": 0.25, "by": "subject", "seed": seed}
+    (fold,) = drawn(assembly, name="cross_subject", test=0.2, seed=seed, stratify="group", validation=apart)
+    ill = [len(set(assembly["subject"].values[rows[group[rows] == "ill"]])) for rows in fold]
+    assert ill == [2, 1, 1]
+    single = {"fraction": 0.25, "seed": seed}
+    (fold,) = drawn(assembly, name="random", test=0.2, seed=seed, stratify="group", validation=single)
+    share = [np.mean(group[rows] == "ill") for rows in fold]
+    assert share == pytest.approx([0.2, 0.2, 0.2])
+
+
 def test_sessions_are_held_out_in_every_subject():
     assembly = windows(sessions=2)
     folds = drawn(assembly, name="cross_session")

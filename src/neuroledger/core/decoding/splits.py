@@ -80,9 +80,9 @@ class Grouped(_Rule):
 
     With `test`, one division: a share of the groups is drawn by `seed`. With `folds`, that many divisions that test
     every group once, groups dealt out in sorted order; with neither, one group at a time. `stratify` names a
-    coordinate that each group has one value of, and keeps its shares. With `purge`, training rows within so many seconds
-    of a tested window of the same recording are left out; 0 leaves out those that share time with one, as words that
-    follow one another do.
+    coordinate that each group has one value of, and keeps its shares, in a validation part of such groups too. With
+    `purge`, training rows within so many seconds of a tested window of the same recording are left out; 0 leaves out
+    those that share time with one, as words that follow one another do.
     """
 
     name: Literal["cross_subject", "cross_session", "leave_concept_out"]
@@ -129,7 +129,7 @@ class Blocked(_Rule):
 
 
 class Random(_Rule):
-    """Single windows drawn by chance, with every class in proportion where `stratify` names a coordinate."""
+    """Single windows, for validation too, drawn by chance; each class in proportion where `stratify` names a coordinate."""
 
     name: Literal["random"]
     folds: Annotated[int, Field(ge=2)] | None = None
@@ -154,7 +154,7 @@ def draw_folds(rule: Declared | Grouped | Within | Blocked | Random, assembly: x
     divided = _DIVIDE[type(rule)](rule, assembly)
     if isinstance(rule, Declared | Grouped) and rule.purge is not None:
         divided = [(_away(train, test, assembly, rule.purge), test) for train, test in divided]
-    return [_set_apart(rule.validation, assembly, np.sort(train), np.sort(test)) for train, test in divided]
+    return [_set_apart(rule, assembly, np.sort(train), np.sort(test)) for train, test in divided]
 
 
 Parts = list[tuple[Indices, Indices]]
@@ -278,8 +278,9 @@ _DIVIDE: dict[type, Callable[[Any, xr.DataArray], Parts]] = {
 }
 
 
-def _set_apart(rule: Validation | None, assembly: xr.DataArray, train: Indices, test: Indices) -> Fold:
+def _set_apart(whole: _Rule, assembly: xr.DataArray, train: Indices, test: Indices) -> Fold:
     """The fold with its validation part taken from the training rows."""
+    rule = whole.validation
     if rule is None:
         return Fold(train, np.empty(0, dtype=np.intp), test)
     if rule.last:
@@ -287,13 +288,21 @@ def _set_apart(rule: Validation | None, assembly: xr.DataArray, train: Indices, 
         chosen = order[len(order) - max(1, round(len(order) * rule.fraction)) :]
     else:
         keys = np.arange(len(train)).astype(str) if rule.by is None else _column(assembly, rule.by)[train]
-        names = np.unique(keys)
+        names, first = np.unique(keys, return_index=True)
         if len(names) < 2:
             raise DataError(
                 f"splits: one value of {rule.by!r} in the training part cannot be divided for validation"
             )
-        chosen = train[np.isin(keys, _share(names, rule.fraction, rule.seed, None))]
+        labels = None if (name := _kept_shares(whole)) is None else _column(assembly, name)[train][first]
+        chosen = train[np.isin(keys, _share(names, rule.fraction, rule.seed, labels))]
     return Fold(np.setdiff1d(train, chosen), np.sort(chosen), test)
+
+
+def _kept_shares(rule: _Rule) -> str | None:
+    """By what the validation part is stratified: as the tested one, if it is a share of the same groups or rows."""
+    if not isinstance(rule, Grouped | Random) or rule.test is None or rule.validation is None:
+        return None
+    return rule.stratify if rule.validation.by == getattr(rule, "column", None) else None
 
 
 def _share(names: Labels, fraction: float, seed: int, labels: Labels | None) -> Labels:
