@@ -56,6 +56,9 @@ def test_recipes_can_be_changed_in_every_field_that_a_task_can_ask_for():
         ("eeg.sleep_onset", {"loss_weight": 1e-4, "bins": (0, 40, 90, 300, 600), "monitor": "binned_mae"}),
         ("eeg.clinical_event", {"patience": 5, "class_weights": True}),
         ("eeg.dementia_diagnosis", {"epochs": 40, "patience": 5, "class_weights": True}),
+        ("fmri.image", {"scale": "none", "clamp": 0.0, "patience": 5, "learning_rate": 1e-4}),
+        ("fmri.image.Allen2022MassiveRaw", {"scale": "none", "clamp": 0.0}),
+        ("fmri.image.Hebart2023ThingsBold", {"scale": "none", "clamp": 0.0}),
         (
             "emg.typing",
             {"optimiser": "adam", "learning_rate": 1e-3, "warm_up": 0.4, "batch": 16, "scale": "none"},
