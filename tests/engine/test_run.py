@@ -12,7 +12,7 @@ import pytest
 from neuroledger.display import NoDisplay
 from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import read_record, record_path
+from neuroledger.engine.record import read_record, record_path, write_record
 from neuroledger.engine.run import Outcome, run
 from neuroledger.engine.session import Request
 from neuroledger.engine.verify import verify
@@ -150,6 +150,31 @@ def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> N
     assert score_all(valid)["pixels4"].computed
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.state == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("moved_by", "state", "words"),
+    [
+        (0.0, "reproduced", "same payload"),
+        (1e-10, "reproduced", "within 1e-08"),
+        (0.005, "reproduced", "within 0.01 standard errors: ridge value was"),
+        (0.05, "not reproduced", "ridge value was"),
+    ],
+)
+def test_a_score_that_moves_by_a_small_share_of_its_error_is_the_same_score(
+    valid: Lab, moved_by: float, state: str, words: str
+) -> None:
+    """Processors round differently; shares of the standard error, but for the least, which is itself the distance."""
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    record = read_record(path)
+    held = dict(record.scores["ridge"])
+    assert held["error"] > 1e-3
+    held["value"] += moved_by * (held["error"] if moved_by > 1e-8 else 1.0)
+    other = record.model_copy(update={"scores": record.scores | {"ridge": held}})
+    write_record(path, other)
+    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    assert (verdict.state, words in verdict.reason) == (state, True), verdict.reason
 
 
 def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:
