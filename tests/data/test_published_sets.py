@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
+from neuroledger.core.decoding.splits import SplitRule, Within
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 
@@ -51,3 +53,27 @@ def test_two_specs_of_one_set_state_one_licence(catalog: Catalog) -> None:
     for one in sets(catalog):
         stated.setdefault(one.id.split(".")[0], set()).add(one.license)
     assert {id: licences for id, licences in stated.items() if len(licences) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("id", "column", "values", "fraction", "by"),
+    [
+        ("ern.chavarriaga2010", "session", ["16", "17", "18", "19"], 0.1875, "session"),
+        ("ern.kueper2024", "run", ["10", "11", "12"], 0.15, "recording"),
+        ("mental_imagery", "session", ["1"], 0.1, None),
+        ("motor_imagery.wei2022a", "run", ["1finaltest"], 0.2, None),
+        ("motor_imagery.wei2022b", "run", ["1finaltest"], 0.2, None),
+        ("motor_imagery.zhou2016", "session", ["2"], 0.5, "session"),
+        ("p3.hoffmann2008", "session", ["3"], 0.334, "session"),
+    ],
+)
+def test_few_people_are_tested_in_the_sessions_or_runs_that_are_published(
+    catalog: Catalog, id: str, column: str, values: list[str], fraction: float, by: str | None
+) -> None:
+    paradigm = catalog.benchmark(f"neuralbench.eeg.{id}").paradigm
+    assert paradigm is not None
+    rule = TypeAdapter(SplitRule).validate_python(paradigm.parameters["splits"])
+    assert isinstance(rule, Within)
+    assert rule.validation is not None
+    assert (rule.column, list(rule.values), rule.test) == (column, values, None)
+    assert (rule.validation.fraction, rule.validation.by) == (fraction, by)
