@@ -111,6 +111,10 @@ def explain(
                 hint = "write true or false"
             elif kind == "string_type" and isinstance(item["input"], (int, float)):
                 hint = f'quote it: "{item["input"]}"'
+            elif kind in {"tuple_type", "list_type"}:
+                message = f"{name}: a list belongs here"
+                plain = isinstance(item["input"], (str, int, float))
+                hint = f"write [{item['input']}]" if plain else "begin each item with a dash"
         line, column = document.position(tuple(location), key=key)
         problem = Problem(document.path, line, column, message, hint)
         problems.setdefault((line, column, message), problem)
