@@ -123,6 +123,9 @@ def test_keys_are_decoded_from_eeg_by_commands_alone(
     raw = {model: record["score"]["raw"] for model, record in records.items()}
     assert raw["shrinkage_lda"] > 0.8 and raw["shuffled_covariance"] < 0.15 and raw["dummy"] < 0.15
     data = windows(place, EEG)
+    # The recordings have no places; those of the montage that the spec names are taken.
+    assert all(np.isfinite(data[axis].values.astype(float)).all() for axis in "xyz")
+    assert abs(float(data["x"].sel(channel=data["channel_id"].values == "Cz").item())) < 5e-3
     assert data.sizes["channel"] == 8 and not {"VEOG", "HEOG"} & set(data["channel_id"].values.tolist())
     odd = data.isel(presentation=data["subject"].values == "2")
     assert odd["label"].values[:6].tolist() == [

@@ -18,6 +18,7 @@ from neuroledger.core.file_hash import sha256_of
 from neuroledger.core.registry import reader
 from neuroledger.errors import DataError
 from neuroledger.readers.event_alignment import Aligned, Alignment, align
+from neuroledger.readers.language_events import place
 from neuroledger.readers.recording_names import Naming
 from neuroledger.readers.signal_preprocessing import (
     UNTOUCHED,
@@ -87,6 +88,7 @@ def logged_typing(
     window: Window,
     practice: Annotated[int, Field(ge=0)] = 0,
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.7,
+    montage: str | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
 ) -> Dataset:
     """One window for each key that is pressed, with the sentence that is being typed.
@@ -107,6 +109,8 @@ def logged_typing(
         So many trials at the beginning of each recording are left out.
     threshold
         Above which distance sentences are apart, as in `cluster_texts`.
+    montage
+        One of MNE's, for recordings without places: its channels are EEG, others are not.
 
     Raises
     ------
@@ -136,6 +140,8 @@ def logged_typing(
             rows = _rows(log, pairs, found_times, keys, practice, clusters)
             if not rows:
                 raise DataError(f"{name}: no key of its log {recording.log} is left after {practice} trials")
+            if montage is not None:
+                place(raw, montage, name)
             plain = Recording(**recording.model_dump(exclude={"log"}))
             digest = sha256_of(files[name])
             yield windows_of(raw, plain, window, preprocessing, sha256=digest, events=EVENTS, rows=rows)
