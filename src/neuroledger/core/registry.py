@@ -149,7 +149,7 @@ def stimuli(name: str) -> Callable[[F], F]:
 
     It needs no recording and no embedding, so that embeddings can be made before windows are read. Keyword-only
     parameters are some of the reader's, by the same names. Columns: ``stimulus_id``, and ``text`` (and ``context``), or
-    ``filename`` (and ``start``, ``duration`` in seconds); see docs/decoding.md.
+    ``filename`` (and ``start``, ``duration`` in seconds); see docs/signals.md.
     """
     return _register("stimuli", name, 1)
 

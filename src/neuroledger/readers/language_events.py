@@ -61,7 +61,7 @@ def embeddings_in(names: Sequence[str], parameters: Mapping[str, Any]) -> list[s
     if lost:
         raise RequestError(
             f"the folder lacks {', '.join(lost)}, the embeddings of what was heard or read: make it first, `neuroledger "
-            f"embed MODEL --dataset ID --from FOLDER --out FOLDER/{lost[0]}` (access_steps of the spec, docs/decoding.md)"
+            f"embed MODEL --dataset ID --from FOLDER --out FOLDER/{lost[0]}` (access_steps of the spec, docs/signals.md)"
         )
     return wanted
 

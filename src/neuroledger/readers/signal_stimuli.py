@@ -273,7 +273,7 @@ def _embedding(files: Mapping[str, Path], name: str, at: str, wanted: Sequence[s
     if table.ndim != 2 or "stimulus_id" not in table.coords or len(table["stimulus_id"].dims) != 1:
         raise DataError(
             f"{said}: {tuple(table.dims)} is no table (stimulus, feature) with a coordinate stimulus_id: "
-            "write it with `neuroledger embed`, or as docs/decoding.md shows"
+            "write it with `neuroledger embed`, or as docs/signals.md shows"
         )
     rows = table["stimulus_id"].dims[0]
     table = table.transpose(rows, ...)

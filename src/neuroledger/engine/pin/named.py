@@ -108,7 +108,7 @@ def _prepared(spec: DatasetSpec, names: Sequence[str], folder: Path) -> list[str
     if lost:
         raise RequestError(
             f"{folder} lacks {', '.join(lost)}: {spec.id} is read from windows that are cut already, "
-            "(presentation, channel, sample) as netCDF (docs/decoding.md)"
+            "(presentation, channel, sample) as netCDF (docs/signals.md)"
         )
     return [str(name) for name in wanted]
 

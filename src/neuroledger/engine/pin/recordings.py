@@ -90,7 +90,7 @@ def _embeddings(told: Mapping[str, Any], names: Sequence[str], folder: Path, id:
     if lost:
         raise RequestError(
             f"{folder} lacks {', '.join(lost)}, the embeddings of the stimuli of {id}: make it of a model with "
-            f"`neuroledger embed MODEL --images FOLDER --layer LAYER --out {folder / lost[0]}` (docs/decoding.md)"
+            f"`neuroledger embed MODEL --images FOLDER --layer LAYER --out {folder / lost[0]}` (docs/signals.md)"
         )
     return wanted
 
@@ -205,5 +205,5 @@ def _decodable(
                 f"benchmark {id} needs {', '.join(lost)} of each window, and the downloads do not say it; they say "
                 f"{', '.join(sorted(known))}. Name the column to decode with --label, or put a table recordings.tsv "
                 f"(file, subject, {', '.join(lost)}) into the folder; what changes within a recording needs --event, or "
-                "windows that you cut yourself (reader prepared_signals, docs/decoding.md)"
+                "windows that you cut yourself (reader prepared_signals, docs/signals.md)"
             )
