@@ -112,9 +112,11 @@ def test_a_request_that_cannot_be_met_leaves_the_records_alone(run, lab: Lab) ->
 
 def test_an_interruption_does_not_wait_for_jobs_that_have_not_begun(lab: Lab, tmp_path: Path) -> None:
     script = (
-        "import pathlib, sys, time\n"
+        "import signal, time\n"
         "from neuroledger.engine.executors import execute\n"
         "if __name__ == '__main__':\n"
+        # What a shell starts in the background ignores interruptions, and hands that down.
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    print('begun', flush=True)\n"
         "    for _ in execute('processes:1', [0.1] * 3 + [900] * 20, time.sleep):\n"
         "        print('one', flush=True)\n"
