@@ -141,6 +141,13 @@ class Numbers:
         raise ModelError("numbers have no probabilities")
 
 
+def _rows(y: Array) -> Tensor:
+    """(window, output) in single precision."""
+    import torch
+
+    return torch.from_numpy(np.asarray(y, dtype=np.float32).reshape(len(y), -1))
+
+
 class Labels:
     """Several labels at once: binary cross-entropy, macro F1."""
 
@@ -149,9 +156,7 @@ class Labels:
 
     def targets(self, y: Array) -> Tensor:
         """(window, label) zeros and ones."""
-        import torch
-
-        return torch.from_numpy(np.asarray(y, dtype=np.float32).reshape(len(y), -1))
+        return _rows(y)
 
     def grouped(self, y: Array) -> Tensor:
         """What a balanced sampler draws by: no one class."""
@@ -196,9 +201,7 @@ class Embeddings:
 
     def targets(self, y: Array) -> Tensor:
         """(window, dimension)."""
-        import torch
-
-        return torch.from_numpy(np.asarray(y, dtype=np.float32).reshape(len(y), -1))
+        return _rows(y)
 
     def grouped(self, y: Array) -> Tensor:
         """What a balanced sampler draws by: no one class."""
