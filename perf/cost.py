@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from neuroledger.core.networks.lif import Lif, OverTime
-from neuroledger.engine.cost import DEFAULT, cost
+from neuroledger.families.efficiency.cost import DEFAULT, cost
+from neuroledger.families.efficiency.networks.lif import Lif, OverTime
 
 IMAGES = 450
 SIZES = (32, 64, 256, 450)

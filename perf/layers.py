@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import neuroledger as nl
-from neuroledger.core.gram import gram
-from neuroledger.core.workspace import Memo, Workspace
+from neuroledger.families.alignment.similarity.gram import gram
+from neuroledger.stats.workspace import Memo, Workspace
 from perf.measure import CLOCKS, peak_memory
 from perf.neural import assembly
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import neuroledger as nl
-from neuroledger.core.splits import draw
-from neuroledger.core.workspace import Memo, Workspace
 from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.splits import draw
+from neuroledger.stats.workspace import Memo, Workspace
 from perf import peers, procedure
 from perf.assemblies import SIZES, WARM, Size, arrays, assembly, recorded, repeated
 
@@ -117,7 +117,7 @@ def _chosen(size: Size, options: Options, gram: float) -> Iterator[Case]:
     """Readouts whose penalty is chosen, over one split."""
     from sklearn.linear_model import RidgeCV
 
-    from neuroledger.core.regressions.ridge_cv import DEFAULT_ALPHAS
+    from neuroledger.families.alignment.regression.ridge_cv import DEFAULT_ALPHAS
 
     X, Y = arrays(size)
     one = draw(SplitsSpec(folds=1), recorded(size, "float32")[1])

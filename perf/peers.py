@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from neuroledger.core.splits import Split
+from neuroledger.stats.splits import Split
 
 
 def readout_loop(make: Any, X: np.ndarray, Y: np.ndarray, splits: Sequence[Split]) -> np.ndarray:

@@ -16,12 +16,12 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from neuroledger.core.activations import Extract, Trial, probe, stream
-from neuroledger.core.model import LayeredModel
-from neuroledger.core.stimuli import StimulusSet
-from neuroledger.core.vision.screen import THREADS, shown, shown_as
-from neuroledger.engine.present import DiskStore
+from neuroledger.data.screen import THREADS, shown, shown_as
+from neuroledger.data.stimuli import StimulusSet
 from neuroledger.models import api
+from neuroledger.models.activation_store import DiskStore
+from neuroledger.models.activations import Extract, Trial, probe, stream
+from neuroledger.models.model import LayeredModel
 from neuroledger.models.preprocessing import Preprocessing
 
 DEPTH = 60

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.lab import Lab, build
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
@@ -14,6 +16,12 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def repository() -> Path:
     """The checkout that the tests run from."""
     return REPOSITORY
+
+
+@pytest.fixture
+def lab(tmp_path: Path, repository: Path) -> Lab:
+    """The small laboratory that many tests work in."""
+    return build(tmp_path / "lab", repository)
 
 
 def _folder(variable: str, default: Path) -> Path:

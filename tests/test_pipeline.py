@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from neuroledger.engine.params import read_params
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.params import read_params
 from neuroledger.spec.suites import suites_of
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from neuroledger.core import readout
+from neuroledger.models import readout
 
 SEED: Final = 20_260_110
 PEOPLE: Final = 10

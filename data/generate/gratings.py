@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.core.tuning.studies import property_table
+from neuroledger.families.alignment.tuning.studies import property_table
 
 Floats = NDArray[np.float64]
 

@@ -20,8 +20,8 @@ import xarray as xr
 
 from data.generate import write
 from data.generate.pins import build_and_print
-from neuroledger.core import assembly
-from neuroledger.core.decoding.signals import signals
+from neuroledger.data import assembly
+from neuroledger.families.signals.signals import signals
 
 Array = npt.NDArray[Any]
 

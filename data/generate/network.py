@@ -25,7 +25,7 @@ def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
     from safetensors.torch import save_file
     from torch.nn.functional import cross_entropy
 
-    from neuroledger.models.small_cnn import network
+    from neuroledger.families.alignment.models.small_cnn import network
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from data.generate.pins import build_and_print
-from neuroledger.core import assembly
+from neuroledger.data import assembly
 
 Floats = NDArray[np.float64]
 

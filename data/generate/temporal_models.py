@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from neuroledger.core import assembly
+from neuroledger.data import assembly
 
 SEED: Final = 20_260_106
 
@@ -40,7 +40,7 @@ def train(name: str, data: Path, path: Path, *, epochs: int | None = None, seed:
     from safetensors.torch import save_file
     from torch.nn.functional import cross_entropy
 
-    from neuroledger.models import ann, spiking
+    from neuroledger.families.efficiency.models import ann, spiking
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

@@ -20,7 +20,7 @@ from data.generate import (
     tuning,
     write,
 )
-from neuroledger.core import assembly
+from neuroledger.data import assembly
 
 
 def build(folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from neuroledger.core import blas
+from neuroledger.data import blas
 
 __version__ = "0.1.0"
 
@@ -16,35 +16,34 @@ __version__ = "0.1.0"
 blas.prepare()
 
 if TYPE_CHECKING:
-    from neuroledger import errors
-    from neuroledger.core.score import Score
-    from neuroledger.core.stimuli import StimulusSet
-    from neuroledger.engine.bind import ceiling, metric
-    from neuroledger.engine.cost import cost
-    from neuroledger.engine.decode import decode
+    from neuroledger import errors, plot
+    from neuroledger.data.stimuli import StimulusSet
+    from neuroledger.engine.bound_metric import ceiling, metric
     from neuroledger.engine.public import find, layers, load, records, run, score
     from neuroledger.engine.record import Record
+    from neuroledger.families.decoding.decode import decode
+    from neuroledger.families.efficiency.cost import cost
     from neuroledger.models import api as models
-    from neuroledger.report import plots as plot
     from neuroledger.report.compare import compare
     from neuroledger.report.table import leaderboard
+    from neuroledger.stats.score import Score
 
 _PUBLIC = {
     "Record": ("neuroledger.engine.record", "Record"),
-    "Score": ("neuroledger.core.score", "Score"),
-    "StimulusSet": ("neuroledger.core.stimuli", "StimulusSet"),
-    "ceiling": ("neuroledger.engine.bind", "ceiling"),
+    "Score": ("neuroledger.stats.score", "Score"),
+    "StimulusSet": ("neuroledger.data.stimuli", "StimulusSet"),
+    "ceiling": ("neuroledger.engine.bound_metric", "ceiling"),
     "compare": ("neuroledger.report.compare", "compare"),
-    "cost": ("neuroledger.engine.cost", "cost"),
-    "decode": ("neuroledger.engine.decode", "decode"),
+    "cost": ("neuroledger.families.efficiency.cost", "cost"),
+    "decode": ("neuroledger.families.decoding.decode", "decode"),
     "errors": ("neuroledger.errors", None),
     "find": ("neuroledger.engine.public", "find"),
     "layers": ("neuroledger.engine.public", "layers"),
     "leaderboard": ("neuroledger.report.table", "leaderboard"),
     "load": ("neuroledger.engine.public", "load"),
-    "metric": ("neuroledger.engine.bind", "metric"),
+    "metric": ("neuroledger.engine.bound_metric", "metric"),
     "models": ("neuroledger.models.api", None),
-    "plot": ("neuroledger.report.plots", None),
+    "plot": ("neuroledger.plot", None),
     "records": ("neuroledger.engine.public", "records"),
     "run": ("neuroledger.engine.public", "run"),
     "score": ("neuroledger.engine.public", "score"),

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import neuroledger as nl
-from neuroledger.core.decoding.decoder import Signature
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.models.braindecode_networks import braindecode_decoder
-from neuroledger.models.convolutional_decoders import eegnet, shallow_fbcsp_net
-from neuroledger.models.decoding_recipes import Laptop
+from neuroledger.families.decoding.models.braindecode_networks import braindecode_decoder
+from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
+from neuroledger.families.decoding.protocols.decoder import Signature
+from neuroledger.families.decoding.training.decoding_recipes import Laptop
 
 # Its networks warn about paddings, its imports about names of their own.
 pytestmark = [pytest.mark.braindecode, pytest.mark.filterwarnings("ignore")]

@@ -16,7 +16,7 @@ import xarray as xr
 import yaml
 from PIL import Image
 
-from neuroledger.core import assembly as assemblies
+from neuroledger.data import assembly as assemblies
 from neuroledger.spec.catalog import Catalog, open_catalog
 
 IMAGES, NEUROIDS, REPETITIONS = 60, 5, 6

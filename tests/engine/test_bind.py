@@ -8,10 +8,10 @@ import xarray as xr
 from sklearn.model_selection import ShuffleSplit
 
 import neuroledger as nl
-from neuroledger.core.splits import Split
 from neuroledger.errors import AssemblyError, CeilingError, MetricError, RequestError
-from tests.ceilings.test_internal_consistency import recorded
-from tests.metrics.neural_cases import assembly, correlations, estimator, latent
+from neuroledger.stats.splits import Split
+from tests.families.alignment.neural_cases import assembly, correlations, estimator, latent
+from tests.families.alignment.test_internal_consistency import recorded
 
 X, Y = latent(60, 40, 5, seed=4)
 METRICS = ("pls", "ridge", "linear_predictivity", "neuron_to_neuron", "rdm", "cka")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from neuroledger.core.model import LayeredModel
+from neuroledger.data.gate.validate import validate
 from neuroledger.engine.check import check
-from neuroledger.engine.commit import committed, rule_of
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.gate.validate import validate
+from neuroledger.engine.layer_commitment import committed, rule_of
 from neuroledger.engine.plan import inputs_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
+from neuroledger.models.model import LayeredModel
 from tests.engine.lab import Lab, make_files
 
 PREPROCESSING = {"resize": 8, "colour": "grey", "mean": [0.5], "std": [0.5]}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from neuroledger.data.gate.validate import validate
 from neuroledger.engine.doctor import NEEDED, OPTIONAL, Observation, examine
-from neuroledger.engine.gate.validate import validate
 from tests.engine.lab import Lab
 
 CONFIG = """[core]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from neuroledger.data.gate.validate import validate
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.gate.validate import validate
-from neuroledger.engine.layers import layer_scores
-from neuroledger.engine.present import open_store
+from neuroledger.engine.layer_scores import layer_scores
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import MetricError, ModelError, RequestError
+from neuroledger.models.activation_store import open_store
 from neuroledger.spec.base import Component
 from tests.engine.lab import Lab
 from tests.engine.test_commit import network

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from neuroledger.engine.review import Change, review
+from neuroledger.engine.diff_since import Change, review
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
-from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import read_record, record_path, write_record
 from neuroledger.engine.run import Outcome, run

@@ -15,7 +15,7 @@ import xarray as xr
 import yaml
 from PIL import Image
 
-from neuroledger.core import assembly as assemblies
+from neuroledger.data import assembly as assemblies
 from neuroledger.spec.catalog import Catalog, open_catalog
 
 IDS = [f"im{i}" for i in range(4)]

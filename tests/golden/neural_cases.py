@@ -11,11 +11,11 @@ import numpy as np
 from scipy import stats
 from scipy.spatial.distance import pdist
 
-from neuroledger.core.splits import draw
 from neuroledger.spec.kinds import SplitsSpec
-from tests.ceilings.test_internal_consistency import loop, recorded
-from tests.metrics.neural_cases import assembly, correlations, estimator, latent
-from tests.metrics.test_cka import biased, unbiased
+from neuroledger.stats.splits import draw
+from tests.families.alignment.neural_cases import assembly, correlations, estimator, latent
+from tests.families.alignment.test_cka import biased, unbiased
+from tests.families.alignment.test_internal_consistency import loop, recorded
 
 FILE = Path(__file__).with_name("neural.json")
 READOUTS = ("pls", "ridge", "linear_predictivity", "neuron_to_neuron", "ridgecv")
@@ -27,7 +27,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
 
 def peer_values() -> dict[str, float]:
     """Every case by the plain loop."""
-    from neuroledger.core.regressions.ridge_cv import DEFAULT_ALPHAS
+    from neuroledger.families.alignment.regression.ridge_cv import DEFAULT_ALPHAS
 
     X, Y = arrays()
     splits = draw(SplitsSpec(), assembly(Y))

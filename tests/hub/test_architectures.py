@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from neuroledger.core.registry import get
 from neuroledger.errors import ModelError
 from neuroledger.models.hub_packages import hub_package
+from neuroledger.spec.registry import get
 from tests.engine.lab import Lab, build
 from tests.models.drawn_stimuli import drawn
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neuroledger.core.embedder import Embedder, Shown
-from neuroledger.core.registry import get
 from neuroledger.errors import DataError, ModelError
-from neuroledger.models.film_embedder import moments
-from neuroledger.models.film_frames import clips, seconds_of
+from neuroledger.families.signals.embeddings.film_frames import clips, seconds_of
+from neuroledger.families.signals.models.film_embedder import moments
+from neuroledger.models.embedder import Embedder, Shown
 from neuroledger.models.hub_packages import hub_package
+from neuroledger.spec.registry import get
 from tests.hub.tiny_networks import (
     DINO,
     GPT2,

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from neuroledger.cli import main
-from neuroledger.core import assembly
+from neuroledger.data import assembly
 from tests.engine.lab import build
+from tests.families.signals.zuco_files import LABELS, RATE, eeg, gaze, results
 from tests.hub.tiny_networks import GPT2, film, published_gpt2, spacy_wheel, wave
-from tests.readers.zuco_files import LABELS, RATE, eeg, gaze, results
 
 pytestmark = pytest.mark.hub
 

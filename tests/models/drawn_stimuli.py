@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from neuroledger.core.stimuli import StimulusSet
+from neuroledger.data.stimuli import StimulusSet
 
 
 def png(image: Image.Image) -> bytes:

@@ -14,11 +14,11 @@ import xarray as xr
 from PIL import Image
 
 import neuroledger as nl
-from neuroledger.core import stimuli as own
-from neuroledger.core.model import Model, Task
-from neuroledger.core.vision.screen import place
+from neuroledger.data import stimuli as own
+from neuroledger.data.screen import place
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.pixels import grey_pixels
+from neuroledger.families.alignment.models.pixels import grey_pixels
+from neuroledger.models.model import Model, Task
 from tests.models.drawn_stimuli import drawn
 
 

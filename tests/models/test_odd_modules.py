@@ -9,7 +9,7 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.errors import ModelError
-from neuroledger.models.training_steps import batch_sizes
+from neuroledger.families.decoding.training.training_steps import batch_sizes
 
 RNG = np.random.default_rng(0)
 
@@ -36,9 +36,9 @@ def test_a_last_batch_of_one_joins_the_one_before():
 @pytest.mark.parametrize("count", [65, 66])
 def test_networks_that_can_learn_from_one_window_do(count, monkeypatch):
     """A last batch of one is a batch: numbers of published networks are those of the plain order."""
-    from neuroledger.core.decoding.decoder import Signature
-    from neuroledger.models import signal_training
-    from neuroledger.models.decoding_recipes import Laptop
+    from neuroledger.families.decoding.protocols.decoder import Signature
+    from neuroledger.families.decoding.training import signal_training
+    from neuroledger.families.decoding.training.decoding_recipes import Laptop
 
     seen = []
     plain = signal_training.batches_of

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import neuroledger as nl  # noqa: E402
-from neuroledger.core import assembly as assemblies  # noqa: E402
+from neuroledger.data import assembly as assemblies  # noqa: E402
 from tests.engine.lab import IMAGES, Lab, build  # noqa: E402
 
 REGIONS = ("V1", "V2", "V4", "IT")
@@ -79,7 +79,7 @@ def lab(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> La
 
 
 def test_one_pass_serves_all_regions_and_assemblies(lab: Lab) -> None:
-    from neuroledger.engine.gate.validate import validate
+    from neuroledger.data.gate.validate import validate
 
     for data in ("lab", "other"):
         assert validate(lab.open(), data).success

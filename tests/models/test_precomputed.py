@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.core import assembly as assemblies
+from neuroledger.data import assembly as assemblies
 from neuroledger.errors import AssemblyError, ModelError, RequestError
 from neuroledger.models.precomputed import precomputed
 from tests.models.drawn_stimuli import drawn

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from neuroledger.core.vision.screen import place, shown, shown_as
+from neuroledger.data.screen import place, shown, shown_as
 from neuroledger.errors import DataError, ModelError
 from neuroledger.models.inputs import Inputs
 from neuroledger.models.preprocessing import Preprocessing

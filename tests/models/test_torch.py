@@ -15,15 +15,15 @@ from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
 import neuroledger as nl  # noqa: E402
-from neuroledger.core.registry import get  # noqa: E402
-from neuroledger.core.stimuli import StimulusSet  # noqa: E402
-from neuroledger.core.vision.screen import shown  # noqa: E402
-from neuroledger.engine.present import DiskStore, attach  # noqa: E402
+from neuroledger.data.screen import shown  # noqa: E402
+from neuroledger.data.stimuli import StimulusSet  # noqa: E402
 from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
+from neuroledger.families.alignment.models.small_cnn import network, small_cnn  # noqa: E402
+from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
-from neuroledger.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.torch_layers import _deterministic  # noqa: E402
 from neuroledger.models.torch_module import torch_module  # noqa: E402
+from neuroledger.spec.registry import get  # noqa: E402
 from tests.models.drawn_stimuli import drawn, of_images  # noqa: E402
 
 PLAIN = {"resize": None, "mean": [0.0], "std": [1.0]}

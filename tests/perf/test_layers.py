@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from neuroledger.core import gram as module
+from neuroledger.families.alignment.similarity import gram as module
 from perf import layers as timing
 
 

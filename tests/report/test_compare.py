@@ -7,14 +7,14 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from neuroledger.core.score import Score
+from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
-from neuroledger.engine.gate.validate import validate
 from neuroledger.engine.plan import plan
 from neuroledger.engine.run import run
 from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report.compare import Difference, _corrected, _shared, compare, difference
+from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 
 

@@ -19,8 +19,8 @@ from neuroledger.engine.session import Request
 from neuroledger.report.compare import compare
 from neuroledger.report.paired import paired_predictions
 from neuroledger.spec.catalog import open_catalog
-from tests.core.decoding_cases import windows
-from tests.engine.test_decoding_specs import Repository
+from tests.families.decoding.decoding_cases import windows
+from tests.families.decoding.test_decoding_specs import Repository
 
 PEOPLE = np.repeat(np.arange(7), 20)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from neuroledger.core.score import Score
+from neuroledger import plot as plots
 from neuroledger.errors import MetricError, RequestError
-from neuroledger.report import plots
 from neuroledger.report.board import Leaderboard
 from neuroledger.report.pareto import front
 from neuroledger.report.table import leaderboard
+from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 from tests.report.ledger import record, score
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from neuroledger import plot as plots
 from neuroledger.errors import DataError, RequestError
-from neuroledger.report import plots
 from neuroledger.report.plots import style
 
 

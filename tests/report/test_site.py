@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from neuroledger.engine.gate.validate import validate
+from neuroledger.data.gate.validate import validate
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell
 from neuroledger.report.pages import Axis, axis

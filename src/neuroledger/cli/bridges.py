@@ -10,7 +10,7 @@ from neuroledger.spec.catalog import open_catalog
 
 def bring_in(options: argparse.Namespace) -> int:
     """`import`: other projects' files as a data set."""
-    from neuroledger.engine.brainio import import_brainscore
+    from neuroledger.families.alignment.brainscore_files import import_brainscore
 
     catalog = open_catalog(options.root)
     for path in import_brainscore(catalog, options.id, options.files):
@@ -23,9 +23,9 @@ def bring_in(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """What is here, in other projects' layout."""
-    from neuroledger.engine.brainio import export_brainscore
-    from neuroledger.report.export_neurobench import export_neurobench
-    from neuroledger.report.export_sc_neurocore import export_sc_neurocore
+    from neuroledger.families.alignment.brainscore_files import export_brainscore
+    from neuroledger.families.efficiency.exports.neurobench import export_neurobench
+    from neuroledger.families.efficiency.exports.sc_neurocore import export_sc_neurocore
 
     catalog = open_catalog(options.root)
     layouts = {

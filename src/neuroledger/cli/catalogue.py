@@ -16,7 +16,7 @@ from neuroledger.spec.catalog import Catalog, Entry, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 
 if TYPE_CHECKING:
-    from neuroledger.engine.review import Review
+    from neuroledger.engine.diff_since import Review
 
 # Longer lists are shown by their beginning and their length.
 SHOWN_FILES = 100
@@ -139,7 +139,7 @@ def _card(catalog: Catalog, entry: Entry) -> None:
 
 def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
     """What the last validation found signals to be after their preprocessing."""
-    from neuroledger.engine.gate.validation import identity, read_report, report_path
+    from neuroledger.data.gate.validation import identity, read_report, report_path
 
     report = read_report(report_path(catalog.root, spec.id))
     held = report.contents.get("assembly") if report is not None else None
@@ -171,7 +171,7 @@ def _inline(value: Any) -> str:
 
 
 def _reference(catalog: Catalog, key: str) -> str:
-    from neuroledger.engine.bibliography import read_bibliography
+    from neuroledger.spec.bibliography import read_bibliography
 
     found = read_bibliography(catalog.root / "specs" / "references.bib").references.get(key)
     if found is None:
@@ -230,8 +230,8 @@ def _say_changes(changed: Review) -> None:
 def check(options: argparse.Namespace) -> int:
     """Every problem of every spec."""
     from neuroledger.engine.check import check as check_specs
-    from neuroledger.engine.files import write_json
     from neuroledger.engine.schemas import write_schemas
+    from neuroledger.store.files import write_json
 
     catalog = open_catalog(options.root)
     if options.write_schemas:
@@ -240,7 +240,7 @@ def check(options: argparse.Namespace) -> int:
     problems, count = check_specs(catalog, options.paths)
     changed = None
     if options.since is not None:
-        from neuroledger.engine.review import review
+        from neuroledger.engine.diff_since import review
 
         changed = review(catalog, options.since)
         problems = sorted({*problems, *changed.problems})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from neuroledger.cli.output import say, say_json
+from neuroledger.data.fetch import fetch_files, folder_of
 from neuroledger.display import choose
-from neuroledger.engine.fetch import fetch_files, folder_of
 from neuroledger.errors import NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import DatasetSpec
@@ -68,8 +68,8 @@ def _wanted(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str, st
 
 def validate(options: argparse.Namespace) -> int:
     """Examine data sets."""
-    from neuroledger.engine.gate.validate import is_here
-    from neuroledger.engine.gate.validate import validate as examine
+    from neuroledger.data.gate.validate import is_here
+    from neuroledger.data.gate.validate import validate as examine
 
     catalog = open_catalog(options.root)
     ids = list(options.ids)
@@ -98,7 +98,7 @@ def validate(options: argparse.Namespace) -> int:
 
 def package(options: argparse.Namespace) -> int:
     """A lab's files into a data set."""
-    from neuroledger.engine.package import package_assembly, package_stimuli
+    from neuroledger.data.package import package_assembly, package_stimuli
 
     catalog = open_catalog(options.root)
     if not options.source.is_file():
@@ -119,9 +119,9 @@ def pin(options: argparse.Namespace) -> int:
     """Downloads into a pinned data set, or into the weights of a model."""
     import difflib
 
-    from neuroledger.engine.pin.pin import Downloads
-    from neuroledger.engine.pin.pin import pin as pin_downloads
-    from neuroledger.engine.pin.weights import pin_weights
+    from neuroledger.data.pin.pin import Downloads
+    from neuroledger.data.pin.pin import pin as pin_downloads
+    from neuroledger.data.pin.weights import pin_weights
 
     events = dict(text.rpartition("=")[::2] for text in options.event)
     if "" in events:

@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from neuroledger.cli.output import say
-from neuroledger.engine.shown import Source, images_in, listed, source_of_dataset
 from neuroledger.errors import RequestError
+from neuroledger.families.signals.embeddings.stimulus_source import (
+    Source,
+    images_in,
+    listed,
+    source_of_dataset,
+)
 from neuroledger.spec.catalog import Catalog, open_catalog
 
 EVERY: Final = 10.0
@@ -19,9 +24,9 @@ EVERY: Final = 10.0
 
 def embed(options: argparse.Namespace) -> int:
     """Embeddings of what a table, a data set or a folder of images names, as netCDF."""
-    from neuroledger.engine.embed import embed as embedded
-    from neuroledger.engine.embed import require_place, write_embeddings
     from neuroledger.engine.session import Request, Session
+    from neuroledger.families.signals.embeddings.embed import embed as embedded
+    from neuroledger.families.signals.embeddings.embed import require_place, write_embeddings
 
     require_place(options.out)
     catalog = open_catalog(options.root)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from neuroledger.cli.output import say, say_json
 from neuroledger.display import choose
-from neuroledger.engine.params import read_params
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.params import read_params
 
 
 def leaderboard(options: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.display import choose
-from neuroledger.engine.params import Params, read_params
 from neuroledger.engine.plan import Job, plan, unavailable
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import current
@@ -16,6 +15,7 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.params import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
 
 # Benchmarks without data that are named one by one.
@@ -114,8 +114,8 @@ def score(options: argparse.Namespace) -> int:
 
 
 def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> int:
-    from neuroledger.engine.layers import layer_scores
-    from neuroledger.engine.present import open_store
+    from neuroledger.engine.layer_scores import layer_scores
+    from neuroledger.models.activation_store import open_store
 
     with choose("none" if options.json else None) as display:
         session = Session(catalog, request, open_store(catalog.root, display))

@@ -1,1 +1,1 @@
-"""The engine: plan, present, evaluate, run, record."""
+"""The engine: resolve, measure, score, record."""

@@ -10,17 +10,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from neuroledger.core import registry
-from neuroledger.engine.attribution import attribution_problems
-from neuroledger.engine.bibliography import read_bibliography
-from neuroledger.engine.commit import commitment_problems
+from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.schemas import schema_texts
-from neuroledger.engine.suite_rules import suite_problems
 from neuroledger.errors import DataError, Problem, RequestError, SpecError
+from neuroledger.spec import registry
 from neuroledger.spec.base import Component
+from neuroledger.spec.bibliography import read_bibliography
 from neuroledger.spec.catalog import Catalog, Entry, references
+from neuroledger.spec.check_citations import attribution_problems
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import (
     KINDS,
@@ -32,6 +31,7 @@ from neuroledger.spec.kinds import (
     SuiteSpec,
 )
 from neuroledger.spec.load import explain, read_spec
+from neuroledger.spec.suite_rules import suite_problems
 
 __all__ = ["check"]
 
@@ -188,7 +188,7 @@ def _components(entry: Entry) -> Iterator[Problem]:
 
 def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
     """Metric and ceiling overrides of a benchmark, and the compat modes of a metric, must resolve."""
-    from neuroledger.engine.bind import resolve
+    from neuroledger.engine.bound_metric import resolve
 
     spec = entry.spec
     tries: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
@@ -266,8 +266,8 @@ def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Problem]:
 
 
 def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
-    from neuroledger.core.score import FORMULAS
-    from neuroledger.engine.bind import resolve
+    from neuroledger.engine.bound_metric import resolve
+    from neuroledger.stats.score import FORMULAS
 
     if spec.ceiling is None or spec.normalise in ("none", "floor"):
         return

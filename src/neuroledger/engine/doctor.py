@@ -14,14 +14,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from neuroledger.engine.fetch import folder_of, mirror_folder
-from neuroledger.engine.gate.validation import refusal
-from neuroledger.engine.kept import entries, limit_bytes, size_in_words
-from neuroledger.engine.params import read_params
-from neuroledger.engine.present import activations_folder
+from neuroledger.data.fetch import folder_of, mirror_folder
+from neuroledger.data.gate.validation import refusal
 from neuroledger.errors import DataError, RequestError
+from neuroledger.models.activation_store import activations_folder
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.params import read_params
+from neuroledger.store.cache_eviction import entries, limit_bytes, size_in_words
 
 __all__ = ["Observation", "examine"]
 

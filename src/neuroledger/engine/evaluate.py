@@ -6,34 +6,25 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.core.dataset import Dataset
-from neuroledger.core.decoding.pretraining import overlap_notes
-from neuroledger.core.decoding.signals import is_signals, recording_digests
-from neuroledger.core.embedder import Embedder
-from neuroledger.core.measurement import Measurement
-from neuroledger.core.model import Model
-from neuroledger.core.score import Score, normalise, normalise_by_floor
-from neuroledger.engine.commit import committed
-from neuroledger.engine.cost import read_cost
-from neuroledger.engine.present import attach
+from neuroledger.engine.layer_commitment import committed
+from neuroledger.engine.measurement import Measurement
+from neuroledger.engine.pretraining import overlap_notes
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, ModelError, NeuroLedgerError, RequestError, UnavailableError
+from neuroledger.models.activation_store import attach
+from neuroledger.models.embedder import Embedder
+from neuroledger.models.model import Model
 from neuroledger.spec.base import Override
 from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.spec.registry import Registered, Side
+from neuroledger.stats.score import Score, normalise, normalise_by_floor
 
 __all__ = ["Evaluation", "evaluate"]
-
-# Paradigms whose data can be put in the model's place: the data must then predict themselves.
-SELF_PREDICTING = frozenset({"recording"})
-# Paradigms whose model can be given the answers to other stimuli: that must not score.
-SHUFFLED = frozenset({"recording", "task"})
-# Which question of a model that is shown stimuli a paradigm asks.
-QUESTIONS: Final = {"recording": "record", "properties": "record", "task": "perform"}
 
 
 @dataclass(frozen=True)
@@ -73,27 +64,31 @@ def evaluate(
             f"model {subject.id!r} makes embeddings, to be retrieved from signals, and is not scored itself: "
             f"`neuroledger embed {subject.id}`"
         )
-    if not callable(getattr(subject, QUESTIONS.get(benchmark.paradigm.name, "__class__"), None)):
+    component, parameters = session.paradigm(benchmark)
+    if component.asks is not None and not callable(getattr(subject, component.asks, None)):
         raise ModelError(
             f"model {subject.id!r} learns from data and is not shown stimuli: it can be scored on benchmarks of the "
             f"paradigms inference and decoding, and {benchmark.id!r} is of the paradigm {benchmark.paradigm.name}"
         )
-    component, parameters = session.paradigm(benchmark)
+    pretraining = session.catalog.model(model).pretraining if isinstance(model, str) else ()
     injected = {
         "rng": np.random.default_rng(session.request.seed),
         "workspace": session.workspace,
         "store": session.store,
+        "pretraining": pretraining,
+        "metrics": benchmark.all_metrics,
+        "catalog": session.catalog,
     }
     data = session.dataset(benchmark)
     measured: Measurement = component.function(
         subject, data, **{name: injected[name] for name in component.injected}, **parameters
     )
     scores = _scores(session, benchmark, measured)
-    overlap = _overlap(session, benchmark, model, data) if isinstance(model, str) else ()
+    overlap = overlap_notes(pretraining, benchmark.dataset)
     scores = {name: score.replace(notes=(*overlap, *score.notes)) for name, score in scores.items()}
     done: dict[str, Mapping[str, Any]] = {}
     if controls:
-        done = _controls(session, benchmark, model if isinstance(model, str) else "", measured)
+        done = _controls(session, benchmark, component, model if isinstance(model, str) else "", measured)
         failed = {name: control for name, control in done.items() if not control["passed"]}
         is_control = isinstance(model, str) and model in (
             *benchmark.controls.positive,
@@ -111,14 +106,6 @@ def evaluate(
     return Evaluation(scores, done)
 
 
-def _overlap(session: Session, benchmark: BenchmarkSpec, model: str, data: Dataset) -> tuple[str, ...]:
-    """Notes on what of these data the model has seen in its pretraining."""
-    pretraining = session.catalog.model(model).pretraining
-    hashed = pretraining and data.assembly is not None and is_signals(data.assembly)
-    recordings = recording_digests(data.assembly) if hashed and data.assembly is not None else {}
-    return overlap_notes(pretraining, benchmark.dataset, recordings)
-
-
 def _scores(
     session: Session, benchmark: BenchmarkSpec, measured: Measurement, *, only_headline: bool = False
 ) -> dict[str, Score]:
@@ -132,10 +119,7 @@ def _scores(
             continue
         bound = session.metric(wanted, benchmark.compat)
         if bound.component.input == "trace":
-            if measured.trace is None:
-                raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
-            scores[name] = read_cost(wanted, measured.trace, session.catalog)
-            continue
+            raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
         raw = bound(measured.source, measured.target, splits=measured.splits)
         raw = raw.replace(notes=(*measured.notes, *raw.notes))
         scores[name] = _normalised(session, benchmark, raw, measured) if i == 0 else raw
@@ -179,7 +163,7 @@ def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float
 
 
 def _controls(
-    session: Session, benchmark: BenchmarkSpec, model: str, measured: Measurement
+    session: Session, benchmark: BenchmarkSpec, paradigm: Registered, model: str, measured: Measurement
 ) -> dict[str, Mapping[str, Any]]:
     """Declared control models, the data predicting themselves, and this model with its stimuli permuted."""
     rules = benchmark.controls
@@ -192,12 +176,12 @@ def _controls(
             done[id] = session.once(
                 ("control", benchmark.id, id), partial(_judged, benchmark, role, headline)
             )
-    if benchmark.paradigm.name in SELF_PREDICTING and _can_be_recorded(measured.target):
+    if paradigm.itself and _can_be_recorded(measured.target):
         itself = partial(_with_source, session, benchmark, measured, lambda: _itself(measured))
         key = ("control", benchmark.id, "itself")
         done["itself"] = session.once(key, partial(_judged, benchmark, "positive", itself))
-    if benchmark.paradigm.name in SHUFFLED:
-        permuted = partial(_shuffled, session, benchmark, measured)
+    if paradigm.permuted is not None:
+        permuted = partial(_shuffled, session, benchmark, measured, paradigm.permuted)
         done["permuted"] = _judged(benchmark, "negative", permuted)
     return done
 
@@ -232,14 +216,14 @@ def _with_source(
     return next(iter(_scores(session, benchmark, replaced, only_headline=True).values())).value
 
 
-def _shuffled(session: Session, benchmark: BenchmarkSpec, measured: Measurement) -> float:
-    """The headline with the model's answers given to the wrong stimuli.
+def _shuffled(session: Session, benchmark: BenchmarkSpec, measured: Measurement, side: Side) -> float:
+    """The headline with one side of the measurement given to the wrong stimuli.
 
-    Of recordings the brain's side is moved, which pairs them as wrongly: the model's may be larger than memory, and
-    what was computed from it stays of use.
+    Which side is moved makes no difference to how they pair. Of recordings it is the brain's: the model's may be larger
+    than memory, and what was computed from it stays of use.
     """
     source, target = measured.source, measured.target
-    if benchmark.paradigm.name == "recording":
+    if side == "target":
         target = _permuted(session, target)
     else:
         source = _permuted(session, source)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from neuroledger.core import registry
 from neuroledger.errors import RequestError
+from neuroledger.spec import registry
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec, SplitsSpec
@@ -124,7 +124,7 @@ def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
 def _hint(key: str, spec: Comparison, known: list[str]) -> str:
     """Where a field lies that was looked for in the wrong place, or what it may have been meant to be."""
     if key in ("device", "dtype", "threads"):
-        return f"give workspace=Workspace({key}=…), of neuroledger.core.workspace"
+        return f"give workspace=Workspace({key}=…), of neuroledger.stats.workspace"
     for name, fields in _deeper(spec).items():
         near = difflib.get_close_matches(key, fields, 1, 0.7)
         if near:

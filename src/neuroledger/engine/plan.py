@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from neuroledger.core import registry
-from neuroledger.engine.bind import resolve
-from neuroledger.engine.commit import rule_of
+from neuroledger.engine.bound_metric import resolve
+from neuroledger.engine.layer_commitment import rule_of
 from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError
+from neuroledger.spec import registry
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import DESCRIPTIVE, sha256_of, spec_sha256

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from neuroledger.core.dataset import Dataset
-from neuroledger.core.model import Model
-from neuroledger.core.score import Score
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.load import load_dataset
 from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.layers import layer_scores
-from neuroledger.engine.load import load_dataset
-from neuroledger.engine.params import read_params
+from neuroledger.engine.layer_scores import layer_scores
 from neuroledger.engine.plan import plan
-from neuroledger.engine.present import open_store
 from neuroledger.engine.record import Record, read_all
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
+from neuroledger.models.activation_store import open_store
+from neuroledger.models.model import Model
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.params import read_params
 from neuroledger.spec.suites import suites_of, to_score
+from neuroledger.stats.score import Score
 
 __all__ = ["find", "layers", "load", "records", "run", "score"]
 
@@ -89,7 +89,7 @@ def layers(
 ) -> dict[str, Score]:
     """The benchmark's score for each layer of a model in the place of its region; nothing is recorded.
 
-    See :func:`neuroledger.engine.layers.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
+    See :func:`neuroledger.engine.layer_scores.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
 
     Raises
     ------

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from neuroledger.engine.files import write_json
 from neuroledger.errors import DataError
 from neuroledger.spec.identity import sha256_of
+from neuroledger.store.files import write_json
 
 __all__ = ["Record", "read_all", "read_record", "record_path", "write_record"]
 

@@ -10,20 +10,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from neuroledger.core.score import Score
+from neuroledger.data.load import damaged_file
 from neuroledger.display import Display
 from neuroledger.engine.device import require_device
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
-from neuroledger.engine.load import damaged_file
 from neuroledger.engine.plan import Job
-from neuroledger.engine.present import open_store
 from neuroledger.engine.provenance import environment
 from neuroledger.engine.record import Record, read_record, record_path, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, NeuroLedgerError
+from neuroledger.models.activation_store import open_store
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.stats.score import Score
 
 __all__ = ["Outcome", "Work", "current", "run", "run_job"]
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import xarray as xr
 
-from neuroledger.core.assembly import read, write
-from neuroledger.core.score import Score
+from neuroledger.data.assembly import read, write
 from neuroledger.errors import AssemblyError, DataError
+from neuroledger.stats.score import Score
 
 __all__ = ["Resampled", "keep_samples", "predictions_of", "resampled_of", "samples_of"]
 

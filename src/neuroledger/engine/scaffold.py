@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neuroledger.engine.files import write_text
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.load import read_spec
+from neuroledger.store.files import write_text
 
 __all__ = ["scaffold"]
 

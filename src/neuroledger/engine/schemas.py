@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from neuroledger.core import registry
-from neuroledger.engine.files import write_text
+from neuroledger.spec import registry
 from neuroledger.spec.kinds import KINDS
+from neuroledger.store.files import write_text
 
 __all__ = ["schema_texts", "write_schemas"]
 

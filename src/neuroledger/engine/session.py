@@ -10,21 +10,21 @@ import numpy as np
 import xarray as xr
 from pydantic import BaseModel, ValidationError
 
-from neuroledger.core import registry
-from neuroledger.core.activations import Store
-from neuroledger.core.assembly import content_sha256, select
-from neuroledger.core.dataset import Dataset
-from neuroledger.core.model import Model
-from neuroledger.core.score import Score
-from neuroledger.core.workspace import Workspace
-from neuroledger.engine.bind import BoundCeiling, BoundMetric, ceiling, metric
+from neuroledger.data.assembly import content_sha256, select
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.load import load_dataset, verified_files
+from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
 from neuroledger.engine.device import device_for_metrics, named_device
-from neuroledger.engine.load import load_dataset, verified_files
 from neuroledger.errors import DataError, RequestError, SpecError, UnavailableError
+from neuroledger.models.activations import Store
+from neuroledger.models.model import Model
+from neuroledger.spec import registry
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.spec.load import explain
+from neuroledger.stats.score import Score
+from neuroledger.stats.workspace import Workspace
 
 __all__ = ["Request", "Session"]
 
@@ -179,7 +179,7 @@ class Session:
         DataError
             They were not; the message says why and what to do.
         """
-        from neuroledger.engine.gate.validation import refusal
+        from neuroledger.data.gate.validation import refusal
 
         problem = self.once(("valid", dataset), lambda: refusal(self.catalog, dataset))
         if problem:

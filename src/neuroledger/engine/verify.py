@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from neuroledger.data.load import verified_files
 from neuroledger.display import Display
-from neuroledger.engine.load import verified_files
 from neuroledger.engine.plan import Job, inputs_of
 from neuroledger.engine.record import Record, read_record
 from neuroledger.engine.run import run_job

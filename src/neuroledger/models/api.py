@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 from pydantic import ValidationError
 
-from neuroledger.core.assembly import check, content_sha256
-from neuroledger.core.model import LayeredModel, Model, Task, unknown
+from neuroledger.data.assembly import check, content_sha256
 from neuroledger.errors import ModelError
 from neuroledger.models.brainscore_object import BrainModel, BrainScoreModel
+from neuroledger.models.model import LayeredModel, Model, Task, unknown
 from neuroledger.models.precomputed import from_assembly
 from neuroledger.models.preprocessing import Preprocessing
 

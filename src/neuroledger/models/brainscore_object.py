@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.core.model import Task
-from neuroledger.core.stimuli import StimulusSet
-from neuroledger.core.time_bins import Bin
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.data.time_bins import Bin
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.brainscore_stimuli import PathTable, as_files
+from neuroledger.models.model import Task
 
 WHOLE_RESPONSE: Final = (70, 170)
 """Time bin, ms, that is asked of a model where a benchmark has no time: the interface has no other way."""
@@ -45,7 +45,7 @@ class BrainModel(Protocol):
 
 @dataclass(frozen=True)
 class BrainScoreModel:
-    """A Brain-Score model object that answers as a :class:`neuroledger.core.model.Model`.
+    """A Brain-Score model object that answers as a :class:`neuroledger.models.model.Model`.
 
     Every question goes to a fresh shallow copy of ``subject``, because such objects keep deciding after their first
     task; results that the peer keeps on disk by name are switched off meanwhile, because the name says neither the
@@ -66,7 +66,7 @@ class BrainScoreModel:
     def record(
         self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Responses of a region, presentation × neuroid[ × time_bin]; see :class:`neuroledger.core.model.Model`.
+        """Responses of a region, presentation × neuroid[ × time_bin]; see :class:`neuroledger.models.model.Model`.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class BrainScoreModel:
     def perform(
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.core.model.Model`."""
+        """Decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.models.model.Model`."""
         subject = self._fresh()
         name = _named(subject, "Task", task.name)
         rows = [id for triplet in task.triplets for id in triplet] if task.name == "odd_one_out" else []

@@ -13,7 +13,7 @@ from typing import cast
 
 import pandas as pd
 
-from neuroledger.core.stimuli import StimulusSet
+from neuroledger.data.stimuli import StimulusSet
 
 __all__ = ["PathTable", "as_files", "table_class"]
 

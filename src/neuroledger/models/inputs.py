@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.core.stimuli import StimulusSet
-from neuroledger.core.vision.screen import shown, shown_as
+from neuroledger.data.screen import shown, shown_as
+from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError
 from neuroledger.models.preprocessing import Preprocessing
 

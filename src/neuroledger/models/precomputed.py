@@ -10,13 +10,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.core import assembly as assemblies
-from neuroledger.core.activations import Trial
-from neuroledger.core.model import LayeredModel, unknown
-from neuroledger.core.registry import builder
-from neuroledger.core.stimuli import StimulusSet
+from neuroledger.data import assembly as assemblies
+from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
+from neuroledger.models.activations import Trial
+from neuroledger.models.model import LayeredModel, unknown
 from neuroledger.models.torch_weights import weights_identity
+from neuroledger.spec.registry import builder
 
 VERSION = 1
 

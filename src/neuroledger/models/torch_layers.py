@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.core.activations import Trial
-from neuroledger.core.model import unknown
-from neuroledger.core.stimuli import StimulusSet
-from neuroledger.core.vision.microsaccades import look
+from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.activations import Trial
 from neuroledger.models.inputs import Inputs
+from neuroledger.models.microsaccades import look
+from neuroledger.models.model import unknown
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ OUTPUT: Final = "output"
 
 @dataclass(frozen=True)
 class TorchExtract:
-    """A function from stimuli to the activations of ``module``; see :class:`neuroledger.core.activations.Extract`.
+    """A function from stimuli to the activations of ``module``; see :class:`neuroledger.models.activations.Extract`.
 
     ``inputs`` turns images into the module's input. ``steps``: the module answers in so many time steps, as a layer
     that runs once in each, or as an axis of the output after the stimuli's. ``microsaccades``: the degrees that the

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, JsonValue
 
-from neuroledger.core.model import LayeredModel, unknown
-from neuroledger.core.registry import builder
 from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.model import LayeredModel, unknown
 from neuroledger.models.preprocessing import Preprocessing
+from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
     import torch

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neuroledger.core.file_hash import sha256_of
-from neuroledger.core.model import unknown
 from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.models.model import unknown
+from neuroledger.store.hash_cache import sha256_of
 
 if TYPE_CHECKING:
     import torch

@@ -1,1 +1,1 @@
-"""Reports: records to tables, figures and pages."""
+"""Reports: records become tables, figures and pages."""

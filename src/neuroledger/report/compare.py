@@ -11,11 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from neuroledger.core.score import Score, normalise, normalise_by_floor
-from neuroledger.core.stats import aggregate, bootstrap, holm
-from neuroledger.engine.bind import resolve
+from neuroledger.engine.bound_metric import resolve
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.params import read_params
 from neuroledger.engine.record import Record, read_record, record_path
 from neuroledger.engine.samples import Resampled, samples_of
 from neuroledger.engine.session import Request, Session
@@ -25,6 +22,9 @@ from neuroledger.report.table import COMMENSURABLE
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.hierarchy import weights_of
 from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.spec.params import read_params
+from neuroledger.stats.resampling import aggregate, bootstrap, holm
+from neuroledger.stats.score import Score, normalise, normalise_by_floor
 
 __all__ = ["Comparison", "Difference", "compare", "difference"]
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from neuroledger.engine.bibliography import read_bibliography
-from neuroledger.engine.gate.validation import ValidationReport, read_report, report_path
-from neuroledger.engine.params import read_params
+from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.engine.record import Record
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.table import board_of, boards_of
+from neuroledger.spec.bibliography import read_bibliography
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
+from neuroledger.spec.params import read_params
 
 __all__ = ["Axis", "Page", "World", "pages", "world"]
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.core.score import Score
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.record import Record
 from neuroledger.engine.samples import Resampled, resampled_of
 from neuroledger.engine.session import Request, Session
-from neuroledger.report.ranks import sign_flip_p
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.stats.score import Score
+from neuroledger.stats.task_ranks import sign_flip_p
 
 __all__ = ["paired_predictions", "resampled"]
 

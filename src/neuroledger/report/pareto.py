@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from neuroledger.core.score import Score
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.stats.score import Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

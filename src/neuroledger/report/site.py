@@ -14,13 +14,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic import BaseModel
 
-from neuroledger.engine.files import write_json, write_text
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Column
 from neuroledger.report.pages import World, pages, world
 from neuroledger.report.text import FORMATS, SAID, describe, number
 from neuroledger.spec.catalog import Catalog
+from neuroledger.store.files import write_json, write_text
 
 __all__ = ["build_site"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
-from neuroledger.report.ranks import Agreement, agreement, mean_rank, normalised_ranks, published_table
 from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.stats.task_ranks import Agreement, agreement, mean_rank, normalised_ranks, published_table
 
 __all__ = ["Basis", "Standings", "agreement_of", "basis_of", "standings"]
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import pandas as pd
 
-from neuroledger.engine.params import read_params
 from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.hierarchy import Group, groups_of, weights_of
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
+from neuroledger.spec.params import read_params
 from neuroledger.spec.suites import suites_of, to_score
 
 __all__ = ["board_of", "boards_of", "leaderboard", "tidy"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from neuroledger.engine.files import write_json, write_text
 from neuroledger.report.board import Leaderboard
 from neuroledger.report.text import as_text
+from neuroledger.store.files import write_json, write_text
 
 __all__ = ["write_tracked"]
 

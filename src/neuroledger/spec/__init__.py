@@ -1,1 +1,1 @@
-"""Specs: plain data that say what there is."""
+"""Specs: what is declared. The language, its catalogue, and the registry of components."""

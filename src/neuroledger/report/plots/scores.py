@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuroledger.core.score import Score
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.report.plots.style import ACCENT, INK, PALETTE, SOFT, axes, finish
+from neuroledger.stats.score import Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

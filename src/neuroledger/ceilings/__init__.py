@@ -1,1 +1,0 @@
-"""Ceilings: the best score that the noise of the data allows."""

@@ -1,1 +1,0 @@
-"""Behaviour: trials, choices, errors and thresholds of people and of models."""

@@ -1,1 +1,0 @@
-"""Decoding: signals, their divisions and gates, and what is trained on them."""

@@ -1,1 +1,0 @@
-"""Networks: spiking neurons, sequences and learners that the efficiency family builds on."""

@@ -1,1 +1,0 @@
-"""Readouts from features to targets, each exact, fast and in one file."""

@@ -1,1 +1,0 @@
-"""Sound: what an ear hands on, band energies and the spikes that tell their changes."""

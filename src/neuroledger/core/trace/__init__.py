@@ -1,1 +1,0 @@
-"""One pass of a network, counted: operations, activations, membranes, weights, time and memory."""

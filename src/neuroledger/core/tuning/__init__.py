@@ -1,1 +1,0 @@
-"""Tuning: curves, receptive fields, and distributions of what is read off them."""

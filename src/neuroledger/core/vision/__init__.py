@@ -1,1 +1,0 @@
-"""Vision: images decoded, put on a screen, looked at, and named."""

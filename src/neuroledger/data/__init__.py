@@ -1,0 +1,1 @@
+"""Data: assemblies, stimuli and files, from their sources through the validation gate."""

@@ -1,0 +1,347 @@
+"""Assemblies: conventions on plain xarray, checked, averaged, hashed, read and written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.lazy_rows import mapped, row_blocks
+from neuroledger.data.memory import require_memory
+from neuroledger.data.normalise_input import as_text
+from neuroledger.errors import AssemblyError
+
+__all__ = [
+    "average_repetitions",
+    "check",
+    "content_sha256",
+    "read",
+    "read_blocks",
+    "rows_of",
+    "select",
+    "write",
+]
+
+Array = npt.NDArray[Any]
+
+# Which coordinate names the items of a dimension.
+KEYS: Mapping[str, str] = {
+    "presentation": "stimulus_id",
+    "neuroid": "neuroid_id",
+    "stimulus": "stimulus_id",
+    "stimulus_b": "stimulus_id_b",
+}
+SHAPES = (
+    ("presentation", "neuroid"),
+    ("presentation", "neuroid", "time_bin"),
+    ("presentation",),
+    ("presentation", "choice"),
+    ("presentation", "channel", "sample"),
+    ("stimulus", "stimulus_b"),
+    ("subject", "stimulus", "stimulus_b"),
+    ("neuroid", "property"),
+)
+
+
+def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
+    """Return ``assembly`` if it keeps the conventions.
+
+    Dimensions are one of ``(presentation, neuroid)``, ``(presentation, neuroid, time_bin)``, ``(presentation,)``,
+    ``(presentation, choice)``, ``(presentation, channel, sample)``, ``(stimulus, stimulus_b)`` or
+    ``(subject, stimulus, stimulus_b)``. A ``presentation`` has ``stimulus_id``, a ``neuroid`` has ``neuroid_id``
+    (unique), a ``time_bin`` has ``time_bin_start`` and ``time_bin_end`` in ms. Coordinates lie on one dimension
+    each and have no missing values.
+
+    Raises
+    ------
+    AssemblyError
+        Naming every broken rule.
+    """
+    problems: list[str] = []
+    dims = tuple(str(dim) for dim in assembly.dims)
+    if set(dims) not in [set(shape) for shape in SHAPES]:
+        allowed = " or ".join("(" + ", ".join(shape) + ")" for shape in SHAPES)
+        problems.append(f"dimensions are ({', '.join(dims)}), not {allowed}")
+    problems += [f"dimension {dim!r} is empty" for dim, size in assembly.sizes.items() if size == 0]
+    for dim, key in KEYS.items():
+        if dim in dims and key not in assembly.coords:
+            problems.append(f"dimension {dim!r} has no coordinate {key!r}")
+    if "time_bin" in dims:
+        for key in ("time_bin_start", "time_bin_end"):
+            if key not in assembly.coords:
+                problems.append(f"dimension 'time_bin' has no coordinate {key!r} (ms from stimulus onset)")
+    if (
+        "neuroid_id" in assembly.coords
+        and len(np.unique(assembly["neuroid_id"].values.astype(str))) != assembly["neuroid_id"].size
+    ):
+        problems.append("neuroid_id is not unique")
+    for coordinate, values in assembly.coords.items():
+        if values.ndim > 1:
+            problems.append(f"coordinate {coordinate!r} lies on several dimensions")
+        elif _missing(values.values) and coordinate in {*KEYS.values(), "repetition", "subject"}:
+            problems.append(f"coordinate {coordinate!r} has missing values")
+    if not (np.issubdtype(assembly.dtype, np.number) or assembly.dtype.kind in "UTSOb"):
+        problems.append(f"values are {assembly.dtype}, neither numbers nor text")
+    if problems:
+        raise AssemblyError(f"{name}: " + "; ".join(problems))
+    return assembly
+
+
+def _missing(values: Array) -> bool:
+    if values.dtype.kind == "f":
+        return bool(np.isnan(values).any())
+    if values.dtype.kind == "O":
+        return any(value is None or value != value for value in values.ravel())
+    if values.dtype.kind == "U":
+        return bool((values == "").any())
+    return False
+
+
+def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
+    """Mean over presentations that differ only in ``repetition``, missing values skipped.
+
+    Parameters
+    ----------
+    assembly
+        ``(presentation, …)`` with ``stimulus_id``; presentations of one stimulus that differ in other
+        coordinates beside ``repetition`` stay apart.
+
+    Returns
+    -------
+    xr.DataArray
+        One row per distinct tuple of presentation coordinates, sorted by that tuple in coordinate order. This
+        row order is Brain-Score's, on which its splits are drawn.
+    """
+    names = [str(n) for n, c in assembly.coords.items() if c.dims == ("presentation",) and n != "repetition"]
+    other = (
+        assembly.dims[1:]
+        if assembly.dims[0] == "presentation"
+        else tuple(d for d in assembly.dims if d != "presentation")
+    )
+    array = assembly.transpose("presentation", *other)
+    codes = [_codes(array[name].values) for name in names]
+    order = np.lexsort(codes[::-1]) if codes else np.arange(array.sizes["presentation"])
+    stacked = np.stack(codes, axis=1)[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (stacked[1:] != stacked[:-1]).any(axis=1)
+    values = np.asarray(
+        array.values, dtype=np.result_type(array.dtype, np.float32) if array.dtype.kind == "f" else np.float64
+    )
+    values = values[order]
+    starts = np.flatnonzero(new)
+    present = ~np.isnan(values)
+    total = np.add.reduceat(np.where(present, values, 0), starts, axis=0)
+    count = np.add.reduceat(present.astype(np.int64), starts, axis=0)
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(values.dtype)
+    first = order[new]
+    coords: dict[Hashable, Any] = {name: ("presentation", array[name].values[first]) for name in names}
+    coords |= {n: c for n, c in array.coords.items() if "presentation" not in c.dims}
+    return xr.DataArray(mean, dims=array.dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name)
+
+
+def _codes(values: Array) -> npt.NDArray[np.intp]:
+    if values.dtype.kind == "O":
+        values = values.astype(str)
+    return np.unique(values, return_inverse=True)[1].astype(np.intp).ravel()
+
+
+def rows_of(
+    assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "source"
+) -> npt.NDArray[np.intp]:
+    """Row of ``assembly`` for each stimulus id in ``ids``.
+
+    The k-th occurrence of an id is matched with its k-th row, or with its only row.
+
+    Raises
+    ------
+    AssemblyError
+        An id is not in ``assembly``, or occurs there a different number of times.
+    """
+    own, wanted = as_text(assembly["stimulus_id"].values), as_text(ids)
+    rows: dict[str, list[int]] = {}
+    for row, id in enumerate(own):
+        rows.setdefault(id, []).append(row)
+    missing = [id for id in dict.fromkeys(wanted.tolist()) if id not in rows]
+    if missing:
+        shown = ", ".join(repr(id) for id in missing[:3]) + (", …" if len(missing) > 3 else "")
+        raise AssemblyError(
+            f"{name} has no rows for {len(missing)} of {len(set(wanted.tolist()))} stimuli ({shown}); "
+            "both sides must hold the same stimulus_id values"
+        )
+    seen: dict[str, int] = {}
+    found = np.empty(len(wanted), dtype=np.intp)
+    asked = Counter(wanted.tolist())
+    torn = next((id for id, count in asked.items() if 1 < len(rows[id]) != count), None)
+    if torn is not None:
+        raise AssemblyError(
+            f"{name}: stimulus {torn!r} has {len(rows[torn])} rows, but {asked[torn]} on the other side; "
+            "average repetitions first"
+        )
+    for i, id in enumerate(wanted.tolist()):
+        at = seen.get(id, 0)
+        seen[id] = at + 1
+        places = rows[id]
+        found[i] = places[0] if len(places) == 1 else places[at]
+    return found
+
+
+def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly") -> xr.DataArray:
+    """Keep where every coordinate has one of the given values, or lies in ``{min, max}`` / above ``{above}``.
+
+    Raises
+    ------
+    AssemblyError
+        No such coordinate, or nothing is left.
+    """
+    for coordinate, wanted in conditions.items():
+        if coordinate not in assembly.coords:
+            known = ", ".join(str(c) for c in assembly.coords)
+            raise AssemblyError(f"{name}: cannot select by {coordinate!r}; coordinates are {known}")
+        values = assembly[coordinate]
+        if values.ndim != 1:
+            raise AssemblyError(f"{name}: cannot select by {coordinate!r}, which is not on one dimension")
+        if isinstance(wanted, Mapping):
+            unknown = set(wanted) - {"min", "max", "above", "below"}
+            if unknown:
+                raise AssemblyError(
+                    f"select {coordinate}: unknown {sorted(unknown)}; use min, max, above, below"
+                )
+            keep = np.ones(values.size, dtype=bool)
+            keep &= values.values >= wanted["min"] if "min" in wanted else True
+            keep &= values.values <= wanted["max"] if "max" in wanted else True
+            keep &= values.values > wanted["above"] if "above" in wanted else True
+            keep &= values.values < wanted["below"] if "below" in wanted else True
+        else:
+            several = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
+            text = values.dtype.kind in "UO"
+            keep = np.isin(
+                values.values.astype(str) if text else values.values,
+                [str(v) for v in several] if text else several,
+            )
+        if not keep.any():
+            there = np.unique(values.values.astype(str))[:8].tolist()
+            raise AssemblyError(
+                f"{name}: nothing has {coordinate} = {wanted!r}; values there: {', '.join(there)}"
+            )
+        assembly = assembly.isel({values.dims[0]: _rows(assembly, keep, coordinate)})
+    return assembly
+
+
+def _rows(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:
+    """Where to keep: of a memory map neighbours as a slice, which copies nothing, and others if memory has room."""
+    rows = np.flatnonzero(keep)
+    if mapped(assembly.variable._data) is None:
+        return rows
+    if rows[-1] - rows[0] + 1 == len(rows):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    require_memory(
+        assembly.nbytes // len(keep) * len(rows),
+        f"a copy of where {coordinate!r} is as selected",
+        "say in the spec's reader what is to be read, so that only that is kept",
+    )
+    return rows
+
+
+def content_sha256(assembly: xr.DataArray) -> str:
+    """Hash of the values, dimensions and coordinates (not of attributes or the name)."""
+    digest = hashlib.sha256()
+    digest.update("|".join(map(str, assembly.dims)).encode())
+    for name in ("", *sorted(map(str, assembly.coords))):
+        array = assembly if name == "" else assembly[name]
+        values = np.asarray(array.values)
+        if values.dtype.kind in "OUS":
+            digest.update(f"\x01{name}|{array.dims}|text|{values.shape}\x01".encode())
+            digest.update("\x00".join(values.astype(str).ravel().tolist()).encode())
+            continue
+        kind = values.dtype.newbyteorder("<").str
+        digest.update(f"\x01{name}|{array.dims}|{kind}|{values.shape}\x01".encode())
+        for rows in row_blocks(values):
+            digest.update(np.ascontiguousarray(values[rows]).tobytes())
+    return digest.hexdigest()
+
+
+def read(path: Path) -> xr.DataArray:
+    """Load one assembly from a netCDF file: its only variable, or the one called ``data``.
+
+    Raises
+    ------
+    AssemblyError
+        The file is not netCDF, is truncated, or holds several variables none of which is ``data``.
+    """
+    with _in_file(path) as array:
+        return array.load()
+
+
+def read_blocks(path: Path, dim: str, whole: int) -> Iterator[xr.DataArray]:
+    """The assembly of a netCDF file in one piece of up to ``whole`` bytes, or, if it is larger, in blocks along ``dim``.
+
+    Raises
+    ------
+    AssemblyError
+        As `read`.
+    """
+    with _in_file(path) as array:
+        if array.nbytes <= whole or dim not in array.dims:
+            yield array.load()
+            return
+        step = max(1, array.sizes[dim] * (whole // 4) // array.nbytes)
+        for start in range(0, array.sizes[dim], step):
+            yield array.isel({dim: slice(start, start + step)}).load()
+
+
+@contextmanager
+def _in_file(path: Path) -> Iterator[xr.DataArray]:
+    """The assembly of a netCDF file, while it is open and before it is read."""
+    try:
+        with xr.open_dataset(path, engine="netcdf4", decode_times=False, cache=False) as dataset:
+            variables = [str(name) for name in dataset.data_vars]
+            chosen = "data" if "data" in variables else (variables[0] if len(variables) == 1 else None)
+            if chosen is None:
+                raise AssemblyError(
+                    f"{path.name} holds {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
+                )
+            array = dataset[chosen]
+            counted = [
+                name
+                for name in array.coords
+                if name in array.dims and array[name].dtype.kind == "i" and name not in KEYS.values()
+            ]
+            array = array.drop_vars(counted)
+            array.name = "data"
+            yield array
+    except (OSError, ValueError, RuntimeError) as error:
+        raise AssemblyError(
+            f"{path.name} cannot be read as netCDF ({error}); fetch it again or write it anew"
+        ) from error
+
+
+def write(assembly: xr.DataArray, path: Path) -> None:
+    """Write one assembly as netCDF-4, compressed losslessly; the same assembly gives the same bytes.
+
+    Raises
+    ------
+    AssemblyError
+        An attribute or coordinate cannot be stored.
+    """
+    array = assembly.copy()
+    array.name = "data"
+    encoding: dict[str, Any] = {
+        "data": {"zlib": True, "complevel": 4, "shuffle": True} if array.dtype.kind in "fiub" else {}
+    }
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        array.to_dataset().to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding)
+        temporary.replace(path)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise AssemblyError(
+            f"{path.name} cannot be written: {error}; use plain coordinates of one type without None"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,44 @@
+"""What a reader returns: stimuli, an assembly, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import xarray as xr
+
+from neuroledger.data.stimuli import StimulusSet
+
+__all__ = ["Dataset"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Stimuli and the assembly recorded with them.
+
+    Attributes
+    ----------
+    stimuli
+        The stimulus set, or None where the stimuli are not part of the data.
+    assembly
+        Brain or behaviour data, or None for a set of stimuli alone.
+    degrees
+        Size of the stimuli in degrees of visual angle, where known.
+    extras
+        Further assemblies by name (training trials, stimulus sets' own properties).
+    extra_stimuli
+        Further stimulus sets by name (those a readout is fitted on).
+    notes
+        What a reader left out or could not decide, in words; it stands in the notes of every score of what is decoded.
+    content
+        SHA-256 of the assembly as the reader gave it, before anything is selected (`core.assembly.content_sha256`); of
+        signals only.
+    """
+
+    stimuli: StimulusSet | None
+    assembly: xr.DataArray | None
+    id: str = ""
+    degrees: float | None = None
+    extras: dict[str, xr.DataArray] = field(default_factory=dict)
+    extra_stimuli: dict[str, StimulusSet] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    content: str = ""

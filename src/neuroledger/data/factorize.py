@@ -1,0 +1,116 @@
+"""Labels as integers: text columns of trials are encoded once, and everything after that is counting."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from neuroledger.data.normalise_input import as_text
+
+__all__ = ["Coded", "coordinate", "encode", "first_rows", "locate", "repeated", "words"]
+
+Array = npt.NDArray[Any]
+Codes = npt.NDArray[np.intp]
+
+
+class Coded(NamedTuple):
+    """A column of labels: ``labels[codes]`` is the column; labels are sorted and distinct."""
+
+    codes: Codes
+    labels: Array
+
+
+def encode(values: Any) -> Coded:
+    """The column as codes into its sorted distinct labels.
+
+    Fixed-width text is hashed as a row of integers and the result verified, so no Python object is made per row;
+    numbers that mix with text are compared as text, and bytes are text in UTF-8.
+    """
+    column = np.asarray(values).ravel()
+    if column.dtype.kind == "S":
+        column = as_text(column)
+    if column.dtype.kind == "U" and column.size:
+        hashed = _hash_encode(column)
+        if hashed is not None:
+            return hashed
+    if column.dtype.kind not in "biufO":
+        column = column.astype(object)
+    codes, found = pd.factorize(column, use_na_sentinel=False)
+    labels = np.asarray(found)
+    try:
+        order = np.argsort(labels, kind="stable")
+    except TypeError:  # numbers and text together have no order of their own
+        order = np.argsort(labels.astype(str), kind="stable")
+    return Coded(np.argsort(order)[codes].astype(np.intp), labels[order])
+
+
+def _hash_encode(column: Array) -> Coded | None:
+    """``encode`` for fixed-width text; ``None`` in the (never yet seen) case that two labels share a hash."""
+    width = column.dtype.itemsize // 4
+    width += width % 2  # two letters make one 64-bit word
+    letters = words(column.astype(f"U{width}", copy=False))
+    if letters is None:
+        return None
+    width = letters.shape[1]
+    weights = np.random.default_rng(2 * width).integers(1, 2**63, width, dtype=np.uint64) | np.uint64(1)
+    key = letters @ weights  # integers wrap around, so the product is the same for the same row
+    codes, _ = pd.factorize(key)
+    first = first_rows(codes, int(codes.max()) + 1)
+    if not (letters == letters[first].take(codes, axis=0)).all():
+        return None
+    labels = column[first]
+    order = np.argsort(labels, kind="stable")
+    return Coded(np.argsort(order)[codes].astype(np.intp), labels[order])
+
+
+def words(column: Array) -> npt.NDArray[np.unsignedinteger[Any]] | None:
+    """Fixed-width text as rows of integers, one or two letters in each; ``None`` for anything else."""
+    width = column.dtype.itemsize // 4
+    if column.dtype.kind != "U" or width == 0:
+        return None
+    word = np.uint32 if width % 2 else np.uint64
+    rows: npt.NDArray[np.unsignedinteger[Any]] = np.ascontiguousarray(column).view(word)
+    return rows.reshape(column.size, -1)
+
+
+def first_rows(codes: Codes, count: int) -> Codes:
+    """Row where each of ``count`` codes occurs first."""
+    first = np.empty(count, dtype=np.intp)
+    first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
+    return first
+
+
+def locate(values: Any, labels: Any) -> Codes:
+    """Position of each value in ``labels``, -1 where it is not there; values of different types meet as text."""
+    coded = encode(values)
+    known = {text: position for position, text in enumerate(as_text(labels).tolist())}
+    table = np.asarray([known.get(text, -1) for text in as_text(coded.labels).tolist()], dtype=np.intp)
+    return table[coded.codes] if coded.codes.size else np.empty(0, dtype=np.intp)
+
+
+def repeated(*columns: Codes) -> Codes:
+    """Rows whose combination of codes occurred in an earlier row."""
+    key = np.zeros(columns[0].size, dtype=np.int64)
+    for codes in columns:
+        key = key * (int(codes.max(initial=0)) + 2) + codes
+    found, labels = pd.factorize(key)
+    mask = np.ones(key.size, dtype=bool)
+    mask[first_rows(found, len(labels))] = False
+    return np.flatnonzero(mask)
+
+
+def coordinate(assembly: xr.DataArray, *names: str) -> Array | None:
+    """Values of the first of ``names`` that the assembly has, one per presentation; ``None`` if it has none."""
+    size = assembly.sizes.get("presentation", 1)
+    for name in names:
+        if name in assembly.coords:
+            values = np.asarray(assembly.coords[name].values)
+            values = as_text(values) if values.dtype.kind == "S" else values
+            return (
+                np.broadcast_to(values.reshape(-1), (size,)) if values.size in (1, size) else values.ravel()
+            )
+    return None

@@ -1,0 +1,267 @@
+"""Our vocabulary of expectations becomes questions to Great Expectations about tables of facts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from neuroledger.data.gate import gx_queries as ask
+from neuroledger.data.gate import gx_tables as gather
+from neuroledger.data.gate.gx_queries import Question
+from neuroledger.data.gate.gx_tables import Facts
+from neuroledger.errors import DataError
+from neuroledger.spec import expectations as say
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from neuroledger.data.stimuli import StimulusSet
+
+__all__ = ["Inquiry", "Subject", "UnaskableError", "inquire"]
+
+RATE_TOLERANCE: Final = 1e-6
+NO_TABLE: Final = "let the reader return one, or drop the expectation"
+
+
+class UnaskableError(DataError):
+    """An expectation speaks of something that is not there; ``do`` says what to do about it."""
+
+    def __init__(self, what: str, do: str) -> None:
+        super().__init__(what)
+        self.do = do
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """One of our expectations, compiled: the facts it is about and the questions that decide it."""
+
+    facts: Facts
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is examined: stimuli, an assembly, or both; facts about them are gathered when first asked for."""
+
+    stimulus_set: StimulusSet | None = None
+    assembly: xr.DataArray | None = None
+    decoded: bool = False
+    content: str = ""
+    """SHA-256 of the assembly, where it is known."""
+
+    @cached_property
+    def stimuli(self) -> Facts:
+        """The stimulus table."""
+        if self.stimulus_set is None:
+            raise UnaskableError("there is no stimulus table", NO_TABLE)
+        return gather.stimuli(self.stimulus_set)
+
+    @cached_property
+    def files(self) -> Facts:
+        """The stimulus table with facts about each file."""
+        if self.stimulus_set is None:
+            raise UnaskableError("there are no stimulus files", NO_TABLE)
+        return gather.files(self.stimulus_set, decoded=self.decoded)
+
+    @cached_property
+    def recording(self) -> xr.DataArray:
+        """The assembly."""
+        if self.assembly is None:
+            raise UnaskableError("there is no assembly", NO_TABLE)
+        return self.assembly
+
+    def along(self, coordinate: str) -> Facts:
+        """The coordinates along the dimension on which ``coordinate`` lies."""
+        _known(coordinate, self.recording.coords, "coordinate", "the assembly")
+        dims = self.recording.coords[coordinate].dims
+        if len(dims) != 1:
+            what = f"coordinate '{coordinate}' lies on {len(dims)} dimensions"
+            raise UnaskableError(what, "name a coordinate that lies on one dimension")
+        return gather.coordinates(self.recording, str(dims[0]))
+
+
+def inquire(expectation: say.Check, part: str, subject: Subject) -> Inquiry:
+    """The facts and questions that decide an expectation about one part, "stimuli" or "assembly".
+
+    Raises
+    ------
+    UnaskableError
+        It names a column, coordinate or dimension that does not exist.
+    """
+    match expectation:
+        case say.RowCheck(where=where):
+            facts = _rows(expectation, part, subject)
+            for column in (*_columns(expectation), *where):
+                _known(column, facts.rows.columns, "column", f"the {facts.title}")
+            return Inquiry(gather.select(facts, where), tuple(_about_rows(expectation)))
+        case say.Columns(columns=columns, only=only):
+            return Inquiry(subject.stimuli, (ask.has_columns(columns, only=only),))
+        case _:
+            facts, questions = _about_assembly(expectation, subject)
+            return Inquiry(facts, tuple(questions))
+
+
+def _columns(expectation: say.RowCheck) -> tuple[str, ...]:
+    if isinstance(expectation, say.UniqueTogether):
+        return expectation.columns
+    return (expectation.column,) if isinstance(expectation, say.ColumnCheck) else ()
+
+
+def _rows(expectation: say.RowCheck, part: str, subject: Subject) -> Facts:
+    if isinstance(expectation, say.FilesExist | say.FilesDecode | say.FilesMatchSha256):
+        return subject.files
+    return subject.along(_columns(expectation)[0]) if part == "assembly" else subject.stimuli
+
+
+def _about_rows(expectation: say.RowCheck) -> Iterable[Question]:
+    # Great Expectations skips missing values, so that every question about a column needs this one beside it.
+    yield from (ask.not_null(column) for column in _columns(expectation))
+    match expectation:
+        case say.Unique(column=column):
+            yield ask.each(column, "to_be_unique", {}, "not unique")
+        case say.UniqueTogether(columns=columns):
+            yield ask.unique_together(columns)
+        case say.InSet(column=column, values=values):
+            yield ask.in_set(column, values)
+        case say.EqualSet(column=column, values=values):
+            yield ask.in_set(column, values)
+            yield ask.holds_all(column, values)
+        case say.Between(column=column, low=low, high=high):
+            yield ask.between(column, low, high)
+        case say.Matches(column=column, pattern=pattern):
+            yield ask.each(
+                column, "to_match_regex", {"regex": rf"\A(?:{pattern})\Z"}, f"not matching {pattern}"
+            )
+        case say.Distinct(column=column, count=count):
+            yield ask.distinct(column, count)
+        case say.RowCount(count=count, low=low, high=high):
+            yield ask.row_count(*((low, high) if count is None else (count, count)))
+        case say.FilesExist():
+            yield ask.between("@bytes", 1, None, "files missing or empty", quote="rows")
+        case say.FilesDecode(mode=mode, size=size):
+            yield ask.decodes("@image")
+            if mode is not None:
+                yield ask.in_set("@mode", (mode,), f"images not of mode {mode}")
+            if size is not None:
+                yield ask.in_set(
+                    "@size", (f"{size[0]} x {size[1]}",), f"images not of {size[0]} x {size[1]} pixels"
+                )
+        case say.FilesMatchSha256(column=column):
+            yield ask.between("@bytes", 1, None, "files missing or empty", quote="rows")
+            yield ask.pairs("@sha256", column, "files without the SHA-256 that the table gives", quote="rows")
+
+
+def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Sequence[Question]]:
+    recording = subject.recording
+    match expectation:
+        case say.Dims(dims=dims):
+            held = ", ".join(dims)
+            return gather.values(recording), [
+                ask.states("dims", held, f"dimensions: ({held}) declared, found")
+            ]
+        case say.Shape(sizes=sizes):
+            return _shape(sizes, recording)
+        case say.Coords(coords=coords):
+            return _coords(coords, recording)
+        case say.Dtype(dtype=dtype):
+            words = f"type of the values: {dtype} declared, found"
+            return gather.values(recording), [ask.states("dtype", dtype, words)]
+        case say.ValuesFinite(missing=missing):
+            words = f"missing values (NaN): {missing} declared, found"
+            questions = [ask.states("missing", missing, words)]
+            return gather.values(recording), [
+                *questions,
+                ask.states("infinite", 0, "infinite values: none allowed, found"),
+            ]
+        case say.ValuesBetween(low=low, high=high):
+            words = f"values: {ask.span(low, high)} declared, found"
+            bounds = [ask.between("lowest", low, None, words, quote="only")] if low is not None else []
+            bounds += [ask.between("highest", None, high, words, quote="only")] if high is not None else []
+            return gather.value_range(recording), [ask.not_null("lowest"), *bounds]
+        case say.ValuesVary(over=over):
+            _known(over, recording.dims, "dimension", "the assembly")
+            words = f"positions along {over} with the same value throughout"
+            return gather.sites(recording, over), [ask.in_set("varies", (True,), words, quote="rows")]
+        case say.Content(sha256=sha256):
+            words = f"SHA-256 of values and coordinates: {sha256} declared, found"
+            return gather.content(recording, subject.content), [ask.states("sha256", sha256, words)]
+        case say.SamplingRate(hz=hz):
+            low, high = hz * (1 - RATE_TOLERANCE), hz * (1 + RATE_TOLERANCE)
+            words = f"time steps not of {hz:g} Hz"
+            return gather.time_steps(recording), [ask.between("hz", low, high, words, quote="values")]
+        case say.Channels(names=names, coordinate=coordinate):
+            subject.along(coordinate)
+            facts = gather.site_names(recording, coordinate, names)
+            return facts, [ask.pairs("name", "declared", "sites not named as declared", quote="values")]
+        case say.Units(units=units):
+            facts = subject.along("units") if "units" in recording.coords else gather.values(recording)
+            return facts, [
+                ask.not_null("units"),
+                ask.states("units", units, f"units: {units} declared, found"),
+            ]
+        case say.Aligned(complete=complete):
+            return _aligned(complete, subject)
+        case say.Repetitions(count=count, low=low, high=high):
+            subject.along("stimulus_id")
+            low, high = (low, high) if count is None else (count, count)
+            words = f"stimuli not presented {ask.span(low, high)} times"
+            return gather.repetitions(recording), [ask.between("presentations", low, high, words)]
+    raise UnaskableError(f"nothing answers '{type(expectation).__name__}'", "use a check of the vocabulary")
+
+
+def _shape(
+    sizes: Mapping[str, int | tuple[int, int]], recording: xr.DataArray
+) -> tuple[Facts, Sequence[Question]]:
+    for dim in sizes:
+        _known(dim, recording.dims, "dimension", "the assembly")
+    spans = {dim: size if isinstance(size, tuple) else (size, size) for dim, size in sizes.items()}
+    questions = [
+        ask.between(
+            dim,
+            low,
+            high,
+            f"length of '{dim}': {ask.span(low, high)} declared, found",
+            quote="only",
+        )
+        for dim, (low, high) in spans.items()
+    ]
+    return gather.lengths(recording), questions
+
+
+def _coords(coords: Mapping[str, Sequence[str]], recording: xr.DataArray) -> tuple[Facts, Sequence[Question]]:
+    for dim in coords:
+        _known(dim, recording.dims, "dimension", "the assembly")
+    wanted = [f"{name} along {dim}" for dim, names in coords.items() for name in names]
+    facts = gather.coordinate_names(recording, wanted)
+    there = ask.holds_all("place", wanted, "coordinates declared but absent")
+    return facts, [there, ask.in_set("complete", (True,), "coordinates with missing values", quote="rows")]
+
+
+def _aligned(complete: bool, subject: Subject) -> tuple[Facts, Sequence[Question]]:
+    known = sorted(map(str, subject.stimuli.rows["stimulus_id"].dropna().unique()))
+    facts, alone = subject.along("stimulus_id"), known
+    known = known + _several(subject.recording["stimulus_id"].values.astype(str).tolist(), set(known))
+    words = "presentations of stimuli that the stimulus table does not have"
+    questions = [ask.not_null("stimulus_id"), ask.in_set("stimulus_id", known, words, quote="values")]
+    if complete:
+        questions.append(
+            ask.holds_all("stimulus_id", alone, "stimuli of the table that were never presented")
+        )
+    return facts, questions
+
+
+def _several(ids: Sequence[str], known: set[str]) -> list[str]:
+    """Ids of presentations of several stimuli of the table, as in a choice between three."""
+    return sorted({id for id in ids if "|" in id and set(id.split("|")) <= known} - known)
+
+
+def _known(name: str, names: Iterable[object], noun: str, holder: str) -> None:
+    known = [str(each) for each in names]
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"name one of: {', '.join(known) or 'none there'}"
+    raise UnaskableError(f"{holder} has no {noun} '{name}'", hint)

@@ -1,0 +1,307 @@
+"""Tables of plain facts about stimuli and assemblies, so that a judge of tables can judge them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from neuroledger.data.assembly import content_sha256
+from neuroledger.data.images import decode
+from neuroledger.data.lazy_rows import release, row_blocks
+from neuroledger.errors import DataError
+
+if TYPE_CHECKING:
+    from neuroledger.data.stimuli import StimulusSet
+
+__all__ = [
+    "Facts",
+    "content",
+    "coordinate_names",
+    "coordinates",
+    "files",
+    "lengths",
+    "repetitions",
+    "select",
+    "site_names",
+    "sites",
+    "stimuli",
+    "time_steps",
+    "value_range",
+    "values",
+]
+
+MS_PER_SECOND: Final = 1000.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Rows to be judged, the column that names a row, and whether private data may be quoted from them."""
+
+    title: str
+    rows: pd.DataFrame
+    key: str | None = None
+    quotable: bool = False
+
+
+def stimuli(stimulus_set: StimulusSet) -> Facts:
+    """The stimulus table, one row per stimulus."""
+    return Facts("stimulus table", _plain(stimulus_set.table), key="stimulus_id")
+
+
+def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
+    """The stimulus table with facts about each file.
+
+    Columns `@bytes` and `@sha256`; with ``decoded`` also `@image`, `@mode`, `@size`. A file that is not there
+    has 0 bytes; one that does not decode has the reason in `@image`.
+    """
+    rows = _plain(stimulus_set.table)
+    found = [_file_facts(id, content, decoded) for id, content in _contents(stimulus_set)]
+    columns = {name: pd.Series([each[name] for each in found], dtype=object) for name in found[0]}
+    return Facts("stimulus files", rows.assign(**columns), key="stimulus_id")
+
+
+def coordinates(assembly: xr.DataArray, dim: str) -> Facts:
+    """The coordinates along one dimension as columns, one row per position."""
+    columns = {
+        str(name): coordinate.to_numpy()
+        for name, coordinate in assembly.coords.items()
+        if coordinate.dims == (dim,)
+    }
+    rows = _plain(pd.DataFrame(columns, index=range(assembly.sizes[dim])))
+    if "stimulus_id" in rows:  # ids are text, in tables and assemblies alike
+        rows["stimulus_id"] = rows["stimulus_id"].map(str, na_action="ignore").astype(object)
+    return Facts(f"assembly along {dim}", rows, key=_first(rows, "stimulus_id", f"{dim}_id", dim))
+
+
+def coordinate_names(assembly: xr.DataArray, wanted: Sequence[str]) -> Facts:
+    """One row per coordinate: its `place` ("region along neuroid"), and whether it is `complete`.
+
+    Only the places in ``wanted`` can be incomplete: nothing was declared of the others.
+    """
+    rows = []
+    for name, coordinate in assembly.coords.items():
+        place = f"{name} along {', '.join(map(str, coordinate.dims))}"
+        held = _plain(pd.DataFrame({"value": coordinate.to_numpy().ravel()}))["value"]
+        rows.append({"place": place, "complete": place not in wanted or bool(held.notna().all())})
+    return Facts(
+        "assembly coordinates", pd.DataFrame(rows, columns=["place", "complete"]), "place", quotable=True
+    )
+
+
+def lengths(assembly: xr.DataArray) -> Facts:
+    """One row with the length of every dimension, in a column called after it."""
+    rows = pd.DataFrame([{str(dim): int(size) for dim, size in assembly.sizes.items()}])
+    return Facts("assembly dimensions", rows, quotable=True)
+
+
+def values(assembly: xr.DataArray) -> Facts:
+    """One row about the values: `dims`, `dtype`, `units`, how many are `missing` (NaN) or `infinite`."""
+    data = assembly.to_numpy()
+    missing = infinite = 0
+    if np.issubdtype(data.dtype, np.floating):
+        for block in _blocks(data):
+            missing += int(np.isnan(block).sum())
+            infinite += int(np.isinf(block).sum())
+    row = {
+        "dims": ", ".join(map(str, assembly.dims)),
+        "dtype": "str" if data.dtype.kind in "UOT" else str(data.dtype),
+        "missing": missing,
+        "infinite": infinite,
+        "units": assembly.attrs.get("units"),
+    }
+    return Facts("assembly values", pd.DataFrame([row]), quotable=True)
+
+
+def content(assembly: xr.DataArray, sha256: str) -> Facts:
+    """One row with the `sha256` of values and coordinates; computed unless it is known."""
+    rows = pd.DataFrame([{"sha256": sha256 or content_sha256(assembly)}])
+    return Facts("assembly content", rows, quotable=True)
+
+
+def value_range(assembly: xr.DataArray) -> Facts:
+    """One row with the `lowest` and `highest` value that is not missing; NaN when there is none.
+
+    Raises
+    ------
+    DataError
+        The values are not numbers.
+    """
+    low, high = np.nan, np.nan
+    for block in _blocks(_numbers(assembly)):
+        present = block if _whole(block) else block[~np.isnan(block)]
+        if present.size:
+            low, high = np.fmin(low, present.min()), np.fmax(high, present.max())
+    return Facts("range of assembly values", pd.DataFrame([{"lowest": float(low), "highest": float(high)}]))
+
+
+def sites(assembly: xr.DataArray, over: str) -> Facts:
+    """One row per position along ``over``: its name, and whether its values `vary` over everything else.
+
+    Raises
+    ------
+    DataError
+        The values are not numbers.
+    """
+    data = _numbers(assembly)
+    rest = tuple(axis for axis, dim in enumerate(assembly.dims) if dim != over)
+    lows, highs = zip(*(_extremes(block, rest) for block in _blocks(data)), strict=True)
+    if 0 in rest:
+        low, high = np.minimum.reduce(lows), np.maximum.reduce(highs)
+    else:
+        low, high = np.concatenate(lows), np.concatenate(highs)
+    along = coordinates(assembly, over)
+    names = along.rows[along.key] if along.key else pd.Series(range(len(low)))
+    return Facts(f"values by {over}", pd.DataFrame({"name": names, "varies": high > low}), "name")
+
+
+def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, Any]:
+    """Lowest and highest over some axes; infinite where everything is missing."""
+    if _whole(data):
+        return data.min(axis=rest), data.max(axis=rest)
+    present = ~np.isnan(data)
+    return (
+        np.where(present, data, np.inf).min(axis=rest, initial=np.inf),
+        np.where(present, data, -np.inf).max(axis=rest, initial=-np.inf),
+    )
+
+
+def _blocks(data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """The values some rows at a time, so that what is computed of them stays small; at least one block."""
+    if data.ndim == 0 or not len(data):
+        yield data
+        return
+    for rows in row_blocks(data):
+        yield data[rows]
+        release(data)
+
+
+def site_names(assembly: xr.DataArray, coordinate: str, declared: tuple[str, ...]) -> Facts:
+    """One row per position: the name a site has (`name`) beside the name `declared` for it."""
+    held = [str(name) for name in np.atleast_1d(assembly.coords[coordinate].to_numpy())]
+    length = max(len(held), len(declared))
+    rows = pd.DataFrame(
+        {
+            "position": range(length),
+            "name": held + ["(nothing)"] * (length - len(held)),
+            "declared": [*declared, *["(nothing)"] * (length - len(declared))],
+        }
+    )
+    return Facts("recording sites", rows, "position", quotable=True)
+
+
+def time_steps(assembly: xr.DataArray) -> Facts:
+    """One row per step from one time bin to the next: `step` and the rate it gives, `hz`.
+
+    An assembly without at least two time bins has one row from its attribute `sampling_rate`, or none.
+
+    Raises
+    ------
+    DataError
+        They are not numbers.
+    """
+    rates = np.empty(0)
+    try:
+        if "time_bin_start" in assembly.coords and assembly.coords["time_bin_start"].size > 1:
+            steps = np.diff(assembly.coords["time_bin_start"].to_numpy().astype(float))
+            rates = np.divide(MS_PER_SECOND, steps, out=np.full(steps.shape, np.inf), where=steps != 0)
+        elif "sampling_rate" in assembly.attrs:
+            rates = np.array([float(assembly.attrs["sampling_rate"])])
+    except (TypeError, ValueError) as error:
+        raise DataError(f"time_bin_start or sampling_rate is not a number ({error})") from error
+    return Facts("time steps", pd.DataFrame({"step": range(rates.size), "hz": rates}), "step", quotable=True)
+
+
+def repetitions(assembly: xr.DataArray) -> Facts:
+    """One row per stimulus of the assembly: how many `presentations` it had."""
+    counts = pd.Series(assembly.coords["stimulus_id"].to_numpy()).value_counts(sort=False)
+    rows = pd.DataFrame({"stimulus_id": counts.index.astype(object), "presentations": counts.to_numpy()})
+    return Facts(
+        "presentations by stimulus", rows.sort_values("stimulus_id", ignore_index=True), "stimulus_id"
+    )
+
+
+def select(facts: Facts, where: Mapping[str, Any]) -> Facts:
+    """The rows in which each column of ``where`` has its value, or one of its values.
+
+    Raises
+    ------
+    KeyError
+        A column of ``where`` is not there.
+    """
+    keep = pd.Series(True, index=facts.rows.index)
+    for column, wanted in where.items():
+        keep &= facts.rows[column].isin(wanted if isinstance(wanted, (tuple, list)) else [wanted])
+    words = ", ".join(f"{column} = {_words(wanted)}" for column, wanted in where.items())
+    title = f"{facts.title} where {words}" if where else facts.title
+    return replace(facts, title=title, rows=facts.rows[keep].reset_index(drop=True))
+
+
+def _words(wanted: Any) -> str:
+    return " or ".join(map(str, wanted)) if isinstance(wanted, (tuple, list)) else str(wanted)
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Text as Python objects, an empty text as missing: netCDF and CSV know no other way to say so."""
+    rows = table.reset_index(drop=True)
+    for name in rows.columns:
+        if rows[name].dtype.kind in "OUTS" or isinstance(
+            rows[name].dtype, (pd.StringDtype, pd.CategoricalDtype)
+        ):
+            column = rows[name].astype(object)
+            rows[name] = column.where(column.notna() & (column != ""), None)
+    return rows
+
+
+def _whole(data: np.ndarray[Any, Any]) -> bool:
+    """Whether nothing can be missing, so that large data and overlapping windows need no copy."""
+    return data.dtype.kind in "biu" and data.size > 0
+
+
+def _numbers(assembly: xr.DataArray) -> np.ndarray[Any, Any]:
+    data = assembly.to_numpy()
+    if data.dtype.kind not in "biuf":
+        raise DataError(f"the values are of type {data.dtype}, not numbers")
+    return data
+
+
+def _first(rows: pd.DataFrame, *names: str) -> str | None:
+    return next((name for name in names if name in rows), None)
+
+
+def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
+    """Id and bytes of every stimulus file; none where it is missing or cannot be unpacked."""
+    ids, start = stimulus_set.ids, 0
+    while start < len(ids):
+        try:
+            for content in stimulus_set.read(ids[start:]):
+                yield ids[start], content
+                start += 1
+        except (DataError, zlib.error, NotImplementedError, RuntimeError):
+            # One bad member ends the stream: note it and go on behind it.
+            yield ids[start], b""
+            start += 1
+
+
+def _file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, Any]:
+    digest = hashlib.sha256(content).hexdigest() if content else "(nothing)"
+    facts: dict[str, Any] = {"@bytes": len(content), "@sha256": digest}
+    return facts | _image_facts(content, stimulus) if decoded else facts
+
+
+def _image_facts(content: bytes, stimulus: str) -> dict[str, Any]:
+    from PIL import Image
+
+    try:
+        width, height = decode(content, stimulus).size
+    except DataError as error:
+        return {"@image": str(error), "@mode": "unreadable", "@size": "unreadable"}
+    with Image.open(io.BytesIO(content)) as image:
+        return {"@image": "decodes", "@mode": image.mode, "@size": f"{width} x {height}"}

@@ -1,0 +1,166 @@
+"""The third stage of the gate: what a data set declares, and what holds of every data set, against what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
+from neuroledger.data.gate.findings import Finding, remedy
+from neuroledger.data.gate.gx_queries import Answer
+from neuroledger.data.gate.validation import CheckResult
+from neuroledger.errors import DataError
+from neuroledger.spec import expectations as say
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.kinds import DatasetSpec
+
+__all__ = ["examine"]
+
+_ABOUT_FILES: Final = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One expectation about one part; ``place`` is where the spec declares it, empty if it holds without saying."""
+
+    part: str
+    expectation: say.Check
+    place: str
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.expectation, "check", ""))
+
+
+def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None) -> dict[str, Any]:
+    """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
+    items = [*_declared(spec), *_standing(spec, data)]
+    decoded = any(isinstance(item.expectation, say.FilesDecode) for item in items)
+    subject = Subject(data.stimuli, data.assembly, decoded=decoded, content=data.content)
+    compiled = [_compiled(item, subject) for item in items]
+    asked = [inquiry for inquiry in compiled if isinstance(inquiry, Inquiry)]
+    answered, version = _ask(asked, spec, data_docs)
+    remaining = iter(answered)
+    findings = [*_undeclared(catalog, spec, data)]
+    checks: list[CheckResult] = []
+    for item, inquiry in zip(items, compiled, strict=True):
+        if isinstance(inquiry, UnaskableError):
+            about, broken = item.part, [(str(inquiry), inquiry.do)]
+        else:
+            do = remedy(item.expectation, _spec_path(catalog, spec))
+            about, broken = (
+                inquiry.facts.title,
+                [(words, do) for words in _breaches(inquiry, next(remaining))],
+            )
+        where = _where(spec, item, about)
+        checks.append(_result(item, about, success=not broken))
+        findings += [_finding(item, what, where, do) for what, do in broken]
+    return {"findings": tuple(findings), "checks": tuple(checks), "great_expectations": version}
+
+
+def _compiled(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
+    try:
+        return inquire(item.expectation, item.part, subject)
+    except UnaskableError as error:
+        return error
+    except DataError as error:
+        return UnaskableError(str(error), "drop the expectation, or let the reader return what it is about")
+
+
+def _ask(
+    inquiries: list[Inquiry], spec: DatasetSpec, data_docs: Path | None
+) -> tuple[list[tuple[Answer, ...]], str]:
+    if not inquiries:
+        return [], ""
+    from neuroledger.data.gate.gx_suites import answers, great_expectations_version
+
+    found = answers(inquiries, private=spec.access == "private", data_docs=data_docs)
+    return found, great_expectations_version()
+
+
+def _declared(spec: DatasetSpec) -> Iterator[_Item]:
+    for part in ("stimuli", "assembly"):
+        for i, expectation in enumerate(getattr(spec.expectations, part)):
+            yield _Item(part, expectation, f"expectations.{part}[{i}]")
+
+
+def _standing(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
+    """What holds of every data set unless its spec says something else about it."""
+    said = {type(expectation) for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)}
+    has_files = data.stimuli is not None and (data.stimuli.archive or data.stimuli.contents) is not None
+    if has_files and not said & _ABOUT_FILES:
+        yield _Item("stimuli", say.FilesExist(check="files_exist"), "")
+    if data.assembly is None:
+        return
+    if say.ValuesFinite not in said and data.assembly.dtype.kind == "f":
+        yield _Item("assembly", say.ValuesFinite(check="values_finite"), "")
+    if say.Aligned not in said and data.stimuli is not None and "stimulus_id" in data.assembly.coords:
+        yield _Item("assembly", say.Aligned(check="aligned"), "")
+
+
+def _undeclared(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[Finding]:
+    """A part of which nothing is declared would pass whatever it holds."""
+    for part, there in (("stimuli", data.stimuli), ("assembly", data.assembly)):
+        if there is not None and not getattr(spec.expectations, part):
+            do = f"declare what must be true of them, under `expectations: {{{part}: […]}}`"
+            where = f"{_spec_path(catalog, spec)}, expectations.{part}"
+            yield Finding("expectations", "error", f"nothing is declared of the {part}", where, do)
+
+
+def _breaches(inquiry: Inquiry, answers: tuple[Answer, ...]) -> list[str]:
+    pairs = zip(inquiry.questions, answers, strict=True)
+    return [answer.error or question.breach(answer) for question, answer in pairs if not answer.success]
+
+
+def _finding(item: _Item, what: str, where: str, do: str) -> Finding:
+    return Finding(
+        "expectations", item.expectation.severity, what, where, do, item.name, item.expectation.why
+    )
+
+
+def _result(item: _Item, about: str, *, success: bool) -> CheckResult:
+    return CheckResult(
+        part=item.part,
+        check=item.name,
+        about=about + _column(item),
+        says=_said(item.expectation),
+        declared=bool(item.place),
+        severity=item.expectation.severity,
+        success=success,
+    )
+
+
+def _column(item: _Item) -> str:
+    named = getattr(item.expectation, "column", None)
+    return f", {named}" if named else ""
+
+
+def _where(spec: DatasetSpec, item: _Item, about: str) -> str:
+    place = f" ({item.place})" if item.place else ""
+    return f"data set {spec.id}, {about}{_column(item)}{place}"
+
+
+def _spec_path(catalog: Catalog, spec: DatasetSpec) -> str:
+    return catalog.shown(catalog.entry("datasets", spec.id).path)
+
+
+def _said(expectation: say.Check) -> str:
+    """The fields that an expectation gives, beside those that are shown elsewhere."""
+    plain = expectation.model_dump(
+        mode="json", exclude_defaults=True, exclude={"check", "column", "severity", "why"}
+    )
+    return "; ".join(f"{name.replace('_', ' ')} {_words(value)}" for name, value in plain.items())
+
+
+def _words(value: Any, *, inside: bool = False) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_words(held, inside=True)}" for name, held in value.items())
+    if isinstance(value, list):  # two numbers inside a mapping are lowest and highest
+        span = inside and len(value) == 2 and all(isinstance(each, int) for each in value)
+        return (" to " if span else ", ").join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,217 @@
+"""The gate: a data set is hashed, read and examined before anything may be scored on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import xarray as xr
+
+from neuroledger.data.assembly import check
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.fetch import folder_of
+from neuroledger.data.gate.findings import Finding
+from neuroledger.data.gate.run_expectations import examine
+from neuroledger.data.gate.validation import (
+    Contents,
+    ValidationReport,
+    identity,
+    is_valid,
+    read_report,
+    refusal,
+    report_path,
+    seal,
+    write_report,
+)
+from neuroledger.data.integrity import remembering, verify_file
+from neuroledger.data.load import read_dataset
+from neuroledger.errors import AssemblyError, DataError, RequestError, SpecError, UnavailableError
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.identity import sha256_of, spec_sha256
+from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.registry import get
+
+__all__ = ["is_here", "is_valid", "refusal", "trial", "validate"]
+
+NOT_REACHED: Final = "not reached"
+
+
+def is_here(catalog: Catalog, id: str) -> bool:
+    """Whether at least one file of the data set has been brought to this machine."""
+    folder = folder_of(catalog.root, "datasets", id)
+    return any((folder / name).exists() for name in catalog.dataset(id).files)
+
+
+def validate(
+    catalog: Catalog, id: str, *, force: bool = False, data_docs: Path | None = None
+) -> ValidationReport:
+    """Examine one data set and write the report to ``results/validation/<id>.json``.
+
+    Three stages, each only after the one before: the bytes against their pins, the reading and the conventions,
+    the expectations. A data set with a valid report for the same inputs is not examined again: its files are
+    verified against their pins, and that is all.
+
+    Parameters
+    ----------
+    catalog
+        The repository's specs.
+    id
+        The data set.
+    force
+        Examine it even if nothing changed, and hash every file anew.
+    data_docs
+        Folder for Great Expectations' own pages, in a folder called after the data set; implies ``force``.
+
+    Raises
+    ------
+    UnavailableError
+        The spec says that the data cannot be had here.
+    RequestError
+        Pages that quote values were asked for of private data.
+    DataError
+        The report cannot be written.
+    """
+    spec = catalog.dataset(id)
+    if spec.unavailable is not None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    if data_docs is not None and spec.access == "private":
+        raise RequestError(
+            f"data set {id!r} is private, and Great Expectations' pages quote values: not written"
+        )
+    force = force or data_docs is not None
+    with remembering(None if force else catalog.root / ".cache"):
+        broken = list(_hash(catalog, spec, trust_memory=not force))
+    path = report_path(catalog.root, id)
+    known = None if force or broken else read_report(path)
+    if known is not None and known.success and known.identity == identity(spec):
+        return known
+    report = seal(_report(catalog, spec, broken, data_docs))
+    write_report(path, report)
+    return report
+
+
+def trial(catalog: Catalog, id: str, files: Mapping[str, Path]) -> tuple[Finding, ...]:
+    """What reading and examining data set ``id`` from these files finds; no report is written."""
+    spec = catalog.dataset(id)
+    data, found = _read(catalog, spec, files)
+    if data is None or found:
+        return tuple(found)
+    return tuple(examine(catalog, spec, data, None)["findings"])
+
+
+def _report(
+    catalog: Catalog, spec: DatasetSpec, broken: list[Finding], data_docs: Path | None
+) -> ValidationReport:
+    """The report on a data set, given what comparing its files with their pins found."""
+    stages = {"hash": "passed", "structure": NOT_REACHED, "expectations": NOT_REACHED}
+    result: dict[str, Any] = {
+        "findings": tuple(broken),
+        "checks": (),
+        "contents": {},
+        "great_expectations": "",
+    }
+    if broken:
+        stages["hash"] = "failed"
+    else:
+        folder = folder_of(catalog.root, "datasets", spec.id)
+        data, found = _read(catalog, spec, {name: folder / name for name in spec.files})
+        stages["structure"] = "passed"
+        if data is None or found:
+            stages["structure"] = "failed"
+            result["findings"] = tuple(found)
+        else:
+            result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None) | {
+                "contents": _contents(data)
+            }
+            breached = any(finding.severity == "error" for finding in result["findings"])
+            stages["expectations"] = "failed" if breached else "passed"
+    reader = spec.reader.name if spec.reader is not None else ""
+    return ValidationReport.model_validate(
+        {
+            "dataset": spec.id,
+            "version": spec.version,
+            "title": spec.title,
+            "access": spec.access,
+            "simulated": spec.simulated,
+            "identity": identity(spec),
+            "spec_sha256": spec_sha256(spec),
+            "suite_sha256": sha256_of(spec.expectations.model_dump(mode="json")),
+            "reader": {"name": reader, "version": get("reader", reader).version},
+            "files": {name: {"sha256": pin.sha256, "size": pin.size} for name, pin in spec.files.items()},
+            "stages": stages,
+            **result,
+        }
+    )
+
+
+def _hash(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> Iterator[Finding]:
+    folder = folder_of(catalog.root, "datasets", spec.id)
+    memory = catalog.root / ".cache" if trust_memory else None
+    for name, pin in sorted(spec.files.items()):
+        fetch = f"`neuroledger fetch {spec.id}`"
+        do = (
+            f"move it away, then bring it with {fetch}"
+            if (folder / name).exists()
+            else f"bring it with {fetch}"
+        )
+        try:
+            verify_file(folder / name, pin, memory=memory)
+        except DataError as error:
+            what = str(error).removeprefix(f"{folder / name} ")
+            yield Finding("hash", "error", f"the file {what}", catalog.shown(folder / name), do)
+
+
+def _read(
+    catalog: Catalog, spec: DatasetSpec, files: Mapping[str, Path]
+) -> tuple[Dataset | None, list[Finding]]:
+    where = f"data set {spec.id}"
+    reader = spec.reader.name if spec.reader is not None else ""
+    do = f"mend the files and renew their pins, or correct the fields of reader `{reader}` in the spec"
+    try:
+        data = read_dataset(catalog, spec.id, dict(files))
+    except (DataError, SpecError) as error:
+        return None, [Finding("structure", "error", _quotable(spec, error), where, do)]
+    if data.stimuli is None and data.assembly is None:
+        what = "the reader returned neither stimuli nor an assembly"
+        return None, [Finding("structure", "error", what, where, do)]
+    found = list[Finding]()
+    for name, assembly in _assemblies(data):
+        try:
+            check(assembly, name=name)
+        except AssemblyError as error:
+            what = str(error).removeprefix(f"{name}: ")
+            found.append(Finding("structure", "error", what, f"{where}, {name}", do))
+    return data, found
+
+
+def _quotable(spec: DatasetSpec, error: Exception) -> str:
+    """The message, unless it could name items of private data."""
+    if spec.access == "private" and not isinstance(error, SpecError):
+        return (
+            f"the reader raised {type(error).__name__}; its message is withheld from the report: private data"
+        )
+    return str(error)
+
+
+def _assemblies(data: Dataset) -> Iterator[tuple[str, xr.DataArray]]:
+    if data.assembly is not None:
+        yield "assembly", data.assembly
+    yield from ((f"assembly {name}", extra) for name, extra in sorted(data.extras.items()))
+
+
+def _contents(data: Dataset) -> dict[str, Contents]:
+    """What a page can show, of private data too."""
+    contents = {
+        name: Contents(
+            dims=tuple(map(str, assembly.dims)),
+            shape=tuple(map(int, assembly.shape)),
+            dtype=str(assembly.dtype),
+            sha256=data.content if assembly is data.assembly else "",
+        )
+        for name, assembly in _assemblies(data)
+    }
+    if data.stimuli is not None:
+        columns = tuple(sorted(map(str, data.stimuli.table.columns)))
+        contents["stimuli"] = Contents(dims=("stimuli",), shape=(len(data.stimuli),), columns=columns)
+    return contents

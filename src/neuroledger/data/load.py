@@ -1,0 +1,154 @@
+"""A dataset id to verified, checked stimuli and assembly."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from zipfile import BadZipFile
+
+from pydantic import ValidationError
+
+from neuroledger.data.assembly import check, content_sha256
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.fetch import folder_of
+from neuroledger.data.integrity import remembering, verify_file
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.errors import DataError, SpecError, UnavailableError
+from neuroledger.spec import registry
+from neuroledger.spec.base import SourceFile
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.expectations import Content
+from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.load import explain
+from neuroledger.store import artifact_store
+
+__all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
+
+# What libraries raise on files that do not hold what their name promises.
+_UNREADABLE = (
+    LookupError, ValueError, TypeError, AttributeError, OSError, EOFError, RuntimeError, BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True) -> dict[str, Path]:
+    """Paths of a data set's or model's files, each verified against its pin.
+
+    Raises
+    ------
+    DataError, IntegrityError
+        A file is missing or differs; the message names the command that mends it.
+    """
+    pins = _pins(catalog, kind, id)
+    folder = folder_of(catalog.root, kind, id)
+    memory = catalog.root / ".cache" if trust_memory else None
+    with remembering(memory):
+        for name, pin in sorted(pins.items()):
+            mend = f"bring it with `neuroledger fetch {id}`"
+            if (folder / name).exists():
+                mend = f"move it away, then `neuroledger fetch {id}`"
+            verify_file(folder / name, pin, memory=memory, mend=mend)
+    return {name: folder / name for name in pins}
+
+
+def _pins(catalog: Catalog, kind: str, id: str) -> dict[str, SourceFile]:
+    return dict(catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights)
+
+
+def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
+    """The first file of a data set or model that is here and differs from its pin, or None."""
+    pins = _pins(catalog, kind, id)
+    folder = folder_of(catalog.root, kind, id)
+    for name, pin in sorted(pins.items()):
+        if (folder / name).exists():
+            try:
+                verify_file(folder / name, pin, memory=catalog.root / ".cache")
+            except DataError:
+                return folder / name
+    return None
+
+
+def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
+    """Run the data set's reader on its verified files.
+
+    Raises
+    ------
+    DataError
+        The files do not hold what the reader expects.
+    """
+    entry = catalog.entry("datasets", id)
+    spec = catalog.dataset(id)
+    if spec.reader is None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    component = registry.get("reader", spec.reader.name)
+    try:
+        parameters = component.bind(spec.reader.parameters)
+    except ValidationError as error:
+        raise SpecError(explain(error, entry.document, component.parameters, ("reader",))) from None
+    try:
+        with artifact_store.kept_below(folder_of(catalog.root, "datasets", id)):
+            data: Dataset = component.function(files, **parameters)
+    except _UNREADABLE as error:
+        kind = type(error).__name__
+        raise DataError(
+            f"data set {id!r}: reader {spec.reader.name!r} cannot read its files ({kind}: {error})"
+        ) from error
+    degrees = spec.degrees if spec.degrees is not None else data.degrees
+    stimuli = data.stimuli
+    if stimuli is not None:
+        stimuli = replace(_spanning(stimuli, degrees), id=id)
+    further = {name: _spanning(one, degrees) for name, one in data.extra_stimuli.items()}
+    content = _content(data) if component.prepares else ""
+    return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=further, content=content)
+
+
+def _content(data: Dataset) -> str:
+    """SHA-256 of an assembly as it was prepared; a reader that keeps it knows it."""
+    if data.assembly is None:
+        return ""
+    known = data.assembly.encoding.pop("content_sha256", "")
+    return str(known) or content_sha256(data.assembly)
+
+
+def _spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
+    """The set with the degrees of the data set, where it does not say its own."""
+    own = stimuli.degrees if "degrees" in stimuli.table.columns else (stimuli.degrees or degrees)
+    return replace(stimuli, degrees=own)
+
+
+def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dataset:
+    """Verified, read, and checked against the conventions.
+
+    Raises
+    ------
+    UnavailableError
+        The data cannot be had here.
+    DataError, IntegrityError, AssemblyError
+        They are missing, changed or break the conventions.
+    """
+    spec = catalog.dataset(id)
+    if spec.unavailable is not None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    data = read_dataset(catalog, id, verified_files(catalog, "datasets", id, trust_memory=trust_memory))
+    if data.assembly is not None:
+        check(data.assembly, name=f"data set {id!r}")
+        _as_pinned(spec, data)
+    return data
+
+
+def _as_pinned(spec: DatasetSpec, data: Dataset) -> None:
+    """Return if the assembly has the content that the spec pins, where it pins one."""
+    pins = [
+        one.sha256
+        for one in spec.expectations.assembly
+        if isinstance(one, Content) and one.severity == "error"
+    ]
+    if not pins or data.assembly is None:
+        return
+    found = data.content or content_sha256(data.assembly)
+    if found != pins[0]:
+        raise DataError(
+            f"data set {spec.id!r}: its files are what is pinned, but what was read and prepared from them has the SHA-256 "
+            f"{found}, and {pins[0]} is pinned: prepare it with the library versions and on the platform that it was "
+            "pinned with, or renew the pin (`check: content` under `expectations`) if the difference is meant"
+        )

@@ -1,0 +1,1 @@
+"""Pinning: downloaded recordings become the pinned files of their data set."""

@@ -1,0 +1,184 @@
+"""From a folder of downloads to a data set that `validate` and `run` accept: hashed, placed, and written into its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from neuroledger.data.fetch import folder_of
+from neuroledger.data.gate.validate import trial
+from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.pin.downloads import Downloads, Recorded
+from neuroledger.data.pin.install_files import place_of, put, stop_on_others
+from neuroledger.data.pin.select_files import compare, files_below, named
+from neuroledger.data.pin.tables import write_lists
+from neuroledger.data.pin.yaml_edit import without
+from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
+from neuroledger.spec import registry
+from neuroledger.spec.base import SourceFile
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.document import Document, parse
+from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.load import explain, spec_of
+from neuroledger.store.files import write_text
+
+__all__ = ["Downloads", "Pinned", "pin"]
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What pinning did, or would do: the spec's text before and after, the files, and remarks."""
+
+    path: Path
+    before: str
+    after: str
+    files: int
+    placed: int
+    subjects: int
+    remarks: tuple[str, ...]
+
+
+def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False) -> Pinned:
+    """Hash the downloads of data set `id`, put them below `data/<id>/` and pin them in its spec.
+
+    The files are those that the spec names below `downloads`, or below `files`, or all that there are; of recordings,
+    those that are in the folder, and the reader is told whose they are. The spec keeps its comments and the order of its
+    fields; `unavailable` goes. A second call with the same files changes nothing. Nothing is written before everything is
+    found to be there, and the reader has read it, and the spec's expectations hold. Files are linked where the disk can,
+    and copied where it cannot.
+
+    Raises
+    ------
+    RequestError
+        The data set has no reader, or something is missing: files, people, what is to be decoded.
+    SpecError
+        The spec would not be valid.
+    IntegrityError
+        A file is not what its publisher states, or not what is pinned already.
+    DataError
+        The reader cannot read the files, an expectation does not hold, or the disk refuses.
+    """
+    spec = catalog.dataset(id)
+    path = catalog.entry("datasets", id).path
+    if spec.reader is None:
+        raise RequestError(
+            f"data set {id!r} has no reader: say in {catalog.shown(path)} how its files are read, "
+            f"`reader: {{name: …}}` (one of {', '.join(registry.names('reader'))})"
+        )
+    before = path.read_text(encoding="utf-8")
+    pins = registry.get("reader", spec.reader.name).pins
+    if pins is not None:
+        found: Recorded = pins(catalog, spec, before, downloads)
+    else:
+        names = named(spec, files_below(downloads.folder), downloads, _reads(catalog, spec))
+        found = Recorded(names, before, 0, [], None)
+    wanted = found.files
+    for name in wanted:
+        if name in spec.downloads:
+            compare(downloads.folder / name, spec.downloads[name])
+    pinned = _pins(spec, wanted, downloads)
+    written = write_lists(found.text, spec, pinned, found.entries)
+    text = without(written.text, "unavailable")
+    new, document = _valid(text, path, catalog.shown(path), written.tables)
+    places = {place_of(name): downloads.folder / name for name in wanted}
+    folder = folder_of(catalog.root, "datasets", id)
+    stop_on_others(folder, places, pinned)
+    if downloads.check:
+        _try(catalog.with_spec("datasets", id, new, document), id, places)
+    placed = 0
+    if not dry_run:
+        placed = sum(put(source, folder / name) for name, source in places.items())
+        for table, content in written.tables.items():
+            write_text(path.with_name(table), content)
+        write_text(path, text)
+    remarks = (*found.remarks, *_closed(catalog, id))
+    return Pinned(path, before, text, len(pinned), placed, found.subjects, remarks)
+
+
+def _reads(catalog: Catalog, spec: DatasetSpec) -> Callable[[Sequence[str]], list[str]] | None:
+    """Which of a folder's files the reader reads, if it says so."""
+    if spec.reader is None or (reads := registry.get("reader", spec.reader.name).reads) is None:
+        return None
+    told = _bound(spec, catalog.entry("datasets", spec.id).document)
+    return lambda names: reads(names, told)
+
+
+def _bound(spec: DatasetSpec, document: Document) -> dict[str, Any]:
+    """The reader's parameters, validated."""
+    if spec.reader is None:
+        return {}
+    component = registry.get("reader", spec.reader.name)
+    try:
+        return component.bind(spec.reader.parameters)
+    except ValidationError as error:
+        raise SpecError(explain(error, document, component.parameters, ("reader",))) from None
+
+
+def _try(catalog: Catalog, id: str, places: Mapping[str, Path]) -> None:
+    """The files are read once from where they are, and everything that the spec expects of them holds."""
+    wrong = [finding for finding in trial(catalog, id, places) if finding.severity == "error"]
+    if wrong:
+        said = "\n".join(f"  {line}" for finding in wrong[:SHOWN] for line in str(finding).splitlines())
+        more = f"\n  … and {len(wrong) - SHOWN} more" if wrong[SHOWN:] else ""
+        raise DataError(
+            f"data set {id!r} was read from the downloads, and {len(wrong)} things are wrong; nothing was written\n"
+            f"{said}{more}"
+        )
+
+
+def _closed(catalog: Catalog, id: str) -> list[str]:
+    """Benchmarks on these data that have another reason not to be run."""
+    return [
+        f"benchmark {one} stays unavailable: {catalog.benchmark(one).unavailable}"
+        for one in catalog.ids("benchmarks")
+        if catalog.benchmark(one).dataset == id and catalog.benchmark(one).unavailable is not None
+    ]
+
+
+def _pins(spec: DatasetSpec, wanted: Sequence[str], downloads: Downloads) -> dict[str, dict[str, Any]]:
+    """Size, hash and source of each file; a file that is pinned with these bytes already keeps its source."""
+    pins: dict[str, dict[str, Any]] = {}
+    for name in wanted:
+        source, place = downloads.folder / name, place_of(name)
+        size, digest = source.stat().st_size, sha256_of_file(source)
+        if place in pins:
+            raise RequestError(f"two files would be called {place}: rename one in {downloads.folder}")
+        pin: dict[str, Any] = {"size": size, "sha256": digest}
+        held, stated = spec.files.get(place), spec.downloads.get(name)
+        if held is not None and held.sha256 != digest and not downloads.renew:
+            raise IntegrityError(
+                f"{source} has SHA-256 {digest[:12]}…, and {spec.id} pins {place} as {held.sha256[:12]}…: it is another "
+                "file; get the pinned one, or, if the change is meant, pin it with --renew and raise the spec's `version`"
+            )
+        if downloads.url_prefix is not None:
+            pin = {"url": f"{downloads.url_prefix.rstrip('/')}/{quote(name)}", **pin}
+            if held is not None and held.url == pin["url"] and held.sha256 == digest and held.version_id:
+                pin["version_id"] = held.version_id
+        elif held is not None and held.sha256 == digest:
+            pin = _source(held) | pin
+        elif stated is not None and stated.url is not None:
+            pin = {"url": stated.url, **pin}
+        pins[place] = pin
+    return pins
+
+
+def _source(held: SourceFile) -> dict[str, Any]:
+    said = held.model_dump(exclude_defaults=True)
+    return {name: value for name, value in said.items() if name not in ("size", "sha256")}
+
+
+def _valid(text: str, path: Path, shown: str, tables: Mapping[str, str]) -> tuple[DatasetSpec, Document]:
+    """The text as a valid spec, with its tables, whose reader takes its parameters."""
+    document = parse(text, shown)
+    spec = spec_of(document, "datasets", stem=path.stem, tables=lambda name: tables[name].encode())
+    if not isinstance(spec, DatasetSpec) or spec.reader is None:
+        raise RequestError(f"{shown} names no reader")
+    _bound(spec, document)
+    return spec, document

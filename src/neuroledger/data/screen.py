@@ -1,0 +1,219 @@
+"""Stimuli are placed on a model's screen so that they span the same visual angle as in the experiment."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import pandas as pd
+
+from neuroledger.data.images import MAX_PIXELS, decode
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.data.threads import THREADS, pool
+from neuroledger.errors import DataError, RequestError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+T = TypeVar("T")
+
+GREY: Final = (128, 128, 128)
+AHEAD: Final = 4 * THREADS
+
+
+class Placement(NamedTuple):
+    """Where an image lands: the size of the result and the box that it shows of, or gives to, the original, in pixels.
+
+    ``padded`` is true when the screen is larger than the image: the box is then where the image lies on the screen.
+    Otherwise the box is the part of the image that the screen shows.
+    """
+
+    size: tuple[int, int]
+    box: tuple[int, int, int, int]
+    padded: bool
+
+
+def placement(size: tuple[int, int], source_degrees: float, target_degrees: float) -> Placement:
+    """The geometry for an image of ``size`` (width, height) shown at ``source_degrees`` on a ``target_degrees`` screen.
+
+    The result measures ``round(size * target / source)`` pixels, rounded half to even; the image stays centred and is
+    never resampled.
+
+    >>> placement((256, 256), source_degrees=8, target_degrees=10)
+    Placement(size=(320, 320), box=(32, 32, 288, 288), padded=True)
+    """
+    if source_degrees <= 0 or target_degrees <= 0:
+        raise ValueError(f"visual degrees must be positive, got {source_degrees} and {target_degrees}")
+    ratio = target_degrees / source_degrees
+    width, height = round(ratio * size[0]), round(ratio * size[1])
+    if ratio >= 1:
+        left, top = round((width - size[0]) / 2), round((height - size[1]) / 2)
+        return Placement((width, height), (left, top, left + size[0], top + size[1]), padded=True)
+    left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
+    return Placement((width, height), (left, top, left + width, top + height), padded=False)
+
+
+def place_image(image: Image, source_degrees: float, target_degrees: float) -> Image:
+    """``image`` centred on a grey (128, 128, 128) screen, or its centre where the screen is the smaller of the two."""
+    import PIL.Image
+
+    if source_degrees == target_degrees:
+        return image
+    where = placement(image.size, source_degrees, target_degrees)
+    if not where.padded:
+        return image.crop(where.box)
+    screen = PIL.Image.new("RGB", where.size, GREY)
+    screen.paste(image, where.box[:2])
+    return screen
+
+
+def _check_size(size: tuple[int, int], name: str, source: float, target: float) -> None:
+    width, height = placement(size, source, target).size
+    told = f"image of {name!r}, {size[0]} x {size[1]} pixels for {source:g} degrees, "
+    if width * height == 0:
+        raise DataError(f"{told}leaves nothing on a screen of {target:g}: are the degrees right?")
+    if width * height > MAX_PIXELS:
+        raise DataError(
+            f"{told}needs a screen of {width} x {height} pixels for {target:g}, the limit is {MAX_PIXELS:,}: "
+            "are the degrees right?"
+        )
+
+
+@dataclass(frozen=True)
+class ScreenedSet(StimulusSet):
+    """A stimulus set as it appears on a screen of ``target_degrees``; images are placed when they are read."""
+
+    target_degrees: float = 0.0
+
+    def images(self, ids: Sequence[str]) -> Iterator[Image]:
+        """The placed images of ``ids``, RGB, one at a time."""
+        for name, data in zip(ids, super().read(ids), strict=True):
+            yield self.placed(name, data)
+
+    def placed(self, name: str, data: bytes) -> Image:
+        """The image in ``data``, the file of stimulus ``name``, as it appears on the screen."""
+        image, source = decode(data, name), self._sources[name]
+        _check_size(image.size, name, source, self.target_degrees)
+        return place_image(image, source, self.target_degrees)
+
+    @cached_property
+    def _sources(self) -> dict[str, float]:
+        return source_degrees(self)
+
+    def read(self, ids: Sequence[str] | None = None) -> Iterator[bytes]:
+        """The placed images as PNG files, which lose nothing (Brain-Score compresses JPEG images a second time)."""
+        for image in self.images(self.ids if ids is None else ids):
+            file = io.BytesIO()
+            image.save(file, format="PNG")
+            yield file.getvalue()
+
+    @cached_property
+    def content_sha256(self) -> str:
+        """Hash of the original set and of the degrees on both sides."""
+        named = {field.name: getattr(self, field.name) for field in fields(StimulusSet)}
+        sources = [repr(value) for value in source_degrees(self).values()]
+        text = f"{StimulusSet(**named).content_sha256} on {self.target_degrees!r} from {' '.join(sources)}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
+    """Degrees that each stimulus spanned in the experiment: the set's own, or its table's column ``degrees``.
+
+    Raises
+    ------
+    RequestError
+        Neither is known, or both are given.
+    DataError
+        Degrees of a stimulus are missing or not positive.
+    """
+    column = "degrees" in stimuli.table.columns
+    if column and stimuli.degrees is not None:
+        raise RequestError(
+            f"stimulus set {stimuli.id!r} has degrees as a whole and per stimulus: keep one of them"
+        )
+    if column:
+        values = pd.to_numeric(stimuli.table["degrees"], errors="coerce").to_numpy(dtype=float)
+        wrong = [id for id, value in zip(stimuli.ids, values, strict=True) if not 0 < value < float("inf")]
+        if wrong:
+            raise DataError(
+                f"stimulus set {stimuli.id!r}: `degrees` of {wrong[0]!r} is no positive number"
+                + (f", nor that of {len(wrong) - 1} more" if len(wrong) > 1 else "")
+            )
+        return dict(zip(stimuli.ids, values.tolist(), strict=True))
+    if stimuli.degrees is None:
+        raise RequestError(
+            f"stimulus set {stimuli.id!r} does not say how many degrees it spans: add `visual_degrees` to the benchmark"
+        )
+    return dict.fromkeys(stimuli.ids, stimuli.degrees)
+
+
+def spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
+    """The set with the degrees that a benchmark says, where it does not say its own.
+
+    Raises
+    ------
+    RequestError
+        Both are said, and they differ.
+    """
+    if degrees is None or "degrees" in stimuli.table.columns:
+        return stimuli
+    if stimuli.degrees is not None and stimuli.degrees != degrees:
+        raise RequestError(
+            f"stimulus set {stimuli.id!r} spans {stimuli.degrees:g} degrees, the benchmark says {degrees:g}: "
+            "correct one of them"
+        )
+    return replace(stimuli, degrees=degrees)
+
+
+def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
+    """``stimuli`` as they appear on a model's screen; the set itself where they fill it exactly.
+
+    ``target_degrees`` None stands for a model that is shown the images as they are.
+    """
+    if target_degrees is None or all(value == target_degrees for value in source_degrees(stimuli).values()):
+        return stimuli
+    if target_degrees <= 0:
+        raise RequestError(
+            f"a screen of {target_degrees} degrees cannot show anything: visual degrees are positive"
+        )
+    if isinstance(stimuli, ScreenedSet):
+        raise RequestError(f"stimulus set {stimuli.id!r} is on a screen already")
+    named = {field.name: getattr(stimuli, field.name) for field in fields(StimulusSet)}
+    return ScreenedSet(**named, target_degrees=float(target_degrees))
+
+
+def shown(stimuli: StimulusSet, ids: Sequence[str]) -> Iterator[Image]:
+    """The images of ``ids`` as a model sees them, RGB, one at a time."""
+    yield from shown_as(stimuli, ids, lambda image: image, ahead=1)
+
+
+def shown_as(
+    stimuli: StimulusSet, ids: Sequence[str], make: Callable[[Image], T], *, ahead: int = AHEAD
+) -> Iterator[T]:
+    """What ``make`` gives for each image of ``ids`` as a model sees it, in their order, several made at a time.
+
+    Files are read one after the other; decoding, placing and ``make`` run in threads, at most ``ahead`` images ahead of
+    what was taken. What an image becomes does not depend on how many threads there are.
+    """
+    see = stimuli.placed if isinstance(stimuli, ScreenedSet) else lambda name, data: decode(data, name)
+    files = zip(ids, StimulusSet.read(stimuli, ids), strict=True)
+    if ahead <= 1:
+        yield from (make(see(name, data)) for name, data in files)
+        return
+    waiting: deque[Future[T]] = deque()
+    try:
+        for name, data in files:
+            waiting.append(pool().submit(lambda name, data: make(see(name, data)), name, data))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()

@@ -1,0 +1,270 @@
+"""A metric or ceiling spec bound to its function: a callable on assemblies that returns a Score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from pydantic import BaseModel
+
+from neuroledger.data.factorize import encode
+from neuroledger.data.normalise_input import received
+from neuroledger.engine.align_rows import aligned, check_repeated, joined
+from neuroledger.engine.overrides import Comparison, resolve
+from neuroledger.errors import MetricError, RequestError
+from neuroledger.spec import registry
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog, open_definitions
+from neuroledger.spec.identity import spec_sha256
+from neuroledger.stats.resampling import aggregate, bootstrap, error_of
+from neuroledger.stats.score import Score
+from neuroledger.stats.splits import draw, first_values, given, predefined
+from neuroledger.stats.workspace import Memo, Workspace
+
+__all__ = ["BoundCeiling", "BoundMetric", "ceiling", "metric", "resolve"]
+
+
+@dataclass(frozen=True, repr=False)
+class _Bound:
+    """A spec, the function it names, and the validated parameters."""
+
+    spec: Comparison
+    component: registry.Registered
+    parameters: Mapping[str, Any]
+    workspace: Workspace = field(repr=False)
+    seed: int = 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines its numbers: the spec with all overrides, and the version of its function."""
+        return {
+            "id": self.spec.id,
+            "spec_sha256": spec_sha256(self.spec),
+            "component": f"{self.component.kind}:{self.component.name}",
+            "component_version": self.component.version,
+        }
+
+    def __repr__(self) -> str:
+        splits = self.spec.splits
+        drawn = "" if splits is None else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
+        values = ", ".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
+        return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){drawn}>"
+
+    def _compute(
+        self, arrays: Sequence[xr.DataArray], splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
+    ) -> Score:
+        injected: dict[str, Any] = {}
+        if "splits" in self.component.injected:
+            if splits is None and self.spec.splits is None:
+                raise MetricError(
+                    f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"
+                )
+            injected["splits"] = (
+                draw(self.spec.splits, rows)  # type: ignore[arg-type]
+                if splits is None
+                else given(splits, rows.sizes["presentation"])
+            )
+        if "rng" in self.component.injected:
+            injected["rng"] = np.random.default_rng(self.seed)
+        if "workspace" in self.component.injected:
+            injected["workspace"] = self.workspace
+        # What is undefined is NaN in the samples, and said in the notes.
+        with self.workspace.limits(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                samples = self.component.function(*arrays, **injected, **self.parameters)
+            except (AttributeError, TypeError, ValueError) as error:
+                bare = [
+                    type(side).__name__ for side in arrays if not isinstance(side, xr.DataArray | Mapping)
+                ]
+                if not bare:
+                    raise
+                raise RequestError(
+                    f"{self.spec.id} cannot be computed from a {bare[0]} ({error}); give an xarray.DataArray with the "
+                    "dimensions and coordinates that docs/behaviour.md names"
+                ) from error
+        return _score(self.spec, samples, self.seed, rows)
+
+
+@dataclass(frozen=True, repr=False)
+class BoundMetric(_Bound):
+    """A metric, callable on assemblies."""
+
+    def __call__(
+        self,
+        source: xr.DataArray | None = None,
+        target: xr.DataArray | None = None,
+        *,
+        splits: Iterable[tuple[Any, Any]] | None = None,
+        source_train: xr.DataArray | None = None,
+        source_test: xr.DataArray | None = None,
+        target_train: xr.DataArray | None = None,
+        target_test: xr.DataArray | None = None,
+    ) -> Score:
+        """Score ``source`` against ``target``.
+
+        Parameters
+        ----------
+        source, target
+            Assemblies ``(presentation, …)``. Rows of ``source`` may come in any order: they are matched to
+            ``target`` by ``stimulus_id``.
+        splits
+            Train/test rows of ``target``, in place of those that the spec draws: pairs of row numbers, such as
+            scikit-learn's splitters yield.
+        source_train, source_test, target_train, target_test
+            For metrics with a predefined split, instead of ``source`` and ``target``.
+
+        Raises
+        ------
+        MetricError, AssemblyError
+            The metric cannot be computed on these data.
+        """
+        parts = (source_train, source_test, target_train, target_test)
+        if any(part is not None for part in parts):
+            if source is not None or target is not None or any(part is None for part in parts):
+                raise RequestError(
+                    f"{self.spec.id}: give source and target, or source_train, source_test, target_train, target_test"
+                )
+            train = self._matched(source_train, target_train)  # type: ignore[arg-type]
+            test = self._matched(source_test, target_test)  # type: ignore[arg-type]
+            splits = predefined(train[1].sizes["presentation"], test[1].sizes["presentation"])
+            source, target = joined(train[0], test[0]), joined(train[1], test[1])
+            return self._compute((source, target), splits, target)
+        if source is None or target is None:
+            raise RequestError(f"{self.spec.id} compares two assemblies: give source and target")
+        if splits is None and self.spec.splits is not None and self.spec.splits.name == "predefined":
+            raise RequestError(
+                f"{self.spec.id} has a predefined split: give source_train, source_test, target_train and target_test"
+            )
+        if self.parameters.get("reverse") is True:  # the source is what is predicted: splits follow its rows
+            target, source = self._matched(target, source, "target", "source")
+            return self._compute((source, target), splits, source)
+        source, target = self._matched(source, target)
+        return self._compute((source, target), splits, target)
+
+    def _matched(
+        self, moved: xr.DataArray, kept: xr.DataArray, name: str = "source", other: str = "target"
+    ) -> tuple[xr.DataArray, xr.DataArray]:
+        """Both sides made plain, and the rows of the first in the order of the second."""
+        if self.component.input != "assemblies":
+            return moved, kept
+        timed = self.parameters.get("time", "none") != "none" or self.component.timed
+        moved, kept = received(moved, name=name, bins=timed), received(kept, name=other, bins=timed)
+        return aligned(moved, kept, name, other), kept
+
+
+@dataclass(frozen=True, repr=False)
+class BoundCeiling(_Bound):
+    """A ceiling, callable on an assembly."""
+
+    def __call__(self, assembly: xr.DataArray) -> Score:
+        """Ceiling of ``assembly`` (repetitions not averaged).
+
+        Raises
+        ------
+        CeilingError
+            The data do not support it.
+        """
+        if self.component.input == "assemblies":
+            assembly = received(assembly, name="the assembly")
+            check_repeated(assembly, self.spec)
+        first = self.parameters.get("repetitions")
+        if isinstance(first, int) and self.spec.splits is not None:  # splits are drawn over what is used
+            assembly = first_values(assembly, self.spec.splits.by, first)
+        return self._compute((assembly,), None, assembly)
+
+
+def metric(
+    id: str | Override,
+    *,
+    catalog: Catalog | None = None,
+    workspace: Workspace | None = None,
+    seed: int = 0,
+    **overrides: Any,
+) -> BoundMetric:
+    """The metric ``id``, with fields of its spec (or parameters of its function) overridden.
+
+    ``metric("pls", splits={"folds": 4})``, ``metric("i2n", compat="brainscore")``: nested mappings are merged
+    into the spec, other values replace. A component is chosen by name, ``metric("pls", splits="kfold")``; what lies
+    deeper is given where it lies, ``metric("pls", estimator={"components": 10}, splits={"seed": 3})``. ``seed`` is that
+    of resampling; ``workspace`` says where to compute, and shares Gram matrices between metrics.
+
+    Raises
+    ------
+    RequestError
+        Unknown id, field or compat; near misses are named.
+    """
+    spec, component, parameters = resolve("metrics", id, catalog or open_definitions(), overrides)
+    return BoundMetric(spec, component, parameters, _place(workspace), seed)
+
+
+def ceiling(
+    id: str | Override,
+    *,
+    catalog: Catalog | None = None,
+    workspace: Workspace | None = None,
+    seed: int = 0,
+    **overrides: Any,
+) -> BoundCeiling:
+    """The ceiling ``id``, overridden as in :func:`metric`."""
+    spec, component, parameters = resolve("ceilings", id, catalog or open_definitions(), overrides)
+    return BoundCeiling(spec, component, parameters, _place(workspace), seed)
+
+
+def _place(workspace: Workspace | None) -> Workspace:
+    if workspace is not None and not isinstance(workspace, Workspace):
+        raise RequestError(
+            f"workspace is a {type(workspace).__name__}; give neuroledger.stats.workspace.Workspace(device=…, dtype=…)"
+        )
+    return workspace or Workspace(memo=Memo(0))
+
+
+def _short(value: Any) -> str:
+    """A parameter as people give it; long lists by their ends."""
+    if isinstance(value, BaseModel):
+        inside = ", ".join(f"{name}={_short(one)}" for name, one in value if name != "name")
+        return f"{getattr(value, 'name', type(value).__name__)}({inside})"
+    if isinstance(value, tuple | list) and len(value) > 4:
+        return f"({_short(value[0])}, …, {_short(value[-1])})"
+    return repr(value)
+
+
+def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArray) -> Score:
+    steps = [(step.over, step.with_) for step in spec.aggregate]
+    notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
+    value = aggregate(samples, steps)
+    if not np.isfinite(value):
+        because = "; ".join(notes) or "predictions or responses do not vary"
+        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({because})")
+    error = float("nan")
+    if spec.error is not None:
+        error = error_of(samples, steps, spec.error.over, spec.error.with_)
+    over = spec.interval.over if spec.interval else tuple(str(d) for d in samples.dims if d != "split")
+    given = samples.attrs.pop("replicates", None)  # an array, or a function that makes it when asked
+    n: dict[str, float] = {}
+    dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
+    if "presentation" in dims and "stimuli" not in samples.attrs.get("n", {}):
+        ids = (
+            rows["stimulus_id"].values
+            if "stimulus_id" in rows.coords
+            else np.arange(rows.sizes["presentation"])
+        )
+        n["stimuli"] = len(encode(ids).labels)
+    elif "stimulus" in dims:
+        n["stimuli"] = rows.sizes["stimulus"]
+    n |= {str(dim): size for dim, size in samples.sizes.items()}
+    n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
+    return Score(
+        value,
+        error=error,
+        scale=spec.scale,
+        direction=spec.direction,
+        unit=spec.unit,
+        samples=samples,
+        n=n,
+        notes=notes,
+        id=spec.id,
+        replicates=given if given is not None else lambda: bootstrap(samples, steps, over, seed=seed),
+    )

@@ -1,1 +1,0 @@
-"""The gate: nothing is scored on data that were not hashed, read and examined."""

@@ -1,1 +1,0 @@
-"""Pinning: recordings that somebody downloaded become the pinned files of their data set."""

@@ -1,0 +1,1 @@
+"""Alignment: whether a model processes information the way the brain does."""

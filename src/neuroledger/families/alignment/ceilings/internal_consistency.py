@@ -1,0 +1,302 @@
+"""Internal consistency: how well two halves of the repetitions agree, corrected to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.sparse import coo_array
+
+from neuroledger.data.factorize import encode
+from neuroledger.data.threads import side_by_side
+from neuroledger.errors import CeilingError
+from neuroledger.spec.registry import ceiling
+from neuroledger.stats.splits import Split
+
+__all__ = ["internal_consistency"]
+
+Floats = NDArray[np.float64]
+
+# Columns are halved together while the means of all halves stay below this many numbers.
+TOGETHER = 16_000_000
+# Repetitions are summed in pieces of this many numbers, which stay in the processor's cache,
+CACHED = 1 << 17
+# and multiplied in pieces of so few operations that a BLAS does not divide them among threads of its own.
+SINGLE = 1 << 18
+# Presentations by which a column is known to vary little, by no more than this share of its level.
+SAMPLE, LITTLE = 64, 1e-5
+# Splits whose halves fit into one integer, two bits each.
+DIGITS = 28
+
+
+class _Layout(NamedTuple):
+    """Presentations as a table of stimulus × slot, slots being sets of presentations that always share a half.
+
+    ``rows`` is the row in each slot (-1: none), ``halves`` (2·split, slot) says which slots form each half.
+    """
+
+    rows: NDArray[np.intp]
+    halves: Floats
+
+
+@ceiling("internal_consistency", version=3)
+def internal_consistency(
+    assembly: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    repetitions: Literal["all"] | Annotated[int, Field(ge=2)] = "all",
+    correction: Literal["spearman_brown", "none"] = "spearman_brown",
+    average: Literal["stimulus", "condition"] = "stimulus",
+    numbering: tuple[str, ...] = ("repetition", "repetition_id"),
+) -> xr.DataArray:
+    """Split-half reliability of each neuroid.
+
+    Every split divides the repetitions in two; each half is averaged per stimulus over the repetitions that are
+    there, and the halves are correlated over stimuli. ``correction: spearman_brown`` gives ``2r / (1 + r)``, the
+    reliability of all repetitions [spearman1910, brown1910]. ``repetitions`` uses only the first so many values of
+    the coordinate that the splits divide; the splits are then drawn over those. ``average: condition`` keeps presentations
+    of one stimulus apart that differ in any coordinate but those of ``numbering``, as the peer does.
+
+    Parameters
+    ----------
+    assembly
+        ``(presentation, neuroid)`` or ``(presentation, neuroid, time_bin)`` with ``stimulus_id`` and ``repetition``,
+        not averaged. Stimuli may have different numbers of repetitions, and values may be missing.
+
+    Returns
+    -------
+    xr.DataArray
+        Reliability ``(split, neuroid)`` or ``(time_bin, split, neuroid)``.
+
+    Raises
+    ------
+    CeilingError
+        There are no repetitions, or too few stimuli were repeated to correlate the halves.
+    """
+    if assembly.sizes.get("time_bin") == 1:
+        assembly = assembly.isel(time_bin=0, drop=True)
+    dims = ("presentation", "neuroid", *(d for d in ("time_bin",) if d in assembly.dims))
+    if set(dims) != set(assembly.dims):
+        raise CeilingError(f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}")
+    assembly = assembly.transpose(*dims)
+    values = assembly.values.reshape(assembly.sizes["presentation"], -1)
+    if "stimulus_id" not in assembly.coords:
+        raise CeilingError(
+            "internal consistency needs 'stimulus_id' on the presentations, to know what was repeated"
+        )
+    notes: list[str] = []
+    shown = encode(assembly["stimulus_id"].values).codes
+    if average == "condition":
+        shown = _conditions(assembly, shown, numbering)
+    layout = _layout(shown, splits)
+    r = np.concatenate([_agreement(part, layout, notes) for part in _parts(values, layout)], axis=1)
+    if not np.isfinite(r).any():
+        raise CeilingError(
+            "no neuroid varies over at least 3 stimuli that were repeated in both halves; "
+            "a ceiling needs repeated presentations of the same stimuli"
+        )
+    negative = int((r < 0).sum())
+    if negative and correction == "spearman_brown":
+        notes.append(
+            f"{negative} of {r.size} split-half correlations are negative, where the Spearman-Brown correction "
+            "has no meaning as a reliability"
+        )
+    undefined = int(np.isnan(r).all(axis=0).sum())
+    if undefined:
+        notes.append(
+            f"{undefined} of {r.shape[1]} neuroids have no reliability: constant or missing responses"
+        )
+    if correction == "spearman_brown":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = np.where(r == -1, np.nan, 2 * r / (1 + r))
+    return _labelled(r, assembly, notes)
+
+
+def _conditions(
+    assembly: xr.DataArray, stimulus: NDArray[np.intp], numbering: tuple[str, ...]
+) -> NDArray[np.intp]:
+    """Number of each presentation's condition: what all its coordinates say but those that number repetitions."""
+    found = stimulus
+    for name, coordinate in assembly.coords.items():
+        if coordinate.dims == ("presentation",) and name not in numbering:
+            codes = encode(coordinate.values).codes
+            found = np.unique(found * (int(codes.max()) + 1) + codes, return_inverse=True)[1].ravel()
+    return found
+
+
+def _layout(stimulus: NDArray[np.intp], splits: Sequence[Split]) -> _Layout:
+    count, shown = len(stimulus), int(stimulus.max()) + 1
+    if shown == count:
+        raise CeilingError(
+            f"no repetitions: each of the {count} stimuli was presented once, so nothing says how reliable "
+            "the responses are; use an assembly with repetitions, or a ceiling that is a constant with a source"
+        )
+    slot, slots = _slots(stimulus, _patterns(splits, count))
+    rows = np.full((shown, slots), -1, np.intp)
+    rows[stimulus, slot] = np.arange(count)
+    halves = np.zeros((2 * len(splits), slots))
+    for at, split in enumerate(splits):
+        halves[2 * at, slot[split.train]] = 1.0
+        halves[2 * at + 1, slot[split.test]] = 1.0
+    return _Layout(rows, halves)
+
+
+def _patterns(splits: Sequence[Split], count: int) -> NDArray[np.intp]:
+    """A number for each presentation: those with the same number lie in the same halves of every split."""
+    pattern = np.zeros(count, np.int64)
+    for at, split in enumerate(splits, start=1):
+        pattern *= 4
+        pattern[split.train] += 1
+        pattern[split.test] += 2
+        if at % DIGITS == 0 or at == len(splits):
+            pattern = encode(pattern).codes.astype(np.int64)
+    return pattern.astype(np.intp)
+
+
+def _slots(stimulus: NDArray[np.intp], pattern: NDArray[np.intp]) -> tuple[NDArray[np.intp], int]:
+    """The slot of each presentation, and how many there are: one for each pattern and time it occurs for a stimulus."""
+    count, patterns = len(stimulus), int(pattern.max()) + 1
+    key = stimulus * patterns + pattern
+    if (int(stimulus.max()) + 1) * patterns > 16 * count:
+        order = np.argsort(key, kind="stable")
+    else:
+        times = np.bincount(key)
+        if times.max() == 1:
+            return pattern, patterns
+        # Rows of a sparse matrix are counted, not compared, into their order.
+        place = coo_array((np.ones(count, np.int8), (key, np.arange(count))), shape=(len(times), count))
+        order = place.tocsr().indices.astype(np.intp)
+    start = np.flatnonzero(np.diff(key[order], prepend=-1))
+    nth = np.empty(count, np.intp)
+    nth[order] = np.arange(count) - np.repeat(start, np.diff(np.append(start, count)))
+    coded = encode(pattern * count + nth)
+    return coded.codes, len(coded.labels)
+
+
+def _parts(values: NDArray[Any], layout: _Layout) -> Iterator[NDArray[Any]]:
+    width = max(1, TOGETHER // (len(layout.halves) * len(layout.rows)))
+    for start in range(0, values.shape[1], width):
+        yield _levelled(values[:, start : start + width])
+
+
+def _levelled(values: NDArray[Any]) -> NDArray[Any]:
+    """Columns that vary little about a high level without that level, whose rounding would weigh in their means.
+
+    The difference of two numbers so near each other is exact.
+    """
+    few = np.asarray(values[:SAMPLE], dtype=np.float64)
+    low, high = np.fmin.reduce(few), np.fmax.reduce(few)
+    with np.errstate(invalid="ignore"):
+        near = high - low < LITTLE * np.abs(low)
+    if not near.any():
+        return values
+    moved = np.array(values, dtype=np.float64)
+    moved[:, near] -= low[near]
+    return moved
+
+
+def _agreement(values: NDArray[Any], layout: _Layout, notes: list[str]) -> Floats:
+    """Correlation over stimuli of the means of both halves (split × column)."""
+    there = layout.rows >= 0
+    mean = np.empty((len(layout.halves), len(layout.rows), values.shape[1]))
+
+    def sums(part: slice) -> None:
+        _halved(layout.halves, _table(values, layout.rows[part]), mean[:, part])
+
+    side_by_side(sums, _pieces(layout, values.shape[1]))
+    if there.all() and np.isfinite(mean).all():
+        mean /= layout.halves.sum(axis=1)[:, None, None]
+        return _correlation(mean[0::2], mean[1::2])
+    count = np.empty_like(mean)
+
+    def counted(part: slice) -> None:
+        table = _table(values, layout.rows[part])
+        present = np.isfinite(table)
+        present &= there[part, :, None]
+        np.copyto(table, 0.0, where=~present)
+        _halved(layout.halves, table, mean[:, part])
+        _halved(layout.halves, present.astype(np.float64), count[:, part])
+
+    side_by_side(counted, _pieces(layout, values.shape[1]))
+    both = (count[0::2] > 0) & (count[1::2] > 0)
+    mean /= np.maximum(count, 1)
+    if both.all():
+        return _correlation(mean[0::2], mean[1::2])
+    fewest = int(both.sum(axis=1).min())
+    note = f"stimuli without responses in both halves are left out: at least {fewest} of {len(both[0])} stay"
+    if note not in notes:
+        notes.append(note)
+    return _correlation_of(mean[0::2], mean[1::2], both)
+
+
+def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
+    """Some stimuli at a time."""
+    stimuli, slots = layout.rows.shape
+    width = max(1, CACHED // (slots * columns))
+    for start in range(0, stimuli, width):
+        yield slice(start, min(stimuli, start + width))
+
+
+def _table(values: NDArray[Any], rows: NDArray[np.intp]) -> Floats:
+    """Responses as stimulus × slot × column; 0 where there is no presentation."""
+    table = np.asarray(values.take(rows.ravel(), axis=0, mode="wrap"), dtype=np.float64)
+    if rows.min() < 0:
+        table[rows.ravel() < 0] = 0.0
+    return table.reshape(*rows.shape, -1)
+
+
+def _halved(halves: Floats, table: Floats, out: Floats) -> None:
+    """Sums of each half (half × stimulus × column)."""
+    width = max(1, SINGLE // halves.size)
+    for start in range(0, table.shape[2], width):
+        part = slice(start, start + width)
+        np.matmul(halves, table[:, :, part], out=out[:, :, part].transpose(1, 0, 2))
+
+
+def _correlation(A: Floats, B: Floats) -> Floats:
+    """Pearson correlation over axis 1; NaN below 3 stimuli or without variation."""
+    result = np.full((A.shape[0], A.shape[2]), np.nan)
+    if A.shape[1] >= 3:
+        side_by_side(lambda at: _correlated(A[at], B[at], result[at]), range(len(A)))
+    return result
+
+
+def _correlated(a: Floats, b: Floats, r: Floats) -> None:
+    one, two = _centred(a), _centred(b)
+    size = one * two
+    np.divide(np.einsum("sn,sn->n", a, b), np.sqrt(size), out=r, where=size > 0)
+
+
+def _centred(values: Floats) -> Floats:
+    """Squared deviations of each column, which is centred in place; exactly 0 where all its values are the same."""
+    level = values.mean(axis=0)
+    values -= level
+    size = np.einsum("sn,sn->n", values, values)
+    # What rounding alone may have left is looked at: distinct values near their mean stay distinct without it.
+    near = np.flatnonzero(size <= 1e-20 * len(values) * level * level)
+    size[near[(values[:1, near] == values[:, near]).all(axis=0)]] = 0.0
+    return np.asarray(size)
+
+
+def _correlation_of(A: Floats, B: Floats, both: NDArray[np.bool_]) -> Floats:
+    """The same over the stimuli that both halves have, which may differ between columns."""
+    result = np.full((A.shape[0], A.shape[2]), np.nan)
+    for split, column in np.ndindex(result.shape):
+        rows = both[split, :, column]
+        a, b = A[split, rows, column], B[split, rows, column]
+        if len(a) >= 3:
+            result[split, column] = _correlation(a[None, :, None], b[None, :, None])[0, 0]
+    return result
+
+
+def _labelled(r: Floats, assembly: xr.DataArray, notes: list[str]) -> xr.DataArray:
+    coords = {n: c for n, c in assembly.coords.items() if c.dims in (("neuroid",), ("time_bin",))}
+    coords["split"] = xr.DataArray(np.arange(len(r)), dims="split")
+    if "time_bin" not in assembly.dims:
+        return xr.DataArray(r, dims=("split", "neuroid"), coords=coords, attrs={"notes": notes})
+    shaped = r.reshape(len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"]).transpose(2, 0, 1)
+    return xr.DataArray(shaped, dims=("time_bin", "split", "neuroid"), coords=coords, attrs={"notes": notes})

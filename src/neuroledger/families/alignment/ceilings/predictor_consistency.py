@@ -1,0 +1,133 @@
+"""Predictor consistency: split-half reliability where every stimulus has repetitions of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pydantic import Field
+
+from neuroledger.data.factorize import encode
+from neuroledger.errors import CeilingError
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["predictor_consistency"]
+
+Floats = NDArray[np.float64]
+FEWEST_STIMULI = 10
+# Columns are halved together while they hold fewer numbers than this.
+TOGETHER = 2_000_000
+
+
+@ceiling("predictor_consistency", version=2)
+def predictor_consistency(
+    assembly: xr.DataArray,
+    *,
+    halves: Annotated[int, Field(ge=1)] = 10,
+    seed: Annotated[int, Field(ge=0)] = 0,
+    by: str = "stimulus_id",
+) -> xr.DataArray:
+    """Reliability of each neuroid from halves drawn anew within every stimulus.
+
+    For each of ``halves`` draws and each value of ``by`` in sorted order, the distinct repetitions of that stimulus
+    are permuted and divided in two (the smaller half first); halves are averaged, correlated over stimuli, and
+    corrected by Spearman-Brown. Stimuli with one repetition are left out.
+
+    Parameters
+    ----------
+    assembly
+        ``(presentation, neuroid)`` with ``repetition``, not averaged.
+
+    Returns
+    -------
+    xr.DataArray
+        Reliability ``(split, neuroid)``.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than 10 stimuli were repeated.
+    """
+    for name in (by, "repetition"):
+        if name not in assembly.coords:
+            hint = (
+                "; it has 'image_id': by='image_id'" if name == by and "image_id" in assembly.coords else ""
+            )
+            raise CeilingError(
+                f"predictor consistency needs the coordinate {name!r}, the assembly has none{hint}"
+            )
+    if set(assembly.dims) != {"presentation", "neuroid"}:
+        raise CeilingError(f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}")
+    values = assembly.transpose("presentation", "neuroid").values
+    stimulus = encode(assembly[by].values).codes
+    repetition = encode(assembly["repetition"].values).codes
+    order = np.argsort(stimulus, kind="stable")
+    bounds = np.flatnonzero(np.diff(stimulus[order])) + 1
+    groups = [(rows, np.unique(repetition[rows])) for rows in np.split(order, bounds)]
+    repeated = [(rows, own) for rows, own in groups if len(own) > 1]
+    if len(repeated) < FEWEST_STIMULI:
+        raise CeilingError(
+            f"{len(repeated)} of {len(groups)} stimuli were repeated; predictor consistency needs {FEWEST_STIMULI}"
+        )
+    notes = []
+    if len(repeated) < len(groups):
+        notes.append(f"{len(groups) - len(repeated)} of {len(groups)} stimuli left out: presented once")
+    rng = np.random.default_rng(seed)
+    draws = [_halves(len(values), repetition, repeated, rng) for _ in range(halves)]
+    width = max(1, TOGETHER // len(values))
+    parts = [values[:, start : start + width] for start in range(0, values.shape[1], width)]
+    result = np.concatenate([_reliabilities(part, draws) for part in parts], axis=1)
+    coords = {n: c for n, c in assembly.coords.items() if c.dims == ("neuroid",)}
+    coords["split"] = xr.DataArray(np.arange(halves), dims="split")
+    return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs={"notes": notes})
+
+
+def _halves(
+    count: int,
+    repetition: NDArray[np.intp],
+    repeated: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    rng: np.random.Generator,
+) -> tuple[Any, Any]:
+    """Membership (stimulus × presentation, sparse) in the two halves of one draw."""
+    from scipy.sparse import csr_array
+
+    half = np.full(count, -1)
+    position = np.zeros(count, np.intp)
+    for at, (rows, own) in enumerate(repeated):
+        shuffled = rng.permutation(own)
+        position[rows] = at
+        half[rows] = (~np.isin(repetition[rows], shuffled[: len(own) // 2])).astype(int)
+    sides = [np.flatnonzero(half == side) for side in (0, 1)]
+    one, two = (
+        csr_array((np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), count))
+        for rows in sides
+    )
+    return one, two
+
+
+def _reliabilities(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -> Floats:
+    """Reliability of each column in every draw, missing values left out (draw × column)."""
+    values = np.asarray(values, dtype=np.float64)
+    present = np.isfinite(values)
+    whole = bool(present.all())
+    filled = values if whole else np.where(present, values, 0.0)
+    shown = np.ones((len(values), 1)) if whole else present.astype(np.float64)
+    found = []
+    for halves in draws:
+        with np.errstate(invalid="ignore"):
+            found.append(_reliability(*((members @ filled) / (members @ shown) for members in halves)))
+    return np.stack(found)
+
+
+def _reliability(A: Floats, B: Floats) -> Floats:
+    """Spearman-Brown corrected correlation of each column over the stimuli that both halves have."""
+    both = np.isfinite(A) & np.isfinite(B)
+    count = both.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        A, B = np.where(both, A, 0.0), np.where(both, B, 0.0)
+        A, B = (np.where(both, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
+        size = np.sqrt((A * A).sum(axis=0) * (B * B).sum(axis=0))
+        r = np.where((size > 0) & (count > 2), (A * B).sum(axis=0) / size, np.nan)
+        return np.where(r == -1, np.nan, 2 * r / (1 + r))

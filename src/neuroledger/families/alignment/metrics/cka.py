@@ -1,0 +1,191 @@
+"""Centred kernel alignment: whether two representations are the same up to rotation and scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.similarity.gram import gram
+from neuroledger.spec.registry import metric
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Workspace
+
+__all__ = ["cka", "cka_subsets"]
+
+Floats = NDArray[np.float64]
+
+# Below so many stimuli the number with one left out says nothing about its spread.
+FEWEST = 8
+
+
+@metric("cka", version=1)
+def cka(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    workspace: Workspace,
+    rng: np.random.Generator,
+    unbiased: bool = True,
+) -> xr.DataArray:
+    """Linear centred kernel alignment of ``(presentation, neuroid)`` assemblies.
+
+    ``HSIC(K, L) / √(HSIC(K, K)·HSIC(L, L))`` of the Gram matrices over stimuli, with the unbiased estimator of HSIC
+    [song2012, nguyen2021], or the classic one [kornblith2019], which grows as stimuli become fewer. The unbiased
+    value is 0 when either side has no unbiased signal.
+
+    Returns
+    -------
+    xr.DataArray
+        One number. The interval is a jackknife's: the normal deviates of the number with each stimulus left out.
+
+    Raises
+    ------
+    MetricError
+        Fewer than 4 stimuli, or a side that does not vary.
+    """
+    K, L, notes = _grams(source, target, workspace)
+    value = _alignment(K, L, unbiased)
+    if np.isnan(value):
+        raise MetricError("an assembly does not vary over the stimuli; its alignment is undefined")
+    attrs = {"notes": notes, "replicates": _replicates(K, L, unbiased, value, rng)}
+    return xr.DataArray(value, attrs=attrs)
+
+
+@metric("cka_subsets", version=1)
+def cka_subsets(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    unbiased: bool = True,
+) -> xr.DataArray:
+    """Linear centred kernel alignment over the test presentations of each split, as :func:`cka` (split)."""
+    K, L, notes = _grams(source, target, workspace)
+    values = [_alignment(K[np.ix_(s.test, s.test)], L[np.ix_(s.test, s.test)], unbiased) for s in splits]
+    return xr.DataArray(
+        values, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": notes}
+    )
+
+
+def _grams(
+    source: xr.DataArray, target: xr.DataArray, workspace: Workspace
+) -> tuple[Floats, Floats, list[str]]:
+    notes: list[str] = []
+    found = []
+    for name, assembly in (("source", source), ("target", target)):
+        if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
+            assembly = assembly.isel(time_bin=0)
+        if set(assembly.dims) != {"presentation", "neuroid"}:
+            raise MetricError(f"{name}: CKA needs (presentation, neuroid), not {tuple(assembly.dims)}")
+        X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
+        missing = ~np.isfinite(X).all(axis=0) if name == "target" else np.zeros(1, bool)
+        if missing.any():
+            notes.append(f"{int(missing.sum())} of {X.shape[1]} neuroids left out: responses are missing")
+            X = X[:, ~missing]
+        if not X.shape[1]:
+            raise MetricError(f"{name}: CKA needs neuroids; {notes[-1] if notes else 'there are none'}")
+        found.append(gram(X, workspace).on_host(workspace).K)
+    if len(found[0]) != len(found[1]):
+        raise MetricError(
+            f"source has {len(found[0])} stimuli and target {len(found[1])}; both sides need the same"
+        )
+    if len(found[0]) < 4:
+        raise MetricError(f"CKA needs at least 4 stimuli, not {len(found[0])}")
+    return found[0], found[1], notes
+
+
+def _alignment(K: Floats, L: Floats, unbiased: bool) -> float:
+    hsic = _unbiased if unbiased else _biased
+    kl, kk, ll = float(hsic(K, L)), float(hsic(K, K)), float(hsic(L, L))
+    if not np.trace(K) or not np.trace(L):
+        return float("nan")
+    if unbiased:
+        return kl / (math.sqrt(kk * ll) + 1e-12) if kk * ll > 0 else 0.0
+    return kl / math.sqrt(kk * ll)
+
+
+def _biased(K: Floats, L: Floats) -> float:
+    """``tr(HKH·HLH)`` with the centring matrix H; shifts of either matrix cancel, so only sums are needed."""
+    n = len(K)
+    k, m = K.sum(axis=1), L.sum(axis=1)
+    return float(np.vdot(K, L) - 2 * (k @ m) / n + k.sum() * m.sum() / n**2)
+
+
+def _unbiased(K: Floats, L: Floats) -> float:
+    """Unbiased HSIC of two Gram matrices whose diagonals are not counted."""
+    n = len(K)
+    a, b = K.diagonal(), L.diagonal()
+    k, m = K.sum(axis=1) - a, L.sum(axis=1) - b
+    together = float(np.vdot(K, L) - a @ b)
+    shifted = together + k.sum() * m.sum() / ((n - 1) * (n - 2)) - 2 * (k @ m) / (n - 2)
+    return float(shifted / (n * (n - 3)))
+
+
+def _replicates(
+    K: Floats, L: Floats, unbiased: bool, value: float, rng: np.random.Generator
+) -> Callable[[], Floats]:
+    """Draws around the value with the jackknife's deviation, made when they are asked for.
+
+    Resampling stimuli with replacement would put pairs of one stimulus with itself into both matrices and so make
+    them more alike than they are; leaving stimuli out does not.
+    """
+    seed = int(rng.integers(2**63))
+
+    def draw() -> Floats:
+        n = len(K)
+        if n < FEWEST:
+            return np.empty(0)
+        left = _without_each(K, L, unbiased)
+        deviation = float(np.sqrt((n - 1) / n * ((left - left.mean()) ** 2).sum()))
+        return np.random.default_rng(seed).normal(value, deviation, 1000)
+
+    return draw
+
+
+def _without_each(K: Floats, L: Floats, unbiased: bool) -> Floats:
+    """The alignment with each stimulus left out in turn, all from row sums."""
+    hsic = _left_unbiased if unbiased else _left_biased
+    kl, kk, ll = hsic(K, L), hsic(K, K), hsic(L, L)
+    with np.errstate(invalid="ignore"):
+        return np.where(kk * ll > 0, kl / np.sqrt(np.abs(kk * ll) + 1e-300), 0.0)
+
+
+def _sums(K: Floats, L: Floats, diagonal: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """For each left-out stimulus: ΣK, ΣL, ΣK∘L and the product of row sums, over the others."""
+    a, b = K.diagonal(), L.diagonal()
+    product = np.einsum("ij,ij->i", K, L)
+    k, m = K.sum(axis=1), L.sum(axis=1)
+    own = a * b
+    if not diagonal:
+        k, m, product, own, a, b = (
+            k - a,
+            m - b,
+            product - own,
+            np.zeros_like(own),
+            np.zeros_like(a),
+            np.zeros_like(b),
+        )
+    # Row sums of the others lose their entry with the left-out stimulus.
+    cross_k, cross_l = K @ m, L @ k
+    if not diagonal:
+        cross_k, cross_l = cross_k - K.diagonal() * m, cross_l - L.diagonal() * k
+    rows = k @ m - cross_k - cross_l + product - (k * m - a * m - b * k + own)
+    return k.sum() - 2 * k + a, m.sum() - 2 * m + b, product.sum() - 2 * product + own, rows
+
+
+def _left_biased(K: Floats, L: Floats) -> Floats:
+    n = len(K) - 1
+    k, m, together, rows = _sums(K, L, diagonal=True)
+    return together - 2 * rows / n + k * m / n**2
+
+
+def _left_unbiased(K: Floats, L: Floats) -> Floats:
+    n = len(K) - 1
+    k, m, together, rows = _sums(K, L, diagonal=False)
+    return (together + k * m / ((n - 1) * (n - 2)) - 2 * rows / (n - 2)) / (n * (n - 3))

@@ -1,0 +1,135 @@
+"""Crossnobis: dissimilarities that are zero on average where patterns differ by noise alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.data.factorize import encode
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.metrics.rdm import rdm
+from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
+from neuroledger.spec.registry import metric
+from neuroledger.stats.workspace import Workspace
+
+__all__ = ["cross_validated_distances", "crossnobis"]
+
+Floats = NDArray[np.float64]
+Noise = Literal["none", "univariate", "multivariate"]
+
+
+@metric("crossnobis", version=2)
+def crossnobis(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    workspace: Workspace,
+    rng: np.random.Generator,
+    fold: str = "repetition",
+    noise: Noise = "univariate",
+    distance: Distance = "squared_euclidean",
+    comparison: Comparison = "cosine",
+) -> xr.DataArray:
+    """Agreement of the source's dissimilarities with the target's cross-validated ones [walther2016].
+
+    The target's squared distances multiply pattern differences of different folds (values of ``fold``), so that
+    noise does not inflate them; ``noise`` scales neuroids by their residual standard deviation, or whitens them by
+    their shrunk residual covariance. The source is compared by ``distance``.
+
+    Parameters
+    ----------
+    source
+        ``(presentation, neuroid)``; one pattern per stimulus is taken.
+    target
+        ``(presentation, neuroid)``, not averaged, every stimulus in every fold.
+
+    Returns
+    -------
+    xr.DataArray
+        One number; the interval resamples stimuli, as for :func:`~neuroledger.families.alignment.metrics.rdm.rdm`.
+
+    Raises
+    ------
+    MetricError
+        There is one fold, a stimulus is missing from a fold, or responses are missing.
+    """
+    if fold not in target.coords:
+        raise MetricError(f"crossnobis needs the coordinate {fold!r} on the target's presentations")
+    values = np.asarray(target.transpose("presentation", "neuroid").values, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise MetricError(
+            "crossnobis needs complete responses; drop neuroids or presentations with missing ones"
+        )
+    stimuli, folds = encode(target["stimulus_id"].values), encode(target[fold].values)
+    patterns = _patterns(values, stimuli.codes, folds.codes)
+    if noise != "none":
+        patterns = patterns @ _whitening(values, stimuli.codes, noise)
+    distances = cross_validated_distances(patterns)
+    ids = stimuli.labels.astype(str)
+    coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
+    given = xr.DataArray(distances, dims=("stimulus", "stimulus_b"), coords=coords)
+    first = np.unique(encode(source["stimulus_id"].values).codes, return_index=True)[1]
+    return rdm(
+        source.isel(presentation=first),
+        given,
+        workspace=workspace,
+        rng=rng,
+        distance=distance,
+        comparison=comparison,
+    )
+
+
+def cross_validated_distances(patterns: Floats) -> Floats:
+    """Squared distances per neuroid (stimulus × stimulus) from ``patterns`` (fold × stimulus × neuroid).
+
+    The mean over all ordered pairs of different folds ``m ≠ l`` of ``(x_i − x_j)ᵐ·(x_i − x_j)ˡ``, from two products:
+    that of the sums over folds, less that of each fold with itself.
+    """
+    count, stimuli, neuroids = patterns.shape
+    total = patterns.sum(axis=0)
+    flat = patterns.transpose(1, 0, 2).reshape(stimuli, -1)
+    between = (total @ total.T - flat @ flat.T) / (count * (count - 1) * neuroids)
+    power = between.diagonal()
+    return np.asarray(power[:, None] + power - 2 * between)
+
+
+def _patterns(values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]) -> Floats:
+    """Mean response to each stimulus in each fold (fold × stimulus × neuroid)."""
+    folds, stimuli = int(fold.max()) + 1, int(stimulus.max()) + 1
+    if folds < 2:
+        raise MetricError("crossnobis multiplies differences of different folds; the target has one")
+    cell = fold * stimuli + stimulus
+    count = np.bincount(cell, minlength=folds * stimuli)
+    if not count.all():
+        raise MetricError(
+            f"{int((count == 0).sum())} of {len(count)} pairs of stimulus and fold were not presented; "
+            "crossnobis needs every stimulus in every fold"
+        )
+    order = np.argsort(cell, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(count)[:-1]])
+    means = np.add.reduceat(values[order], starts, axis=0) / count[:, None]
+    return np.asarray(means.reshape(folds, stimuli, -1))
+
+
+def _whitening(values: Floats, stimulus: NDArray[np.intp], noise: Noise) -> Floats:
+    """The matrix that gives residuals unit variance (``univariate``) or unit covariance (``multivariate``)."""
+    count = np.bincount(stimulus)
+    order = np.argsort(stimulus, kind="stable")
+    mean = (
+        np.add.reduceat(values[order], np.concatenate([[0], np.cumsum(count)[:-1]]), axis=0) / count[:, None]
+    )
+    residual = values - mean[stimulus]
+    freedom = len(values) - len(count)
+    variance = (residual * residual).sum(axis=0) / max(freedom, 1)
+    if freedom < 1 or not variance.all():
+        raise MetricError("a neuroid has no noise to scale by; use `noise: none`, or drop constant neuroids")
+    if noise == "univariate":
+        return np.diag(1 / np.sqrt(variance))
+    from sklearn.covariance import ledoit_wolf
+
+    covariance, _ = ledoit_wolf(residual, assume_centered=True)
+    power, axes = np.linalg.eigh(covariance * len(values) / freedom)
+    return np.asarray(axes / np.sqrt(power) @ axes.T)

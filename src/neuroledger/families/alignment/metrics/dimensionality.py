@@ -1,0 +1,79 @@
+"""How many dimensions of a representation encode each factor of the stimuli."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.errors import MetricError
+from neuroledger.spec.registry import metric
+
+__all__ = ["factor_dimensionality"]
+
+
+RESIDUAL = "residual"
+
+
+@metric("factor_dimensionality", version=1, input="behaviour")
+def factor_dimensionality(
+    source: xr.DataArray, target: xr.DataArray, *, factor: str | None = None, by: str = "factor"
+) -> xr.DataArray:
+    """Share of dimensions estimated to encode ``factor``: ``()``.
+
+    For pairs of stimuli that share a factor ``f``, ``s_f`` is the covariance of their responses (about the mean
+    of both sides) summed over neuroids, over the total variance. A softmax over all ``s_f`` and 1 for the
+    residual divides the ``N`` neuroids: ``⌊N · softmax_f⌋`` dimensions for each factor, the rest residual.
+
+    Parameters
+    ----------
+    source, target
+        Responses ``(presentation, neuroid)`` of the same model to the first and second stimulus of each pair,
+        paired by position, with the coordinate ``by`` naming the factor that the pair shares.
+    factor
+        The factor whose share is wanted, or ``residual``; it may be left out where there is only one.
+
+    Raises
+    ------
+    MetricError
+        The sides do not pair up, the factor is missing, or the responses do not vary.
+
+    Notes
+    -----
+    Islam et al. (2021).
+    """
+    a, b = (
+        np.asarray(side.transpose("presentation", "neuroid").values, np.float64) for side in (source, target)
+    )
+    labels = coordinate(source, by)
+    if labels is None:
+        raise MetricError(f"responses have no coordinate {by!r} that names the factor each pair shares")
+    other = coordinate(target, by)
+    if a.shape != b.shape or (other is not None and (other.astype(str) != labels.astype(str)).any()):
+        raise MetricError(
+            f"pairs do not match: {a.shape} and {b.shape} responses must share {by!r} row by row"
+        )
+    factors = encode(labels)
+    names = [str(label) for label in factors.labels.tolist()]
+    if factor is None and len(names) == 1:
+        factor = names[0]
+    if factor not in (*names, RESIDUAL):
+        raise MetricError(
+            f"no pair shares the factor {factor!r}; give one of {', '.join(names)} or {RESIDUAL!r}"
+        )
+    if RESIDUAL in names:
+        raise MetricError("a factor may not be called 'residual': that is the rest")
+    variance = float(np.concatenate([a, b]).var(axis=0).sum())
+    if not variance > 0:
+        raise MetricError("the responses do not vary (or are missing), so no dimension encodes anything")
+    scores = np.ones(len(names) + 1)
+    for f in range(len(names)):
+        rows = factors.codes == f
+        mean = 0.5 * (a[rows].mean(axis=0) + b[rows].mean(axis=0))
+        scores[f] = float(((a[rows] - mean) * (b[rows] - mean)).mean(axis=0).sum()) / variance
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    n = a.shape[1]
+    counts = [int(share * n) for share in shares[:-1]]
+    counts.append(n - sum(counts))
+    return xr.DataArray(counts[[*names, RESIDUAL].index(str(factor))] / n)

@@ -1,0 +1,70 @@
+"""Is a tuning property distributed in the model as it is in the brain."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.tuning.distributions import bins_of, property_values, resampled_similarity
+from neuroledger.spec.registry import metric
+
+__all__ = ["distribution_similarity"]
+
+
+@metric("distribution_similarity", version=1, input="behaviour")
+def distribution_similarity(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    property_name: str | None = None,
+    bins: tuple[float, ...] = (),
+    draws: Annotated[int, Field(ge=1)] = 1000,
+    generator: Literal["seeded", "legacy"] = "seeded",
+    seed: int = 0,
+) -> xr.DataArray:
+    """Similarity of the model's distribution to the brain's under resampling: ``(draw,)``.
+
+    Each draw takes as many model neuroids as the brain has (with replacement); similarity is one minus the
+    Kolmogorov-Smirnov distance of the histograms over the largest distance that these bins allow.
+
+    Parameters
+    ----------
+    source, target
+        Properties ``(neuroid, property)`` or one property ``(neuroid,)``; missing values are not counted.
+    property_name, bins
+        Which property, and its bin edges (by default the target's attribute ``<property_name>_bins``). Values
+        outside the edges count in the outermost bins.
+    draws
+        How many samples of the model.
+    generator, seed
+        ``seeded``: the request's seed. ``legacy``: NumPy's legacy generator from ``seed``, which gives what the
+        peer computes right after its global generator was seeded so (it never seeds it itself).
+
+    Raises
+    ------
+    MetricError
+        No such property, no bins, an empty side, or a target with all its values in the only bin.
+
+    Notes
+    -----
+    Marques, Schrimpf and DiCarlo (2021).
+    """
+    edges = bins_of(target, property_name, bins)
+    random = np.random.RandomState(seed) if generator == "legacy" else rng
+    values = resampled_similarity(
+        property_values(source, property_name),
+        property_values(target, property_name),
+        edges,
+        draws=draws,
+        rng=random,
+    )
+    if np.isnan(values).sum() > draws / 10:
+        if generator == "legacy":
+            return xr.DataArray(np.zeros(draws), dims=("draw",))
+        raise MetricError("more than a tenth of the samples of the model hold no value of this property")
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})

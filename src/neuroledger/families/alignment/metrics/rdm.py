@@ -1,0 +1,301 @@
+"""Representational similarity: whether two systems find the same stimuli alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, cast
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.similarity.gram import Gram, gram
+from neuroledger.families.alignment.similarity.rdm import (
+    ALIKE,
+    Comparison,
+    Distance,
+    agreement,
+    condensed,
+    dissimilarities,
+    mean_ranks,
+    patterned,
+    prepared,
+)
+from neuroledger.spec.registry import metric
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Workspace
+
+__all__ = ["rdm", "rdm_subsets"]
+
+Floats = NDArray[np.float64]
+Ties = Literal["exact", "rounding"]
+
+
+class _Side(NamedTuple):
+    """One side of the comparison: a Gram matrix, or RDMs that were given (subject × row × row)."""
+
+    found: Gram | None
+    given: Floats | None
+    key: str
+    workspace: Workspace
+
+    def usable(self, distance: Distance) -> NDArray[np.bool_]:
+        """Rows that have dissimilarities to others."""
+        if self.given is None:
+            return patterned(cast(Gram, self.found), distance)
+        off = ~np.eye(self.given.shape[1], dtype=bool)
+        return np.asarray((np.isfinite(self.given) & off).any(axis=2).all(axis=0))
+
+    def condensed(self, rows: NDArray[np.intp], distance: Distance) -> list[Floats]:
+        """The dissimilarities among ``rows``, for each subject."""
+        if self.given is None:
+            found = cast(Gram, self.found)
+            return [dissimilarities(found if len(rows) == len(found.K) else found.subset(rows), distance)]
+        values = [condensed(one[np.ix_(rows, rows)]) for one in self.given]
+        if not all(np.isfinite(one).all() for one in values):
+            raise MetricError(
+                "an RDM has missing entries for stimuli that have others; complete it or drop them"
+            )
+        return values
+
+    def prepared(self, distance: Distance, comparison: Comparison) -> list[Floats]:
+        """All dissimilarities, ready to be compared, and kept: a brain's serve every layer, a layer's every brain."""
+
+        def compute() -> list[Floats]:
+            rows = np.arange(len(cast(Gram, self.found).K) if self.given is None else self.given.shape[1])
+            return [prepared(values, comparison) for values in self.condensed(rows, distance)]
+
+        def size(values: list[Floats]) -> int:
+            return sum(one.nbytes for one in values)
+
+        found: list[Floats] = self.workspace.once(f"rdm {distance} {comparison}", self.key, compute, size)
+        return found
+
+
+class _Pair(NamedTuple):
+    """Source and target over the same stimuli, and the rows that have a pattern on both sides."""
+
+    source: _Side
+    target: _Side
+    usable: NDArray[np.bool_]
+    distance: Distance
+    subjects: list[str]
+    notes: list[str]
+
+    def compared(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
+        """Agreement over the pairs of ``rows``, for each subject."""
+        if len(rows) == len(self.usable):
+            (a,) = self.source.prepared(self.distance, comparison)
+            others = self.target.prepared(self.distance, comparison)
+        else:
+            (own,) = self.source.condensed(rows, self.distance)
+            a = prepared(own, comparison)
+            others = [prepared(b, comparison) for b in self.target.condensed(rows, self.distance)]
+        return np.array([agreement(a, b, comparison) for b in others])
+
+
+@metric("rdm", version=2)
+def rdm(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    workspace: Workspace,
+    rng: np.random.Generator,
+    distance: Distance = "correlation",
+    comparison: Comparison = "spearman",
+    ties: Ties = "exact",
+) -> xr.DataArray:
+    """Agreement of the dissimilarities of all pairs of stimuli [kriegeskorte2008].
+
+    Parameters
+    ----------
+    source, target
+        ``(presentation, neuroid)``, or RDMs ``(stimulus, stimulus_b)``; the target may hold one RDM per
+        ``subject``.
+    ties
+        ``exact``: dissimilarities that differ by rounding alone are tied. ``rounding``: ranked as NumPy's correlation
+        coefficients come out, as the peer does (only ``correlation`` compared by ``spearman``).
+
+    Returns
+    -------
+    xr.DataArray
+        One number, or one per ``subject``. The interval resamples stimuli (a stimulus drawn twice is never compared
+        with itself); under ``spearman`` with the ranks of the full RDM.
+
+    Raises
+    ------
+    MetricError
+        Fewer than 3 stimuli have a pattern on both sides.
+    """
+    pair = _pair(source, target, distance, workspace, _checked(ties, distance, comparison))
+    values = pair.compared(np.flatnonzero(pair.usable), comparison)
+    attrs = {"notes": pair.notes, "replicates": _replicates(pair, comparison, rng)}
+    if not pair.subjects:
+        return xr.DataArray(values[0], attrs=attrs)
+    return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=attrs)
+
+
+@metric("rdm_subsets", version=2)
+def rdm_subsets(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    distance: Distance = "correlation",
+    comparison: Comparison = "spearman",
+    ties: Ties = "exact",
+) -> xr.DataArray:
+    """Agreement of dissimilarities over the test presentations of each split, as :func:`rdm` (split)."""
+    pair = _pair(source, target, distance, workspace, _checked(ties, distance, comparison))
+    if pair.subjects:
+        raise MetricError(
+            "subsets of stimuli are compared for assemblies; for RDMs of several subjects use `rdm`"
+        )
+    values = [pair.compared(split.test[pair.usable[split.test]], comparison)[0] for split in splits]
+    return xr.DataArray(
+        values, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": pair.notes}
+    )
+
+
+def _checked(ties: Ties, distance: Distance, comparison: Comparison) -> Ties:
+    if ties == "rounding" and (distance, comparison) != ("correlation", "spearman"):
+        raise MetricError("`ties: rounding` is for `distance: correlation` and `comparison: spearman`")
+    return ties
+
+
+def _pair(
+    source: xr.DataArray, target: xr.DataArray, distance: Distance, workspace: Workspace, ties: Ties
+) -> _Pair:
+    notes: list[str] = []
+    if "stimulus_b" in target.dims:
+        source = _aligned(source, target)
+    a = _side(source, distance, workspace, "source", notes, ties)
+    b = _side(target, distance, workspace, "target", notes, ties)
+    if a.given is not None and len(a.given) != 1:
+        raise MetricError("the source holds several RDMs; choose one subject")
+    own, other = a.usable(distance), b.usable(distance)
+    if len(own) != len(other):
+        raise MetricError(f"source has {len(own)} stimuli and target {len(other)}; both sides need the same")
+    usable = own & other
+    count = int(usable.sum())
+    if count < len(usable):
+        notes.append(f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side")
+    if count < 3:
+        raise MetricError(f"only {count} stimuli have a pattern on both sides; at least 3 are needed")
+    subjects = [str(s) for s in target["subject"].values] if "subject" in target.dims else []
+    return _Pair(a, b, usable, distance, subjects, notes)
+
+
+def _side(
+    assembly: xr.DataArray,
+    distance: Distance,
+    workspace: Workspace,
+    name: str,
+    notes: list[str],
+    ties: Ties,
+) -> _Side:
+    if "stimulus_b" in assembly.dims:
+        order = ("stimulus", "stimulus_b")
+        if "subject" in assembly.dims:
+            order = ("subject", *order)  # type: ignore[assignment]
+        values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
+        return _Side(None, values if values.ndim == 3 else values[None], "", workspace)
+    if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
+        assembly = assembly.isel(time_bin=0)
+    if set(assembly.dims) != {"presentation", "neuroid"}:
+        raise MetricError(f"{name}: an RDM needs (presentation, neuroid), not {tuple(assembly.dims)}")
+    X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
+    if name == "target":
+        missing = ~np.isfinite(X).all(axis=0)
+        if missing.any():
+            notes.append(f"{int(missing.sum())} of {X.shape[1]} neuroids left out: responses are missing")
+            X = X[:, ~missing]
+    if X.shape[1] < (2 if distance == "correlation" else 1):
+        raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
+    if ties == "rounding":
+        return _Side(None, _ranked_as_computed(X, assembly)[None], "", workspace)
+    key = workspace.key(X)
+    return _Side(gram(X, workspace, key).on_host(workspace), None, key, workspace)
+
+
+def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floats:
+    """Ranks of ``1 − numpy.corrcoef`` of all pairs as a matrix: the order in which rounding left them.
+
+    Rows are those sorted by ``stimulus_id``, for NumPy's two halves of the matrix are not rounded alike.
+    """
+    from scipy.spatial.distance import squareform
+    from scipy.stats import rankdata
+
+    ids = assembly.coords.get("stimulus_id")
+    order = np.arange(len(X)) if ids is None else np.argsort(ids.values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = condensed(np.asarray(1 - np.corrcoef(X[order]), dtype=np.float64))
+    ranks = np.full(len(values), np.nan)
+    known = np.isfinite(values)
+    ranks[known] = rankdata(values[known])
+    matrix = np.empty((len(X), len(X)))
+    matrix[np.ix_(order, order)] = squareform(ranks, checks=False)
+    return matrix
+
+
+def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+    """Source rows in the order of the target's stimuli."""
+    key = "stimulus_id"
+    own = {str(id): row for row, id in enumerate(source[key].values)}
+    wanted = [str(id) for id in target[key].values]
+    missing = [id for id in wanted if id not in own]
+    if missing:
+        raise MetricError(f"the source lacks {len(missing)} of {len(wanted)} stimuli, such as {missing[0]!r}")
+    rows = np.array([own[id] for id in wanted])
+    if "stimulus_b" in source.dims:
+        return source.isel(stimulus=rows, stimulus_b=rows)
+    return source.isel(presentation=rows)
+
+
+def _replicates(pair: _Pair, comparison: Comparison, rng: np.random.Generator) -> Callable[[], Floats]:
+    """The mean over subjects with stimuli drawn anew, made when it is asked for.
+
+    A stimulus that is drawn ``w`` times weighs ``w``, a pair the product of its two weights: every draw is then a
+    handful of quadratic forms of the RDMs.
+    """
+    seed = int(rng.integers(2**63))
+
+    def draw() -> Floats:
+        if comparison == "kendall_tau_a":
+            return np.empty(0)
+        rows = np.flatnonzero(pair.usable)
+        draws = int(max(200, min(1000, 2_000_000_000 // max(1, len(rows) ** 2))))
+        weights = np.random.default_rng(seed).multinomial(
+            len(rows), np.full(len(rows), 1 / len(rows)), size=draws
+        )
+        ranked = comparison in ("spearman", "rho_a")
+        sides = (*pair.source.condensed(rows, pair.distance), *pair.target.condensed(rows, pair.distance))
+        a, *rest = (_square(one, ranked) for one in sides)
+        return np.asarray(
+            np.mean([_weighted(a, b, weights.astype(np.float64), comparison) for b in rest], axis=0)
+        )
+
+    return draw
+
+
+def _square(values: Floats, ranked: bool) -> Floats:
+    """Entries, or their ranks, as a matrix with a zero diagonal."""
+    from scipy.spatial.distance import squareform
+
+    return cast(Floats, squareform(mean_ranks(values, ALIKE) if ranked else values, checks=False))
+
+
+def _weighted(a: Floats, b: Floats, W: Floats, comparison: Comparison) -> Floats:
+    """Correlation (or cosine) of the entries of ``a`` and ``b`` under each row of weights."""
+
+    def total(matrix: Floats) -> Floats:
+        return cast(Floats, ((W @ matrix) * W).sum(axis=1))
+
+    aa, bb, ab = total(a * a), total(b * b), total(a * b)
+    if comparison != "cosine":
+        pairs = W.sum(axis=1) ** 2 - (W * W).sum(axis=1)
+        sa, sb = total(a), total(b)
+        aa, bb, ab = aa - sa * sa / pairs, bb - sb * sb / pairs, ab - sa * sb / pairs
+    return ab / np.sqrt(aa * bb)

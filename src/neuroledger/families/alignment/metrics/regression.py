@@ -1,0 +1,156 @@
+"""Regression: how well a readout from one assembly predicts another, neuroid by neuroid, on held-out presentations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.regression.held_out import Correlation, Facts, MapEstimator, correlations
+from neuroledger.families.alignment.regression.linear import Linear
+from neuroledger.families.alignment.regression.mask import Mask
+from neuroledger.families.alignment.regression.pls import Pls
+from neuroledger.spec.registry import metric
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Array, Workspace
+
+__all__ = ["regression"]
+
+
+@metric("regression", version=4)
+def regression(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    estimator: MapEstimator = Pls(),  # noqa: B008 - a frozen default
+    correlation: Correlation = "pearson",
+    time: Literal["none", "shared", "separate"] = "none",
+    reverse: bool = False,
+) -> xr.DataArray:
+    """Correlation of predicted with measured responses on each split's test presentations.
+
+    ``estimator`` is fitted on the train presentations from ``source`` (presentation, neuroid) to ``target``
+    (presentation, neuroid), and predicts the test presentations; each neuroid's prediction is correlated with its
+    responses. With a ``time_bin`` dimension on both sides, ``time`` says whether one set of weights serves all bins
+    (``shared``: bins are further rows of the fit) or each bin has its own (``separate``). ``reverse`` predicts the
+    source from the target. A ``mask`` needs ``channel``, ``channel_x`` and ``channel_y`` on the neuroids that it
+    predicts from.
+
+    Returns
+    -------
+    xr.DataArray
+        Correlations ``(split, neuroid)`` or ``(split, time_bin, neuroid)``. Neuroids whose responses are constant
+        or have missing values are NaN and counted in the notes.
+
+    Raises
+    ------
+    MetricError
+        The sides do not fit together, features are missing or lie nowhere that a mask could cover, or no neuroid
+        can be predicted.
+    """
+    if reverse:
+        source, target = target, source
+    source, target = _ordered(source, time), _ordered(target, time)
+    if source.sizes["presentation"] != target.sizes["presentation"]:
+        raise MetricError(
+            f"source has {source.sizes['presentation']} presentations and target "
+            f"{target.sizes['presentation']}; both sides need one row for each stimulus_id"
+        )
+    if time != "none" and source.sizes["time_bin"] != target.sizes["time_bin"]:
+        raise MetricError(
+            f"source has {source.sizes['time_bin']} time bins and target {target.sizes['time_bin']}; "
+            "record both in the same bins"
+        )
+    by_order = isinstance(estimator, Mask) or (isinstance(estimator, Linear) and estimator.solver == "lapack")
+    if by_order:
+        source, target, splits = _by_stimulus(source, target, splits)
+    readout = estimator.over(source) if isinstance(estimator, Mask) else estimator
+    facts = Facts([], {})
+    if time == "separate":
+        bins = [
+            correlations(
+                source[..., t].values,
+                target[..., t].values,
+                splits,
+                workspace,
+                readout,
+                correlation,
+                1,
+                facts,
+            )
+            for t in range(target.sizes["time_bin"])
+        ]
+        values = np.concatenate(bins, axis=1)
+    else:
+        count = 1 if time == "none" else target.sizes["time_bin"]
+        values = correlations(
+            _stacked(source),
+            _stacked(target),
+            _repeated(splits, count),
+            workspace,
+            readout,
+            correlation,
+            count,
+            facts,
+        )
+    return _labelled(values, target, time, facts)
+
+
+def _by_stimulus(
+    source: xr.DataArray, target: xr.DataArray, splits: Sequence[Split]
+) -> tuple[xr.DataArray, xr.DataArray, Sequence[Split]]:
+    """Both sides with rows sorted by ``stimulus_id``, and the splits among those rows: rounding and draws follow rows."""
+    if "stimulus_id" not in target.coords:
+        return source, target, splits
+    order = np.argsort(target["stimulus_id"].values, kind="stable")
+    place = np.argsort(order)
+    moved = [Split(np.sort(place[split.train]), np.sort(place[split.test])) for split in splits]
+    return source.isel(presentation=order), target.isel(presentation=order), moved
+
+
+def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
+    wanted = ("presentation", "neuroid") if time == "none" else ("presentation", "neuroid", "time_bin")
+    if "time_bin" in assembly.dims and time == "none" and assembly.sizes["time_bin"] == 1:
+        assembly = assembly.isel(time_bin=0)
+    if set(assembly.dims) != set(wanted):
+        raise MetricError(
+            f"regression needs dimensions ({', '.join(wanted)}), not ({', '.join(map(str, assembly.dims))})"
+            + ("; `time: shared` or `separate` scores time bins" if "time_bin" in assembly.dims else "")
+        )
+    return assembly if assembly.dims == wanted else assembly.transpose(*wanted)
+
+
+def _stacked(assembly: xr.DataArray) -> Array:
+    """Rows of all time bins under one another (time-bin major); a two-dimensional assembly as it is."""
+    if assembly.ndim == 2:
+        return assembly.values
+    return np.concatenate([assembly[..., t].values for t in range(assembly.sizes["time_bin"])])
+
+
+def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
+    """The same presentations in every time bin; the test rows stay grouped by bin."""
+    if bins == 1:
+        return splits
+    rows = max(int(np.concatenate(split).max()) for split in splits) + 1
+    return [
+        Split(*(np.concatenate([part + t * rows for t in range(bins)]) for part in split)) for split in splits
+    ]
+
+
+def _labelled(values: NDArray[np.float64], target: xr.DataArray, time: str, facts: Facts) -> xr.DataArray:
+    coords = {
+        name: coord
+        for name, coord in target.coords.items()
+        if coord.dims == ("neuroid",) or (time != "none" and coord.dims == ("time_bin",))
+    }
+    dims = ("split", "time_bin", "neuroid")
+    if time == "none":
+        values, dims = values[:, 0], ("split", "neuroid")  # type: ignore[assignment]
+    attrs = {**facts.attrs, "notes": facts.notes}
+    return xr.DataArray(values, dims=dims, coords={**coords, "split": np.arange(len(values))}, attrs=attrs)

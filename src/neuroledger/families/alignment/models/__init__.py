@@ -1,0 +1,1 @@
+"""Model builders of this family."""

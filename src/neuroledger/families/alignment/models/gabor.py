@@ -1,0 +1,87 @@
+"""A bank of Gabor filters: oriented energy at several scales, the textbook model of V1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from neuroledger.data.screen import shown
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.families.alignment.models.pixels import grey_pixels
+from neuroledger.models.activations import Trial
+from neuroledger.models.model import LayeredModel
+from neuroledger.spec.registry import builder
+
+VERSION = 1
+
+Frequencies = Annotated[tuple[Annotated[float, Field(gt=0, le=0.5)], ...], Field(min_length=1, max_length=16)]
+
+
+def gabor_transfer(size: int, frequency: float, angle: float) -> NDArray[np.float64]:
+    """Transfer function (size, size) of a Gabor pair in quadrature, one octave wide at half height.
+
+    A round Gaussian around ``frequency`` (cycles per pixel) in direction ``angle`` (radians), without its response to
+    uniform light. Being one-sided, it gives the even filter as real and the odd one as imaginary part.
+    """
+    y, x = np.meshgrid(np.fft.fftfreq(size), np.fft.fftfreq(size), indexing="ij")
+    along = x * np.cos(angle) + y * np.sin(angle)
+    across = -x * np.sin(angle) + y * np.cos(angle)
+    spread = frequency / 3 / np.sqrt(2 * np.log(2))
+    gain: NDArray[np.float64] = np.exp(-((along - frequency) ** 2 + across**2) / (2 * spread**2))
+    gain[0, 0] = 0.0
+    return gain
+
+
+def gabor_energy(image: NDArray[np.float64], filters: NDArray[np.float64], grid: int) -> NDArray[np.float64]:
+    """Contrast energy (filter, grid, grid) of an image (size, size): |filtered|, averaged over grid cells."""
+    spectrum = np.fft.fft2(image - image.mean())
+    amplitude = np.abs(np.fft.ifft2(spectrum[None] * filters))
+    step = image.shape[0] // grid
+    cells = amplitude.reshape(len(filters), grid, step, grid, step)
+    return np.asarray(cells.mean(axis=(2, 4)))
+
+
+@builder("gabor", version=VERSION)
+def gabor(
+    *,
+    id: str,
+    size: Annotated[int, Field(ge=8, le=512)] = 32,
+    grid: Annotated[int, Field(ge=1)] = 4,
+    orientations: Annotated[int, Field(ge=1, le=64)] = 8,
+    frequencies: Frequencies = (0.0625, 0.125, 0.25),
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    visual_degrees: float | None = None,
+    store: Any = None,
+) -> LayeredModel:
+    """A model whose one layer, ``energy``, is (frequency · orientation, grid, grid) contrast energies of the grey image.
+
+    ``size`` is the side of the grey copy in pixels, ``frequencies`` are in cycles per pixel of that copy; ``grid``
+    must divide ``size``.
+    """
+    if size % grid:
+        raise ValueError(f"model {id!r}: grid {grid} does not divide size {size}")
+    angles = np.pi * np.arange(orientations) / orientations
+    filters = np.stack(
+        [gabor_transfer(size, frequency, angle) for frequency in frequencies for angle in angles]
+    )
+
+    def extract(
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, NDArray[np.float64]]:
+        images = (grey_pixels(image, size) for image in shown(stimuli, stimulus_ids))
+        return {"energy": np.stack([gabor_energy(image, filters, grid) for image in images])}
+
+    bank = {"size": size, "grid": grid, "orientations": orientations, "frequencies": list(frequencies)}
+    return LayeredModel(
+        id=id,
+        extract=extract,
+        layers=("energy",),
+        regions=dict(regions or {}),
+        visual_degrees=visual_degrees,
+        identity={"builder": "gabor", "version": VERSION, **bank},
+        store=store,
+    )

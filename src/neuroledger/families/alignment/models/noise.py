@@ -1,0 +1,53 @@
+"""Noise as features: numbers that know nothing of the stimuli, the control that must sit at the floor."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.models.activations import Trial
+from neuroledger.models.model import LayeredModel
+from neuroledger.spec.registry import builder
+
+VERSION = 1
+
+
+@builder("noise", version=VERSION)
+def noise(
+    *,
+    id: str,
+    features: Annotated[int, Field(gt=0, le=1_000_000)] = 100,
+    seed: Annotated[int, Field(ge=0)] = 0,
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    visual_degrees: float | None = None,
+    store: Any = None,
+) -> LayeredModel:
+    """A model whose one layer, ``noise``, is standard normal and independent between stimuli.
+
+    The numbers of a stimulus are drawn from ``seed`` and its id alone, hence the same in every set and order.
+    """
+
+    def draw(stimulus_id: str) -> NDArray[np.float64]:
+        digest = hashlib.sha256(stimulus_id.encode()).digest()
+        return np.random.default_rng([seed, int.from_bytes(digest)]).standard_normal(features)
+
+    def extract(
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, NDArray[np.float64]]:
+        return {"noise": np.stack([draw(name) for name in stimulus_ids])}
+
+    return LayeredModel(
+        id=id,
+        extract=extract,
+        layers=("noise",),
+        regions=dict(regions or {}),
+        visual_degrees=visual_degrees,
+        identity={"builder": "noise", "version": VERSION, "features": features, "seed": seed},
+        store=store,
+    )

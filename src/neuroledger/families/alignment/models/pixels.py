@@ -1,0 +1,57 @@
+"""Pixels as features: a small grey copy of each image, the control that sees but does not compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from neuroledger.data.screen import shown
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.models.activations import Trial
+from neuroledger.models.model import LayeredModel
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+VERSION = 1
+
+
+def grey_pixels(image: Image, size: int) -> NDArray[np.float64]:
+    """Luminance (size, size) in 0…1: ITU-R 601 grey, averaged over boxes of the image."""
+    from PIL.Image import Resampling
+
+    grey = image.convert("L").resize((size, size), Resampling.BOX)
+    return np.asarray(grey, dtype=np.float64) / 255
+
+
+@builder("pixels", version=VERSION)
+def pixels(
+    *,
+    id: str,
+    size: Annotated[int, Field(gt=0, le=512)] = 16,
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    visual_degrees: float | None = None,
+    store: Any = None,
+) -> LayeredModel:
+    """A model whose one layer, ``pixels``, is the image in grey at ``size`` × ``size``: size² features in 0…1."""
+
+    def extract(
+        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, NDArray[np.float64]]:
+        features = [grey_pixels(image, size).ravel() for image in shown(stimuli, stimulus_ids)]
+        return {"pixels": np.stack(features)}
+
+    return LayeredModel(
+        id=id,
+        extract=extract,
+        layers=("pixels",),
+        regions=dict(regions or {}),
+        visual_degrees=visual_degrees,
+        identity={"builder": "pixels", "version": VERSION, "size": size},
+        store=store,
+    )

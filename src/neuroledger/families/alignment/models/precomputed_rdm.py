@@ -1,0 +1,105 @@
+"""Dissimilarities that were computed elsewhere: a model that answers with the RDM of a pinned MATLAB file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.data.time_bins import Bin
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.models.model import Task, unknown
+from neuroledger.spec.registry import builder
+
+__all__ = ["RdmModel", "precomputed_rdm"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RdmModel:
+    """A model of which only the dissimilarities between named stimuli are known, the same for every region."""
+
+    id: str
+    rdm: Floats = field(repr=False)
+    ids: tuple[str, ...] = field(repr=False)
+    visual_degrees: None = None
+    varies_in_time: bool = False
+
+    def record(
+        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
+    ) -> xr.DataArray:
+        """The RDM of ``stimuli`` (stimulus, stimulus_b).
+
+        Raises
+        ------
+        RequestError
+            A stimulus is not among those it was computed for, or responses over time are asked for.
+        """
+        if time_bins is not None:
+            raise RequestError(f"model {self.id!r} is one RDM and says nothing about time")
+        place = {id: row for row, id in enumerate(self.ids)}
+        missing = [id for id in stimuli.ids if id not in place]
+        if missing:
+            raise RequestError(f"model {self.id!r} has no {unknown('stimulus', missing[0], self.ids)}")
+        rows = np.array([place[id] for id in stimuli.ids])
+        names = np.array(stimuli.ids)
+        return xr.DataArray(
+            self.rdm[np.ix_(rows, rows)],
+            dims=("stimulus", "stimulus_b"),
+            coords={"stimulus_id": ("stimulus", names), "stimulus_id_b": ("stimulus_b", names)},
+            attrs={"model": self.id},
+        )
+
+    def perform(
+        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
+    ) -> xr.DataArray:
+        """Refused: dissimilarities decide nothing."""
+        raise RequestError(f"model {self.id!r} is an RDM: it cannot perform a task")
+
+
+@builder("precomputed_rdm", version=1)
+def precomputed_rdm(
+    *, id: str, variable: str, rdm: str, stimuli: str, weights: Mapping[str, Path] | None = None
+) -> RdmModel:
+    """The RDM called ``rdm`` in the MATLAB structure array ``variable`` (fields ``name`` and ``RDM``) of the one file.
+
+    Rows belong to stimuli numbered from 1: ``stimuli`` gives their ids, such as ``object_{:02d}``.
+
+    Raises
+    ------
+    ModelError
+        There is not one file, or it does not hold a symmetric RDM of that name.
+    """
+    held = dict(weights or {})
+    if len(held) != 1:
+        raise ModelError(f"model {id!r}: `weights` must pin one file, not {len(held)}")
+    (path,) = held.values()
+    entries = _entries(path, variable, id)
+    if rdm not in entries:
+        raise ModelError(f"model {id!r}: {path.name} has no {unknown('RDM', rdm, tuple(entries))}")
+    values = entries[rdm]
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or not np.allclose(values, values.T):
+        raise ModelError(f"model {id!r}: {rdm!r} in {path.name} is {values.shape}, not a symmetric matrix")
+    return RdmModel(id, values, tuple(stimuli.format(number) for number in range(1, len(values) + 1)))
+
+
+def _entries(path: Path, variable: str, id: str) -> dict[str, Floats]:
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        held = loadmat(path, variable_names=[variable])
+        return {
+            str(entry["name"].item()): np.asarray(entry["RDM"], dtype=np.float64)
+            for entry in held[variable].ravel()
+        }
+    except (MatReadError, KeyError, ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise ModelError(
+            f"model {id!r}: {path.name} cannot be read as a MATLAB file with {variable!r} ({error}); fetch it again"
+        ) from error

@@ -1,0 +1,103 @@
+"""A convolutional network small enough to be trained and run anywhere, for images of 8 to 112 pixels."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import numpy as np
+from pydantic import Field
+
+from neuroledger.models.model import LayeredModel
+from neuroledger.models.preprocessing import Preprocessing
+from neuroledger.models.torch_module import assemble, require
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    import torch
+
+VERSION = 1
+
+LAYERS: Final = ("conv1", "conv2", "conv3", "hidden", "logits")
+"""Layers that may be recorded; those named after a convolution or ``hidden`` are read after their rectification."""
+
+Channels = Literal[1, 3]
+
+
+def network(channels: Channels = 3, classes: int = 10, seed: int | None = 0) -> torch.nn.Sequential:
+    """The untrained network: three 3 × 3 convolutions (16, 32, 64 maps), pooled to 2 × 2, 64 hidden units, logits.
+
+    Input is (stimulus, channels, side, side) with a side of at least 8. Weights are normal with variance 2 / fan-in
+    (he2015), drawn with NumPy from ``seed`` and therefore the same under every torch version; biases are zero.
+    ``seed`` None leaves torch's own, for weights that are loaded afterwards.
+    """
+    from torch import nn
+
+    parts: list[tuple[str, nn.Module]] = []
+    for number, (before, after) in enumerate([(channels, 16), (16, 32), (32, 64)], start=1):
+        parts += [
+            (f"filter{number}", nn.Conv2d(before, after, kernel_size=3, padding=1)),
+            (f"conv{number}", nn.ReLU()),
+            *([(f"pool{number}", nn.MaxPool2d(2))] if number < 3 else []),
+        ]
+    parts += [
+        ("pool3", nn.AdaptiveAvgPool2d(2)),
+        ("flat", nn.Flatten()),
+        ("dense", nn.Linear(64 * 4, 64)),
+        ("hidden", nn.ReLU()),
+        ("logits", nn.Linear(64, classes)),
+    ]
+    made = nn.Sequential(OrderedDict(parts))
+    if seed is not None:
+        _draw_weights(made, np.random.default_rng(seed))
+    return made
+
+
+def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
+    import torch
+
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.ndim == 1:
+                parameter.zero_()
+            else:
+                spread = np.sqrt(2 / np.prod(parameter.shape[1:]))
+                parameter.copy_(torch.from_numpy(rng.standard_normal(tuple(parameter.shape)) * spread))
+
+
+@builder("small_cnn", version=VERSION)
+def small_cnn(
+    *,
+    id: str,
+    channels: Channels = 1,
+    classes: Annotated[int, Field(ge=2, le=10_000)] = 10,
+    preprocessing: Preprocessing = Preprocessing(resize=64, colour="grey", mean=(0.1,), std=(0.3,)),  # noqa: B008
+    labels: tuple[str, ...] = (),
+    seed: Annotated[int, Field(ge=0)] = 0,
+    weights: Mapping[str, Path] | None = None,
+    layers: tuple[str, ...] = (),
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    readout: str | None = None,
+    visual_degrees: float | None = None,
+    device: str = "cpu",
+    store: Any = None,
+) -> LayeredModel:
+    """The small network, trained where ``weights`` name a safetensors file, else drawn from ``seed``."""
+    require("torch", "torch")
+    return assemble(
+        network(channels, classes, seed),
+        {"builder": "small_cnn", "version": VERSION, "channels": channels, "classes": classes},
+        id=id,
+        preprocessing=preprocessing,
+        labels=labels,
+        seed=seed,
+        weights=weights or {},
+        layers=layers or LAYERS,
+        regions=regions or {},
+        readout=readout,
+        visual_degrees=visual_degrees,
+        device=device,
+        store=store,
+    )

@@ -1,0 +1,179 @@
+"""Properties: tuning of a model's neuroids, measured as in a study of neurons, beside the neurons' tuning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.assembly import average_repetitions
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.factorize import coordinate
+from neuroledger.data.screen import place, spanning
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import DataError
+from neuroledger.families.alignment.tuning.receptive_fields import centres
+from neuroledger.families.alignment.tuning.studies import grating_grid, property_table
+from neuroledger.models.model import Model
+from neuroledger.spec.registry import paradigm
+
+__all__ = ["properties"]
+
+Floats = npt.NDArray[np.float64]
+Bins = list[tuple[float, float]]
+# Spikes/s of V1 neurons (Ringach et al., 2002): medians of the largest and the spontaneous rate, and the largest rate.
+MEDIAN_MAXIMUM, MEDIAN_SPONTANEOUS, MAXIMUM, RESPONSIVE = 33.8, 0.82, 243.1, 5.0
+
+
+@paradigm("properties", version=1, asks="record", itself=False, permuted=None)
+def properties(
+    model: Model,
+    data: Dataset,
+    *,
+    study: Literal[
+        "orientation", "preferred_orientation", "peak_frequency", "frequency_selectivity", "size", "texture"
+    ],
+    region: str = "V1",
+    blank: str = "blank",
+    receptive_fields: str | None = None,
+    within: Annotated[float, Field(gt=0)] = 0.15,
+    rates: str | None = None,
+    time_bins: Bins | None = None,
+    trials: Annotated[int, Field(ge=1)] = 1,
+    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+) -> Measurement:
+    """Properties of the model's neuroids beside those of the neurons, both ``(neuroid, property)``.
+
+    Parameters
+    ----------
+    model, data
+        The data's stimuli are those of the study, with their parameters in the table; its assembly holds the
+        neurons' properties. Further stimulus sets of the data are named below.
+    study
+        Which properties are measured, and how.
+    region
+        The model's region to record from.
+    blank
+        The stimulus set with an empty screen, for the baseline.
+    receptive_fields, within
+        The stimulus set of small gratings at many places, with which receptive fields are mapped; neuroids centred
+        farther than ``within`` degrees from the study's stimuli are left out. None: all neuroids.
+    rates
+        The stimulus set of gratings (the study's own: ``study``) on which responses are scaled to spikes/s, such that
+        medians of the largest and the spontaneous response are those of V1. None: responses are spikes/s already.
+    time_bins, trials, visual_degrees
+        As in the paradigm ``recording``; time bins are averaged.
+
+    Raises
+    ------
+    DataError
+        A stimulus set or a parameter is missing, or no neuroid can be measured.
+
+    Notes
+    -----
+    Marques, Schrimpf and DiCarlo (2021).
+    """
+    if data.assembly is None or data.stimuli is None:
+        raise DataError(
+            f"data set {data.id!r} lacks the neurons' properties or the stimuli to measure a model's with"
+        )
+
+    def shown(stimuli: StimulusSet) -> xr.DataArray:
+        return _responses(model, stimuli, region, time_bins, trials, visual_degrees)
+
+    measured, empty = shown(data.stimuli), shown(_extra(data, blank))
+    notes: tuple[str, ...] = ()
+    keep = np.arange(measured.sizes["neuroid"])
+    if receptive_fields is not None:
+        where = centres(shown(_extra(data, receptive_fields)), _mean(empty))
+        distance = np.hypot(*(where - _position(data.stimuli)).T)
+        keep = np.flatnonzero(distance <= within)
+        notes = (f"{keep.size} of {len(where)} neuroids lie within {within:g} degrees of the stimuli",)
+        if not keep.size:
+            raise DataError(
+                f"no neuroid of model {model.id!r} is centred within {within:g} degrees of the stimuli"
+            )
+    measured, empty = measured.isel(neuroid=keep), empty.isel(neuroid=keep)
+    slope, offset = 1.0, 0.0
+    if rates is not None:
+        gratings = measured if rates == "study" else shown(_extra(data, rates)).isel(neuroid=keep)
+        slope, offset = _to_spikes(gratings, _mean(empty))
+    responses = measured.copy(data=np.maximum(slope * measured.values + offset, 0.0))
+    baseline = np.maximum(slope * _mean(empty) + offset, 0.0)
+    source = property_table(study, responses, baseline)
+    return Measurement(source, data.assembly, data.assembly, notes=notes)
+
+
+def _extra(data: Dataset, name: str) -> StimulusSet:
+    if name not in data.extra_stimuli:
+        known = ", ".join(data.extra_stimuli) or "none"
+        raise DataError(f"data set {data.id!r} has no stimulus set {name!r}; known: {known}")
+    return data.extra_stimuli[name]
+
+
+def _responses(
+    model: Model,
+    stimuli: StimulusSet,
+    region: str,
+    bins: Bins | None,
+    trials: int,
+    visual_degrees: float | None,
+) -> xr.DataArray:
+    """Responses ``(presentation, neuroid)`` without negative values, with the columns of the stimulus table."""
+    shown = place(spanning(stimuli, visual_degrees), model.visual_degrees)
+    recorded = model.record(shown, region, bins, trials)
+    if "repetition" in recorded.coords:
+        recorded = average_repetitions(recorded)
+    if "time_bin" in recorded.dims:
+        recorded = recorded.mean("time_bin", keep_attrs=True)
+    recorded = recorded.transpose("presentation", "neuroid")
+    rows = stimuli.table.set_index(stimuli.table["stimulus_id"].astype(str)).loc[
+        recorded["stimulus_id"].values.astype(str)
+    ]
+    columns = [str(name) for name in rows.columns if name not in {"stimulus_id", "filename"}]
+    recorded = recorded.assign_coords({name: ("presentation", rows[name].to_numpy()) for name in columns})
+    return recorded.copy(data=np.maximum(np.asarray(recorded.values, dtype=np.float64), 0.0))
+
+
+def _mean(assembly: xr.DataArray) -> Floats:
+    return np.asarray(assembly.values.mean(axis=0), dtype=np.float64)
+
+
+def _position(stimuli: StimulusSet) -> Floats:
+    """Where the study's stimuli lie, ``(y, x)`` in degrees."""
+    place_at = []
+    for name in ("position_y", "position_x"):
+        values = stimuli.table[name].unique() if name in stimuli.table else np.zeros(1)
+        if len(values) != 1:
+            raise DataError(
+                f"stimuli {stimuli.id!r} lie at {len(values)} values of {name}; a study has one place"
+            )
+        place_at.append(float(values[0]))
+    return np.asarray(place_at)
+
+
+def _to_spikes(gratings: xr.DataArray, blank: Floats) -> tuple[float, float]:
+    """Slope and offset that bring the model's median responses to those of V1 neurons.
+
+    Raises
+    ------
+    DataError
+        No neuroid responds to the gratings.
+    """
+    if coordinate(gratings, "phase") is None:
+        raise DataError("scaling to spikes/s needs gratings of several phases")
+    mean = grating_grid(gratings).responses.mean(axis=-1)
+    strongest = mean.reshape(len(mean), -1).max(axis=1)
+    above = strongest - blank
+    responsive = above > RESPONSIVE / MAXIMUM * above.max()
+    rise = float(np.median(strongest[responsive]) - np.median(blank[responsive])) if responsive.any() else 0.0
+    if not rise > 0:
+        raise DataError(
+            "no neuroid responds to gratings more than to a blank screen, so there is no scale to spikes/s"
+        )
+    slope = (MEDIAN_MAXIMUM - MEDIAN_SPONTANEOUS) / rise
+    return slope, MEDIAN_SPONTANEOUS - slope * float(np.median(blank[responsive]))

@@ -1,0 +1,149 @@
+"""Recording: a model is shown the stimuli and its responses are set beside those of a brain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.assembly import average_repetitions, select
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.screen import place, spanning
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import DataError, RequestError
+from neuroledger.models.model import Model
+from neuroledger.spec.registry import paradigm
+from neuroledger.stats.splits import Split
+
+__all__ = ["recording"]
+
+Condition = dict[str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]]
+
+
+@paradigm("recording", version=1, asks="record", itself=True, permuted="target")
+def recording(
+    model: Model,
+    data: Dataset,
+    *,
+    region: str,
+    time_bins: list[tuple[float, float]] | None = None,
+    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    trials: Annotated[int, Field(ge=1)] = 1,
+    train: Condition | None = None,
+    test: Condition | None = None,
+    varies_in_time: bool = False,
+) -> Measurement:
+    """Responses of the model's ``region`` beside the data's, one row per stimulus.
+
+    Parameters
+    ----------
+    model, data
+        Who is shown what: the stimuli that the assembly was recorded with, in its order.
+    region
+        The model's region to record from.
+    time_bins
+        Bins in ms from stimulus onset. None: those of the assembly if it has a time dimension, else no time at all.
+    visual_degrees
+        Size at which the stimuli were shown, where the stimulus set does not say it.
+    trials
+        Presentations of each stimulus to a model whose responses vary; the responses are averaged.
+    train, test
+        Conditions on presentation coordinates that give the train and the test rows, for a predefined split.
+    varies_in_time
+        Refuse models whose responses do not vary in time.
+
+    Returns
+    -------
+    Measurement
+        ``source`` and ``target`` ``(presentation, neuroid[, time_bin])`` with repetitions averaged, rows in the order
+        of Brain-Score's averaged assemblies; ``repeated`` is the target before averaging.
+
+    Raises
+    ------
+    RequestError
+        Model and benchmark do not fit.
+    DataError
+        The data set lacks an assembly or the stimuli.
+    """
+    if data.assembly is None:
+        raise DataError(f"data set {data.id!r} has no assembly to compare with")
+    if varies_in_time and not model.varies_in_time:
+        raise RequestError(_static(model, "it declares no `times`"))
+    repeated = data.assembly
+    if "stimulus" in repeated.dims:
+        if train is not None or test is not None:
+            raise RequestError("a data set of RDMs has no presentations to divide into train and test")
+        ids = [str(value) for value in repeated["stimulus_id"].values]
+        target, bins = repeated, time_bins
+    else:
+        target = average_repetitions(repeated) if "repetition" in repeated.coords else repeated
+        ids = list(dict.fromkeys(str(value) for value in target["stimulus_id"].values))
+        bins = time_bins if time_bins is not None else _bins_of(target)
+    if varies_in_time and len(bins or []) < 2:
+        raise RequestError(
+            "responses over time need at least two time bins: give the paradigm its `time_bins`"
+        )
+    source = _respond(model, data, ids, region, bins, visual_degrees, trials)
+    if varies_in_time and not _varies(source):
+        raise RequestError(_static(model, f"its responses are the same in all {len(bins or [])} time bins"))
+    if bins is not None and len(bins) == 1 and "time_bin" not in target.dims:
+        source = source.isel(time_bin=0)
+    return Measurement(source, target, repeated, splits=_predefined(target, train, test))
+
+
+def _respond(
+    model: Model,
+    data: Dataset,
+    ids: list[str],
+    region: str,
+    bins: list[tuple[float, float]] | None,
+    visual_degrees: float | None,
+    trials: int,
+) -> xr.DataArray:
+    """The model's responses, one row per id, trials averaged."""
+    if data.stimuli is None:
+        raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
+    stimuli = data.stimuli.select(ids)
+    shown = place(spanning(stimuli, visual_degrees), model.visual_degrees)
+    response = model.record(shown, region, bins, trials)
+    return average_repetitions(response) if "repetition" in response.coords else response
+
+
+def _static(model: Model, found: str) -> str:
+    return (
+        f"model {model.id!r} does not vary in time ({found}), and this benchmark asks how responses develop: score a "
+        "model that answers in steps, with its time bins as `times` (`varies_in_time=True` for a Brain-Score object)"
+    )
+
+
+def _varies(response: xr.DataArray) -> bool:
+    """Whether any neuroid answers any stimulus otherwise in a later time bin than in the first."""
+    ordered = response.transpose("time_bin", ...)
+    return any(bool((ordered[later] != ordered[0]).any()) for later in range(1, len(ordered)))
+
+
+def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:
+    if "time_bin" not in assembly.dims:
+        return None
+    starts, ends = assembly["time_bin_start"].values, assembly["time_bin_end"].values
+    return [(float(start), float(end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def _predefined(
+    target: xr.DataArray, train: Mapping[str, Any] | None, test: Mapping[str, Any] | None
+) -> list[Split] | None:
+    if train is None and test is None:
+        return None
+    if train is None or test is None:
+        raise RequestError("a predefined split needs both `train` and `test`")
+    rows = target.assign_coords(row=("presentation", np.arange(target.sizes["presentation"])))
+    parts = [select(rows, part, name=name)["row"].values for part, name in ((train, "train"), (test, "test"))]
+    shared = np.intersect1d(
+        target["stimulus_id"].values[parts[0]].astype(str), target["stimulus_id"].values[parts[1]].astype(str)
+    )
+    if shared.size:
+        raise RequestError(f"{shared.size} stimuli are in both train and test (first {str(shared[0])!r})")
+    return [Split(parts[0].astype(np.intp), parts[1].astype(np.intp))]

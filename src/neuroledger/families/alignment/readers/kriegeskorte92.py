@@ -1,0 +1,117 @@
+"""The 92 objects of Kriegeskorte et al.: images and dissimilarities of human and monkey IT, from MATLAB files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.errors import DataError
+from neuroledger.spec.registry import reader
+
+__all__ = ["kriegeskorte92"]
+
+Floats = NDArray[np.float64]
+TRAITS = ("human", "face", "animal", "natural")
+
+
+class _Subject(NamedTuple):
+    """One subject's dissimilarities and where they were recorded."""
+
+    name: str
+    species: str
+    rdm: Floats
+
+
+@reader("kriegeskorte92", version=1)
+def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -> Dataset:
+    """Images and RDMs (subject, stimulus, stimulus_b) of IT: four people and one population of monkey neurons.
+
+    ``brains`` holds 1 − Pearson for each person and session; the two sessions of a person are averaged.
+    ``supplement`` holds the images, what they show, and the upper triangle for 674 neurons of monkey IT. The
+    files do not name the stimuli: they are ``object_01`` to ``object_92`` in the order of the files. The
+    coordinate ``species`` tells people from monkeys.
+
+    Raises
+    ------
+    DataError
+        A file is not MATLAB's, or does not hold what it should.
+    """
+    pictures = _load(files[supplement], "stimuli_92objs").ravel()
+    ids = np.array([f"object_{number:02d}" for number in range(1, len(pictures) + 1)])
+    contents = {f"{id}.bmp": _bmp(picture["image"]) for id, picture in zip(ids, pictures, strict=True)}
+    table = pd.DataFrame({"stimulus_id": ids, "filename": list(contents)})
+    table["object_name"] = [str(picture["category"].ravel()[0]) for picture in pictures]
+    for trait in TRAITS:
+        table[trait] = [int(picture[trait].item()) for picture in pictures]
+    subjects = [*_people(files[brains]), _monkeys(files[supplement])]
+    for subject in subjects:
+        if subject.rdm.shape != (len(ids), len(ids)):
+            raise DataError(f"RDM of {subject.name} is {subject.rdm.shape}, for {len(ids)} stimuli")
+    assembly = xr.DataArray(
+        np.stack([subject.rdm for subject in subjects]),
+        dims=("subject", "stimulus", "stimulus_b"),
+        coords={
+            "subject": ("subject", np.array([subject.name for subject in subjects])),
+            "species": ("subject", np.array([subject.species for subject in subjects])),
+            "region": ("subject", np.full(len(subjects), "IT")),
+            "stimulus_id": ("stimulus", ids),
+            "stimulus_id_b": ("stimulus_b", ids),
+        },
+        attrs={"units": "1 - Pearson r"},
+    )
+    return Dataset(stimuli=StimulusSet(supplement, table, contents=contents), assembly=assembly)
+
+
+def _people(path: Path) -> list[_Subject]:
+    """The mean RDM over the sessions of each person; names such as "hIT | BE | Session: 1" give the initials."""
+    sessions = _load(path, "RDMs")
+    sessions = sessions.reshape(sessions.shape[-2:])
+    return [
+        _Subject(
+            str(person[0]["name"].item()).split("|")[1].strip(),
+            "human",
+            np.mean([np.asarray(session["RDM"], dtype=np.float64) for session in person], axis=0),
+        )
+        for person in sessions
+    ]
+
+
+def _monkeys(path: Path) -> _Subject:
+    from scipy.spatial.distance import squareform
+
+    for entry in _load(path, "RDMs_mIT_hIT_fig1").ravel():
+        name = str(entry["name"].item())
+        if name.startswith("mIT"):
+            return _Subject(name, "monkey", squareform(np.asarray(entry["RDM"], dtype=np.float64).ravel()))
+    raise DataError(f"{path.name} has no monkey RDM (a name that begins with 'mIT')")
+
+
+def _load(path: Path, variable: str) -> NDArray[Any]:
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        held: dict[str, NDArray[Any]] = loadmat(path, variable_names=[variable])
+    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise DataError(f"{path.name} cannot be read as a MATLAB file ({error}); fetch it again") from error
+    if variable not in held:
+        raise DataError(f"{path.name} has no variable {variable!r}")
+    return held[variable]
+
+
+def _bmp(pixels: NDArray[np.uint8]) -> bytes:
+    """An uncompressed image, whose bytes (and so the hash of the stimuli) depend on no library's compression."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, format="BMP")
+    return buffer.getvalue()

@@ -1,0 +1,1 @@
+"""Regressions from features to neuroids, each exact and in one file."""

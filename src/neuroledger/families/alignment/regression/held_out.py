@@ -1,0 +1,141 @@
+"""Held-out correlation: how a readout's predictions for test rows go with what was measured there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.regression.best_unit import BestUnit
+from neuroledger.families.alignment.regression.linear import Linear
+from neuroledger.families.alignment.regression.mask import Mask
+from neuroledger.families.alignment.regression.pls import Pls
+from neuroledger.families.alignment.regression.problem import Problem, Readout, column_correlation
+from neuroledger.families.alignment.regression.ridge import Ridge
+from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Array, Workspace
+
+__all__ = ["Correlation", "Estimator", "Facts", "MapEstimator", "correlations"]
+
+Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
+# With those that need features with a place: a model's, not a brain's.
+MapEstimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")]
+Correlation = Literal["pearson", "spearman"]
+
+# Predictions of equal rows, as of a stimulus that was entered twice, differ by rounding: in the last places of the target.
+ULPS = 4 * float(np.finfo(np.float64).eps)
+
+
+class _Usable(NamedTuple):
+    """The target's columns that can be predicted, and why others cannot."""
+
+    columns: NDArray[np.bool_]
+    notes: tuple[str, ...]
+
+
+class Facts(NamedTuple):
+    """What is learnt along the way: notes for the reader, and attributes of the samples."""
+
+    notes: list[str]
+    attrs: dict[str, Any]
+
+
+def correlations(
+    X: Array,
+    Y: Array,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    estimator: Readout,
+    correlation: Correlation,
+    bins: int,
+    facts: Facts,
+) -> NDArray[np.float64]:
+    """Correlation of predicted and measured test responses (split × bin × target).
+
+    ``X`` (row × feature) predicts ``Y`` (row × target); the test rows of a split hold ``bins`` equal parts that are
+    correlated apart. Targets that are constant or have missing values are NaN, and counted in ``facts``.
+
+    Raises
+    ------
+    MetricError
+        Features are missing, or no target can be predicted.
+    """
+    if X.ndim != 2 or Y.ndim != 2:
+        raise MetricError(
+            "regression needs (presentation, neuroid); choose `time: shared` or `separate` for time bins"
+        )
+    usable = _usable(Y)
+    facts.notes.extend(note for note in usable.notes if note not in facts.notes)
+    if not usable.columns.any():
+        raise MetricError(f"no neuroid can be predicted: {'; '.join(usable.notes)}")
+    Y = np.ascontiguousarray(Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64)
+    X, Y, splits = _apart(X, Y, splits)
+    problem = Problem(X, Y, splits, workspace)
+    result = np.full((len(splits), bins, len(usable.columns)), np.nan)
+    spread, level = Y.std(axis=0), np.sqrt((Y * Y).mean(axis=0))
+    alphas = []
+    xp = workspace.xp
+    for at, (split, predicted) in enumerate(zip(splits, estimator.predictions(problem), strict=True)):
+        facts.notes.extend(note for note in predicted.notes if note not in facts.notes)
+        if predicted.alpha is not None:
+            alphas.append(predicted.alpha)
+        measured = workspace.put(Y[split.test])
+        idle = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
+        # A single unit predicts by its own numbers, any other readout by sums of the targets'.
+        sums = not isinstance(estimator, BestUnit)
+        rounding = workspace.put(sums * (predicted.rounding * spread + ULPS * level))
+        each = len(split.test) // bins
+        for t in range(bins):
+            a, b = predicted.values[t * each : (t + 1) * each], measured[t * each : (t + 1) * each]
+            flat = idle | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
+            if correlation == "spearman":
+                a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
+            r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
+            result[at, t, usable.columns] = workspace.take(r)
+    if alphas:
+        facts.attrs["alpha"] = np.stack(alphas).tolist()
+    short = [len(split.test) // bins for split in splits if len(split.test) // bins < 3]
+    if short:
+        facts.notes.append(f"{len(short)} of {len(splits)} splits test on fewer than 3 presentations")
+    return result
+
+
+def _apart(
+    X: Array, Y: NDArray[np.float64], splits: Sequence[Split]
+) -> tuple[Array, NDArray[np.float64], Sequence[Split]]:
+    """The same problem with a copy of every row that a split both trains and tests on: the copy is what is tested."""
+    shared = [np.intersect1d(split.train, split.test) for split in splits]
+    twice = np.unique(np.concatenate(shared))
+    if not twice.size:
+        return X, Y, splits
+    copies = [
+        Split(
+            split.train,
+            np.where(np.isin(split.test, own), len(Y) + np.searchsorted(twice, split.test), split.test),
+        )
+        for split, own in zip(splits, shared, strict=True)
+    ]
+    return np.concatenate([X, X[twice]]), np.concatenate([Y, Y[twice]]), copies
+
+
+def _usable(Y: Array) -> _Usable:
+    missing = ~np.isfinite(Y).all(axis=0)
+    with np.errstate(invalid="ignore"):
+        constant = ~missing & (np.ptp(Y, axis=0) == 0)
+    notes = [
+        f"{int(which.sum())} of {Y.shape[1]} neuroids left out: {why}"
+        for which, why in ((missing, "responses are missing"), (constant, "responses are constant"))
+        if which.any()
+    ]
+    return _Usable(~missing & ~constant, tuple(notes))
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values, axis=0), dtype=np.float64)

@@ -1,0 +1,205 @@
+"""Linear regression without penalty, of least norm where features outnumber stimuli."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
+from neuroledger.families.alignment.regression.ridge import Withheld, leave_out
+from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
+from neuroledger.families.alignment.similarity.gram import BLOCK
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Array
+
+__all__ = ["Linear"]
+
+Floats = NDArray[np.float64]
+
+# Reciprocal condition below which a triangular factor counts as rank deficient.
+SINGULAR = 1e-11
+# Reciprocal condition of the Gram matrix above which its Cholesky factor is exact enough.
+SOUND = 1e-5
+# Below this, a second pass over the features cannot bring the lost digits back.
+FIRM = 1e-12
+
+
+class Linear(BaseModel):
+    """Ordinary least squares with an intercept; of all that fit equally well, the one of least norm.
+
+    ``solver: lapack`` fits each split by LAPACK's singular values, cut at the rounding of the largest, as scikit-learn
+    did before 1.9 and as the peer does: where features are rank deficient, which they are on centred rows as soon as
+    they outnumber them, its answer depends on rounding and on the order of the rows.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["linear"] = "linear"
+    solver: Literal["exact", "lapack"] = "exact"
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order; computed on the host, where rank decisions are safest."""
+        rows, count = problem.X.shape
+        fewest = min(len(split.train) for split in problem.splits)
+        put = problem.workspace.put
+        small = count < rows or self.solver == "lapack"  # else the Gram matrix has seen it
+        if small and not np.isfinite(np.sum(problem.X, dtype=np.float64)):
+            raise MetricError(
+                "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
+            )
+        if self.solver == "lapack":
+            yield from _by_lapack(problem)
+            return
+        if count >= rows:
+            inverse = _wide_inverse(problem)
+            if inverse is not None:
+                P = put(inverse)
+                yield from leave_out(problem, Withheld(np.arange(rows), P, P @ problem.centred))
+                return
+        elif count + 1 < fewest:
+            hat = _tall_basis(problem)
+            if hat is not None:
+                yield from _left_out_of_hat(problem, hat)
+                return
+        parts = _rotated(problem)
+        yield from (_fitted(problem, parts, split) for split in problem.splits)
+
+
+def _by_lapack(problem: Problem) -> Iterator[Prediction]:
+    """Predictions fitted split by split with LAPACK's own cut-off."""
+    from scipy.linalg import lstsq
+
+    X = np.asarray(problem.X, dtype=np.float64)
+    for split in problem.splits:
+        A, B = X[split.train], problem.Y[split.train]
+        a, b = A.mean(axis=0), B.mean(axis=0)
+        weights = lstsq(A - a, B - b)[0]
+        yield Prediction(problem.workspace.put(X[split.test] @ weights + (b - a @ weights)))
+
+
+def _wide_inverse(problem: Problem) -> Floats | None:
+    """Inverse of the Gram matrix on the complement of the constant vector, or None when it is rank deficient.
+
+    A reflection takes the constant vector to the first axis, which is then left out. Where forming the Gram matrix
+    would cost digits, its triangular factor is taken from the features themselves.
+    """
+    from scipy.linalg import lapack, qr
+
+    K = np.array(problem.workspace.take(cast(Floats, problem.features.K)))
+    rows = len(K)
+    v = np.full(rows, 1 / np.sqrt(rows))
+    v[0] += 1.0
+    v /= np.sqrt(v @ v)
+    reduced = np.asfortranarray(_reflected(K, v)[1:, 1:])
+    size = float(np.abs(reduced).sum(axis=0).max())
+    factor, failed = lapack.dpotrf(reduced, lower=0, overwrite_a=1, clean=1)
+    condition = 0.0 if failed else float(lapack.dpocon(factor, size, uplo="U")[0])
+    if condition > FIRM and condition <= SOUND:
+        factor = _refined(problem.X, factor, v)
+    elif condition <= FIRM:
+        X = _centred(problem.X)
+        X -= 2 * v[:, None] * (v @ X)
+        factor = qr(X[1:].T, mode="r", overwrite_a=True, check_finite=False)[0][: rows - 1]
+        if float(lapack.dtrcon(factor)[0]) < SINGULAR:
+            return None
+    inverse, failed = lapack.dtrtri(factor)
+    if failed:
+        return None
+    padded = np.zeros((rows, rows))
+    padded[1:, 1:] = inverse @ inverse.T
+    return _reflected(padded, v)
+
+
+def _refined(X: Array, factor: Floats, v: Floats) -> Floats:
+    """The triangular factor of the features' own rows, from that of their Gram matrix and a second pass.
+
+    Rows divided by the first factor are all but orthonormal; the factor of their Gram matrix, which is well
+    conditioned, brings back the digits that squaring had cost (Cholesky QR, done twice).
+    """
+    from scipy.linalg import blas, cholesky, solve_triangular
+
+    second = np.zeros_like(factor, order="F")
+    for start in range(0, X.shape[1], BLOCK):
+        part = np.asarray(X[:, start : start + BLOCK], dtype=np.float64)
+        part = part - part.mean(axis=0)
+        part -= 2 * v[:, None] * (v @ part)
+        rows = solve_triangular(factor, part[1:], trans="T", check_finite=False)
+        second = blas.dsyrk(1.0, rows, beta=1.0, c=second, overwrite_c=1)
+    return np.asfortranarray(cholesky(second, check_finite=False) @ factor)
+
+
+def _reflected(K: Floats, v: Floats) -> Floats:
+    """``(I − 2vvᵀ) K (I − 2vvᵀ)`` of symmetric ``K``, in place."""
+    product = K @ v
+    across = 2 * (product - (v @ product) * v)
+    K -= v[:, None] * across
+    K -= across[:, None] * v
+    return K
+
+
+def _tall_basis(problem: Problem) -> Floats | None:
+    """Orthonormal basis of constant and features (row × feature + 1), or None when they are rank deficient."""
+    from scipy.linalg import lapack, qr
+
+    X = _centred(problem.X)
+    scale = np.sqrt((X * X).sum(axis=0))
+    if not scale.all():
+        return None
+    Q, R = qr(X / scale, mode="economic", overwrite_a=True, check_finite=False)
+    if float(lapack.dtrcon(np.asfortranarray(R))[0]) < SINGULAR:
+        return None
+    return np.hstack([np.full((len(X), 1), 1 / np.sqrt(len(X))), Q])
+
+
+def _centred(X: Array) -> Floats:
+    """Features less their means, and less what rounding of large ones left of them."""
+    centred = np.asarray(X - np.mean(X, axis=0, dtype=np.float64), dtype=np.float64)
+    return np.asarray(centred - centred.mean(axis=0), dtype=np.float64)
+
+
+def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
+    """Predictions from the projection ``H = QQᵀ``: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
+
+    A split whose train rows lack a direction that all rows together have is fitted on its own.
+    """
+    Y = problem.Y - problem.mean
+    residual = Y - Q @ (Q.T @ Y)
+    for split in problem.splits:
+        out = problem.left_out(split)
+        L = root(np.eye(len(out)) - Q[out] @ Q[out].T, SHAKY, np)
+        if L is None:
+            yield _fitted(problem, _rotated(problem), split)
+            continue
+        solved = divided(L, divided(L, residual[out], np), np, transposed=True)
+        tested = solved[np.searchsorted(out, split.test)]
+        values = problem.workspace.put(Y[split.test] - tested + problem.mean)
+        yield Prediction(values, rounding=DIFFERENCE)
+
+
+def _rotated(problem: Problem) -> Floats:
+    """Centred features, rotated to no more columns than rows."""
+    from scipy.linalg import qr
+
+    Z = _centred(problem.X)
+    if Z.shape[1] > len(Z):
+        return np.asarray(qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T)
+    return Z
+
+
+def _fitted(problem: Problem, Z: Floats, split: Split) -> Prediction:
+    """One split's prediction by singular values, for features that are rank deficient."""
+    from scipy.linalg import lstsq
+
+    A, B = Z[split.train], problem.Y[split.train]
+    a, b = A.mean(axis=0), B.mean(axis=0)
+    floor = max(A.shape) * np.finfo(np.float64).eps
+    weights, _, rank, _ = lstsq(A - a, B - b, cond=floor, check_finite=False)
+    note = f"features have rank {int(rank)} on the train presentations; the solution of least norm was taken"
+    full = int(rank) == Z.shape[1]
+    values = problem.workspace.put((Z[split.test] - a) @ weights + b)
+    return Prediction(values, () if full else (note,), rounding=DIFFERENCE)

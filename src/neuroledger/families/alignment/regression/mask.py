@@ -1,0 +1,245 @@
+"""A mask and channel weights: each neuroid reads all channels of a map through one spatial window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.regression.feature_maps import Grid, grid
+from neuroledger.families.alignment.regression.problem import Prediction, Problem
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Array, Workspace
+
+__all__ = ["Mask", "MaskReadout"]
+
+# Features are kept in their layout on the device while they take at most so many bytes; others are read by batch.
+HELD = 1 << 30
+# Weights start as standard normal numbers: where steps add up to less than this, many cannot get where they should be.
+REACH = 4.0
+# Adam's decay of both moments, and what keeps its steps finite.
+DECAYS, FLOOR = (0.9, 0.999), 1e-8
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Penalty = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Mask(BaseModel):
+    """A spatial mask ``s``, channel weights ``d`` and an offset ``b`` for each neuroid: ``Σ_c d_c Σ_xy s_xy X_xyc + b``.
+
+    They minimise ``‖prediction - response‖ + spatial_penalty (Σ s² + Σ ‖Δs‖) + channel_penalty Σ d²`` (Klindt et al.
+    2017). The first norm is over a batch of stimuli and all neuroids; ``Δ`` is the discrete Laplacian with zeros
+    around the map, its norm taken for each neuroid. Weights start as standard normal numbers and offsets as zero. Adam
+    runs over shuffled batches; its rate is divided by ten after epoch ``decay + 1`` and every ``decay`` epochs from
+    there. It stops after ``epochs``, or as soon as the first norm of an epoch's last batch is below ``tolerance``.
+    Features are taken as they are, not standardised.
+
+    ``seed`` starts one legacy generator of NumPy for all splits in turn: for each neuroid its mask and its channel
+    weights, then the order of stimuli in each epoch.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["mask"] = "mask"
+    learning_rate: Positive = 0.01
+    decay: Count = 25
+    epochs: Count = 40
+    batch: Count = 50
+    tolerance: Penalty = 0.1
+    spatial_penalty: Penalty = 0.1
+    channel_penalty: Penalty = 0.1
+    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
+
+    def over(self, source: xr.DataArray) -> MaskReadout:
+        """The readout of features that lie as the neuroids of ``source`` do.
+
+        Raises
+        ------
+        MetricError
+            They carry no ``channel``, ``channel_x`` and ``channel_y``, or do not fill a grid of these.
+        """
+        return MaskReadout(self, grid(source))
+
+
+class Weights(NamedTuple):
+    """What is trained: masks (neuroid × place), channel weights (neuroid × channel), offsets (neuroid)."""
+
+    masks: Array
+    channels: Array
+    offsets: Array
+
+
+@dataclass(frozen=True)
+class MaskReadout:
+    """A mask readout of features that fill ``grid``."""
+
+    rule: Mask
+    grid: Grid
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order; all neuroids of a split are trained at once.
+
+        Raises
+        ------
+        MetricError
+            Features are missing or infinite, or either side is so large that training overflows.
+        """
+        if not np.isfinite(np.sum(problem.X, dtype=np.float64)):
+            raise MetricError(
+                "the source has missing or infinite values, and a map needs all its units; drop those stimuli"
+            )
+        workspace = problem.workspace
+        maps = _maps(problem, self.grid)
+        Y = _single(workspace.put(problem.Y), workspace)
+        random = np.random.RandomState(self.rule.seed)
+        for split in problem.splits:
+            weights = self._trained(maps, Y, split, random, workspace)
+            values = _answers(weights, maps, split.test, self.grid, self.rule.batch, workspace)
+            yield Prediction(workspace.put(workspace.take(values)), _short(self.rule, len(split.train)))
+
+    def _trained(
+        self,
+        maps: Callable[[NDArray[np.intp]], Array],
+        Y: Array,
+        split: Split,
+        random: np.random.RandomState,
+        workspace: Workspace,
+    ) -> Weights:
+        """Weights after training on the train rows of ``split``."""
+        rule, xp, rows = self.rule, workspace.xp, split.train
+        weights = _started(self.grid, Y.shape[1], random, workspace)
+        first = Weights(*(xp.zeros_like(part) for part in weights))
+        second = Weights(*(xp.zeros_like(part) for part in weights))
+        step = 0
+        for epoch in range(rule.epochs):
+            order = random.permutation(len(rows))
+            for start in range(0, len(rows), rule.batch):
+                chosen = rows[order[start : start + rule.batch]]
+                error, slopes = _slopes(weights, maps(chosen), Y[workspace.indices(chosen)], rule, self.grid)
+                step += 1
+                _descend(weights, slopes, first, second, _rate(rule, epoch), step)
+            if not np.isfinite(float(error)):
+                raise MetricError(
+                    f"training overflowed in epoch {epoch + 1} at learning_rate {rule.learning_rate:g}: features or "
+                    "responses are too large; divide both sides by their standard deviations"
+                )
+            if float(error) < rule.tolerance:
+                break
+        return weights
+
+
+def _rate(rule: Mask, epoch: int) -> float:
+    """The learning rate in an epoch, counted from 0."""
+    return float(rule.learning_rate / 10.0 ** (max(0, epoch - 1) // rule.decay))
+
+
+def _short(rule: Mask, rows: int) -> tuple[str, ...]:
+    """A note where training is too short for weights to move far; with Adam none moves by more than its rate a step."""
+    batches = -(-rows // rule.batch)
+    reach = batches * sum(_rate(rule, epoch) for epoch in range(rule.epochs))
+    if reach >= REACH:
+        return ()
+    return (
+        f"training is short: {rule.epochs * batches} steps in which no weight moves by more than about {reach:.1f}; "
+        "with few stimuli give more epochs (and decay)",
+    )
+
+
+def _maps(problem: Problem, grid: Grid) -> Callable[[NDArray[np.intp]], Array]:
+    """A function from rows to their maps on the device: (row, channel, place), or (row, place, channel) of a deep grid."""
+    workspace, X = problem.workspace, problem.X
+
+    def laid_out(values: Array) -> Array:
+        flat = _single(workspace.put(values[:, grid.order]), workspace)
+        return flat.reshape(len(values), *grid.shape)
+
+    if X.shape[0] * X.shape[1] * 8 > HELD:
+        return lambda rows: laid_out(X[rows])
+    held = laid_out(X)
+    return lambda rows: held[workspace.indices(rows)]
+
+
+def _single(values: Array, workspace: Workspace) -> Array:
+    """Values in the precision in which the workspace multiplies."""
+    if workspace.dtype == "float64":
+        return values
+    tensor: Any = values
+    return cast(Array, tensor.astype(np.float32) if isinstance(tensor, np.ndarray) else tensor.float())
+
+
+def _started(grid: Grid, neuroids: int, random: np.random.RandomState, workspace: Workspace) -> Weights:
+    drawn = random.standard_normal((neuroids, grid.places + grid.channels))
+    parts = (drawn[:, : grid.places], drawn[:, grid.places :], np.zeros(neuroids))
+    # The device's own copies, since they are changed in place.
+    return Weights(*(_single(workspace.put(np.array(part)), workspace) for part in parts))
+
+
+def _read(weights: Weights, X: Array, grid: Grid) -> tuple[Array, Array]:
+    """What the longer axis of the maps gives, (row, shorter axis, neuroid), and the predictions (row × neuroid)."""
+    long, short = (weights.channels, weights.masks) if grid.deep else (weights.masks, weights.channels)
+    inner = (X.reshape(-1, X.shape[2]) @ long.T).reshape(len(X), X.shape[1], -1)
+    return inner, (inner * short.T).sum(1) + weights.offsets
+
+
+def _slopes(weights: Weights, X: Array, Y: Array, rule: Mask, grid: Grid) -> tuple[Array, Weights]:
+    """Norm of the errors of a batch, and the slopes of the whole loss with respect to all weights."""
+    inner, predicted = _read(weights, X, grid)
+    residual = predicted - Y
+    error = (residual * residual).sum() ** 0.5
+    residual = residual / (error + (error == 0))
+    short = weights.masks if grid.deep else weights.channels
+    by_short = (inner * residual[:, None]).sum(0).T
+    spread = (residual[:, None] * short.T).reshape(-1, len(short))
+    by_long = spread.T @ X.reshape(-1, X.shape[2])
+    masks, channels = (by_short, by_long) if grid.deep else (by_long, by_short)
+    rough = _laplacian(weights.masks, grid)
+    size = (rough * rough).sum(1)[:, None] ** 0.5
+    smooth = _laplacian(rough / (size + (size == 0)), grid)
+    masks = masks + rule.spatial_penalty * (2 * weights.masks + smooth)
+    channels = channels + 2 * rule.channel_penalty * weights.channels
+    return error, Weights(masks, channels, residual.sum(0))
+
+
+def _laplacian(masks: Array, grid: Grid) -> Array:
+    """Four times each place less its four neighbours (zeros around the map); its own transpose."""
+    flat = masks.reshape(len(masks), grid.width, grid.height)
+    rough = 4 * flat
+    rough[:, 1:] -= flat[:, :-1]
+    rough[:, :-1] -= flat[:, 1:]
+    rough[:, :, 1:] -= flat[:, :, :-1]
+    rough[:, :, :-1] -= flat[:, :, 1:]
+    return rough.reshape(len(masks), -1)
+
+
+def _descend(
+    weights: Weights, slopes: Weights, first: Weights, second: Weights, rate: float, step: int
+) -> None:
+    """One step of Adam (Kingma and Ba 2015, the form at the end of their section 2), in place."""
+    rate *= (1 - DECAYS[1] ** step) ** 0.5 / (1 - DECAYS[0] ** step)
+    for value, slope, mean, square in zip(weights, slopes, first, second, strict=True):
+        mean *= DECAYS[0]
+        mean += (1 - DECAYS[0]) * slope
+        square *= DECAYS[1]
+        square += (1 - DECAYS[1]) * slope * slope
+        value -= rate * mean / (square**0.5 + FLOOR)
+
+
+def _answers(
+    weights: Weights,
+    maps: Callable[[NDArray[np.intp]], Array],
+    rows: NDArray[np.intp],
+    grid: Grid,
+    batch: int,
+    workspace: Workspace,
+) -> Array:
+    """Predictions (row × neuroid), batch by batch so that no more is held than in training."""
+    parts = [_read(weights, maps(rows[at : at + batch]), grid)[1] for at in range(0, len(rows), batch)]
+    joined: Array = workspace.xp.concatenate(parts)
+    return joined

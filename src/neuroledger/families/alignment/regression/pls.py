@@ -1,0 +1,345 @@
+"""Partial least squares, all splits at once, from the Gram matrix of the features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from neuroledger.families.alignment.regression.problem import Prediction, Problem
+from neuroledger.families.alignment.similarity.gram import Features, square, tall
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Array, device_of
+
+__all__ = ["Pls"]
+
+# Splits are computed together while their targets stay below so many numbers, or so many Gram matrices.
+TOGETHER, GRAMS = 4_000_000, 4
+# A component is rounding, not signal, if its scores shrink by this factor when the earlier ones are taken out,
+SPENT = 1e-10
+# or if they hold less than this share of the features' variance.
+SHARE = 1e-13
+# Of features themselves, which are not squared, rounding is this share of their variance, or of their covariance's square.
+ROUNDING = 1e-28
+# Features are taken as they are while a copy of them is no more than so many Gram matrices; more are made square first.
+COPIED = 4
+# Power steps between two looks at the stopping rule.
+STEPS = 12
+# The cross-product matrix is computed afresh once its leading value has fallen this far since the last time.
+STALE = 1e-7
+
+
+class Pls(BaseModel):
+    """PLS2 regression without scaling (NIPALS): ``components`` directions of greatest covariance with the targets.
+
+    Each direction is found by power iteration from the first target, stopped when the squared change of the
+    unit weight vector falls below ``tolerance`` or after ``iterations`` steps: scikit-learn's rule, which shows in
+    the sixth digit. A smaller ``tolerance`` gives the exact singular vector.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["pls"] = "pls"
+    components: Annotated[int, Field(ge=1)] = 25
+    tolerance: Annotated[float, Field(gt=0)] = 1e-6
+    iterations: Annotated[int, Field(ge=1)] = 500
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order."""
+        workspace, xp = problem.workspace, problem.workspace.xp
+        Y = problem.centred
+        rows, count = Y.shape
+        reduced, basis = (Y, None) if count <= rows else _reduce(Y, xp)
+        together = max(1, max(TOGETHER, GRAMS * rows**2) // (rows * int(reduced.shape[1])))
+        mean = workspace.put(problem.mean)
+        for first in range(0, len(problem.splits), together):
+            batch = problem.splits[first : first + together]
+            latent = _latent(problem, self, reduced, basis, batch)
+            if latent.faint:
+                latent = _latent_of_features(problem, self, reduced, basis, batch)
+            for at, split in enumerate(batch):
+                scores, used = latent.scores[at], int(latent.used[at])
+                test = workspace.indices(split.test)
+                # Scores sum to zero over the train rows, so the targets need no centring; the last row is their mean.
+                weights = xp.zeros((used + 1, rows), dtype=Y.dtype, **device_of(Y))
+                weights[:, workspace.indices(split.train)] = 1 / len(split.train)
+                weights[:used] = scores[:used] * (weights[:1] > 0)
+                sizes = (weights[:used] * weights[:used]).sum(1)
+                fitted = weights @ Y
+                values = scores[:used][:, test].T @ (fitted[:used] / sizes[:, None])
+                values += fitted[used] + mean
+                yield Prediction(values, self._notes(used))
+
+    def _notes(self, used: int) -> tuple[str, ...]:
+        if used == self.components:
+            return ()
+        return (f"{used} of {self.components} PLS components used: the train presentations carry no more",)
+
+
+class _Latent(NamedTuple):
+    """Scores of every row on each component (split × component × row), and how many components carry signal.
+
+    ``faint``: some direction is so small beside the first that its square has lost its digits, or was left out.
+    """
+
+    scores: Array
+    used: Array
+    faint: bool = False
+
+
+def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
+    """Coordinates of centred ``Y`` in an orthonormal basis of its rows, for more targets than rows.
+
+    PLS sees the targets only through ``Y Yᵀ`` and the column it starts from, so this loses nothing. The second
+    matrix takes a column of ``Y`` to that column's unit vector in the new coordinates.
+    """
+    values, vectors = xp.linalg.eigh(Y @ Y.T)
+    keep = values > values[-1] * 1e-14
+    root = xp.sqrt(values[keep])
+    vectors = vectors[:, keep]
+    return vectors * root, (vectors / root).T
+
+
+def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> Array:
+    """The direction that power iteration starts from: the first target that varies on the train rows."""
+    column = 0
+    for candidate in range(Y.shape[1]):
+        values = Y[:, candidate]
+        trained = values[rows]
+        if float(abs(trained - trained.mean(0)).max()) > 1e-13 * float(abs(values).max()):
+            column = candidate
+            break
+    if basis is not None:
+        return basis @ Y[:, column]
+    start = xp.zeros(width, dtype=Y.dtype, **device_of(Y))
+    start[column] = 1.0
+    return cast(Array, start)
+
+
+class _Batch(NamedTuple):
+    """What both ways begin with, for every split: its training rows as ones, and room for what is found."""
+
+    within: Array
+    trained: Array
+    start: Array
+    components: int
+    T: Array
+    fitted: Array
+    Q: Array
+    sizes: Array
+    used: Array
+    alive: Array
+
+    def residual(self, Y: Array, at: int, taken: int) -> Array:
+        """The targets of a split's training part, centred, without the first ``taken`` components; zero elsewhere."""
+        inside = self.within[at]
+        centred = (Y - (inside @ Y) / self.trained[at]) * inside[:, None]
+        return cast(Array, centred - self.fitted[at, :taken].T @ self.Q[at, :taken] if taken else centred)
+
+
+def _batch(
+    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any, count: int
+) -> _Batch:
+    workspace, xp = problem.workspace, problem.workspace.xp
+    rows, width = Y.shape
+    components = min(rule.components, count, min(len(split.train) for split in splits) - 1)
+    new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
+    inside = np.zeros((len(splits), rows))
+    for at, split in enumerate(splits):
+        inside[at, split.train] = 1.0
+    w = workspace.put(inside)
+    starts = [_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits]
+    T = xp.zeros((len(splits), components, rows), **new)
+    return _Batch(
+        within=w,
+        trained=w.sum(1),
+        start=xp.stack(starts),
+        components=components,
+        T=T,
+        fitted=xp.zeros_like(T),
+        Q=xp.zeros((len(splits), components, width), **new),
+        sizes=xp.ones((len(splits), components), **new),
+        used=xp.zeros(len(splits), **new),
+        alive=xp.ones(len(splits), **new),
+    )
+
+
+def _latent(
+    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+) -> _Latent:
+    features, xp = problem.features, problem.workspace.xp
+    b = _batch(problem, rule, Y, basis, splits, features.count)
+    w, trained, first, components, T, fitted, Q, sizes, used, alive = b
+    Z = _cross(problem, features, Y, w, splits)
+    # Columns of Z, like all scores, sum to zero over the train rows, where the targets therefore need no centring.
+    M = xp.stack([Y.T @ (Z[at] * w[at][:, None]) for at in range(len(splits))])
+    S = xp.zeros_like(T)
+    fresh: Array | None = None
+    initial: Array | None = None
+    faint = False
+    for k in range(components):
+        c, power = _dominant(M, first, rule, xp)
+        if fresh is None or initial is None:
+            fresh = initial = power
+        stale = power < STALE * fresh
+        if bool(stale.any()):
+            faint = True
+            for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
+                M[at] = b.residual(Y, at, k).T @ (Z[at] - S[at, :k].T @ Q[at, :k])
+            c, power = _dominant(M, first, rule, xp)
+            fresh = xp.where(stale, power, fresh)
+        alive = xp.where(power > 1e-26 * initial, alive, 0.0)
+        v = (Z @ c[:, :, None])[:, :, 0]
+        if k:
+            v -= (xp.swapaxes(S[:, :k], 1, 2) @ (Q[:, :k] @ c[:, :, None]))[:, :, 0]
+        v /= xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        kept = v * w
+        before = (kept * v).sum(1)
+        for _ in range(2 if k else 0):
+            h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
+            v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
+        kept = v * w
+        size = (kept * v).sum(1)
+        alive = xp.where((size > SPENT**2 * before) & (size > SHARE * features.trace), alive, 0.0)
+        used = used + alive
+        if not bool((alive > 0).any()):
+            break
+        v, kept = v * alive[:, None], kept * alive[:, None]
+        size = xp.where(alive > 0, size, 1.0)
+        s = features.times(kept.T).T
+        s = s - ((s * w).sum(1) / trained)[:, None]
+        # Zᵀt is Yᵀ(X Xᵀ t), so that one pass over the targets gives both their loadings and their covariances.
+        both = xp.concatenate([kept, s * w]) @ Y
+        load, z = both[: len(splits)] / size[:, None], both[len(splits) :]
+        if k:
+            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
+        # Taking the component out of M is symmetric: half of its own square goes with each product.
+        z -= 0.5 * (kept * s).sum(1)[:, None] * load
+        pair = xp.stack([z, load], axis=2)
+        M -= pair @ xp.stack([load, z], axis=1)
+        T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, kept, s, load, size
+    return _Latent(T, used, faint or bool((used < components).any()))
+
+
+def _latent_of_features(
+    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+) -> _Latent:
+    """The same from the features themselves, by their covariance with the targets.
+
+    Nothing is squared, so that directions of a millionth of the largest still have most of their digits: of features of
+    low rank in float32, these are what scikit-learn fits the last components to.
+    """
+    workspace, xp = problem.workspace, problem.workspace.xp
+    features = problem.features
+    if features.X is None and features.count <= COPIED * len(Y):
+        features = tall(problem.X, workspace)
+    elif features.X is None:
+        features = square(problem.X, workspace, problem.key)
+    X = cast(Array, features.X)
+    b = _batch(problem, rule, Y, basis, splits, features.count)
+    w, trained, first, components, T, fitted, Q, sizes, used, alive = b
+    centred = [b.residual(Y, at, 0) for at in range(len(splits))]
+    C = xp.stack([X.T @ part for part in centred])
+    floor = ROUNDING * features.trace
+    varied = xp.stack([(part * part).sum() for part in centred])
+    del centred
+    R = xp.zeros((len(splits), components, X.shape[1]), dtype=Y.dtype, **device_of(Y))
+    loads = xp.zeros_like(R)
+    fresh: Array | None = None
+    for k in range(components):
+        c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
+        fresh = power if fresh is None else fresh
+        stale = power < STALE * fresh
+        if bool(stale.any()):
+            for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
+                C[at] = X.T @ b.residual(Y, at, k)
+            c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
+            fresh = xp.where(stale, power, fresh)
+        alive = xp.where(power > floor * varied, alive, 0.0)
+        weight = (C @ c[:, :, None])[:, :, 0] / xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        r = weight
+        if k:
+            r = r - (xp.swapaxes(R[:, :k], 1, 2) @ (loads[:, :k] @ weight[:, :, None]))[:, :, 0]
+        v = (X @ r.T).T
+        v = v - ((v * w).sum(1) / trained)[:, None]
+        for _ in range(2 if k else 0):
+            h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
+            v = v - (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
+            r = r - (xp.swapaxes(R[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
+        size = (v * v * w).sum(1)
+        alive = xp.where(size > floor * (r * r).sum(1), alive, 0.0)
+        used = used + alive
+        if not bool((alive > 0).any()):
+            break
+        v = v * alive[:, None]
+        kept = v * w
+        size = xp.where(alive > 0, size, 1.0)
+        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = v, kept, r * alive[:, None], size
+        loads[:, k] = (kept @ X) / size[:, None]
+        Q[:, k] = (kept @ Y) / size[:, None]
+        C = C - size[:, None, None] * loads[:, k][:, :, None] * Q[:, k][:, None, :]
+    return _Latent(T, used)
+
+
+def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any) -> Array:
+    """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
+    workspace, xp = problem.workspace, problem.workspace.xp
+    # A column of ones goes along, to take each split's means out of the targets.
+    each = xp.concatenate([Y, xp.ones_like(Y[:, :1])], axis=1)
+    whole = features.times(each)
+    result = xp.empty((len(splits), *Y.shape), dtype=Y.dtype, **device_of(Y))
+    for at, split in enumerate(splits):
+        out = problem.left_out(split)
+        fewer_out = len(out) <= len(split.train)
+        rows = workspace.indices(out if fewer_out else split.train)
+        part = features.times_of(rows, each[rows])
+        if fewer_out:
+            part = whole - part
+        mean = (w[at] @ each) / len(split.train)
+        part[:, :-1] -= part[:, -1:] * mean[:-1]
+        result[at] = part[:, :-1] - ((w[at] @ part) / len(split.train))[:-1]
+    return cast(Array, result)
+
+
+def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]:
+    """Weights ``c`` of the targets for each split and ``cᵀ M c``, by power iteration on ``M = (XᵀY)ᵀ(XᵀY)``.
+
+    The rule watches the unit feature weights ``XᵀYc``, whose inner products are those of ``c`` through ``M``: for
+    ``b[j] = M^j b[0]`` they need only the lengths of the ``b`` and the products of neighbours. Several steps are
+    therefore taken before the rule is asked at which of them to stop.
+    """
+    splits, width = start.shape
+    trace = xp.einsum("fii->f", M)
+    scaled = M / xp.where(trace > 0, trace, 1.0)[:, None, None]
+    c, power = start + 0.0, (start * (scaled @ start[:, :, None])[:, :, 0]).sum(1)
+    if width == 1:
+        return c, power * trace
+    active = np.arange(splits)
+    current, part, taken = c, scaled, 0
+    while len(active) and taken < rule.iterations - 1:
+        steps = min(STEPS, rule.iterations - 1 - taken)
+        b = xp.empty((steps + 2, *current.shape, 1), dtype=M.dtype, **device_of(M))
+        b[0, :, :, 0] = current
+        for step in range(steps + 1):
+            xp.matmul(part, b[step], out=b[step + 1])
+        b = b[..., 0]
+        length = xp.sqrt((b * b).sum(2))
+        length = xp.where(length > 0, length, 1.0)
+        through = (b[:-1] * b[1:]).sum(2) / length[:-1] ** 2
+        both = through[:-1] * through[1:]
+        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(xp.where(both > 0, both, 1.0))
+        stop = np.asarray(((change < rule.tolerance) | (both <= 0)).tolist())
+        done = np.asarray(stop.any(axis=0))
+        last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
+        for at, (split, step) in enumerate(zip(active.tolist(), last.tolist(), strict=True)):
+            c[split], power[split] = b[step, at] / length[step, at], through[step, at]
+        taken += steps
+        kept = np.flatnonzero(np.logical_not(done))
+        active = active[kept]
+        if len(kept):
+            current = c[active.tolist()]
+            if len(kept) < done.size:
+                part = part[kept.tolist()]
+    return c, power * trace

@@ -1,0 +1,86 @@
+"""A regression problem: features, targets and splits, and what a readout predicts for the test rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.families.alignment.similarity.gram import Features, features
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Array, Workspace
+
+__all__ = ["DIFFERENCE", "Prediction", "Problem", "Readout", "column_correlation"]
+
+# The rounding of predictions that are had as a difference from the responses.
+DIFFERENCE = 1e-12
+
+
+class Prediction(NamedTuple):
+    """What one split's readout predicts: test row × target, what should be known of it, and the chosen penalty.
+
+    ``rounding`` is the share of a target's variation by which predictions of equal rows may differ.
+    """
+
+    values: Array
+    notes: tuple[str, ...] = ()
+    alpha: NDArray[np.float64] | None = None
+    rounding: float = 0.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Features ``X`` (row × feature) that predict targets ``Y`` (row × target, float64, finite) over ``splits``."""
+
+    X: Array
+    Y: NDArray[np.float64]
+    splits: Sequence[Split]
+    workspace: Workspace
+
+    @cached_property
+    def features(self) -> Features:
+        """The features as an operator on rows, on the device."""
+        return features(self.X, self.workspace, self.key)
+
+    @cached_property
+    def key(self) -> str:
+        """The features' content hash, under which the workspace keeps what is computed from them."""
+        return self.workspace.key(self.X)
+
+    @cached_property
+    def centred(self) -> Array:
+        """The targets on the device, less their mean over all rows (undone by :attr:`mean`)."""
+        return self.workspace.put(self.Y - self.mean)
+
+    @cached_property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of each target over all rows."""
+        return np.asarray(self.Y.mean(axis=0))
+
+    def left_out(self, split: Split) -> NDArray[np.intp]:
+        """Rows that do not train ``split``: its test rows, and any that it does not use."""
+        out = np.ones(len(self.Y), bool)
+        out[split.train] = False
+        return np.flatnonzero(out)
+
+
+class Readout(Protocol):
+    """A way to predict the targets of test rows from those of train rows, split by split."""
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order, on the device."""
+        ...
+
+
+def column_correlation(A: Array, B: Array, xp: Any) -> Array:
+    """Pearson correlation of each column of ``A`` with that of ``B``; NaN where a column is constant."""
+    constant = (A[:1] == A).all(0) | (B[:1] == B).all(0)
+    A = A - A.mean(0)
+    B = B - B.mean(0)
+    size = xp.sqrt((A * A).sum(0) * (B * B).sum(0))
+    flat = constant | (size == 0)
+    return cast(Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size)))

@@ -1,0 +1,280 @@
+"""Ridge regression over splits with one factorisation, by the block leave-out identity."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
+from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
+from neuroledger.families.alignment.similarity.gram import tall
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Array, device_of
+
+__all__ = ["Ridge", "Withheld", "leave_out"]
+
+# Under a penalty below this share of the features' variance, directions that they lack cost digits: where rows outnumber
+# features these are left aside.
+LIGHT = 1e-7
+# Squared pivots hold rounding in place of digits when they are this far below the largest product of features.
+SINGULAR = 1e-14
+
+
+class Ridge(BaseModel):
+    """Ridge regression with an unpenalised intercept: minimises ``|Y − XB − b|² + alpha·|B|²``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["ridge"] = "ridge"
+    alpha: Annotated[float, Field(gt=0)] = 1.0
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order."""
+        features = problem.features
+        heavy = self.alpha * len(problem.Y) > features.trace
+        if features.K is not None and features.count < len(problem.Y) and self.alpha < LIGHT * features.trace:
+            features = tall(problem.X, problem.workspace)
+        if features.K is not None:
+            yield from _direct(problem, self.alpha) if heavy else _by_inverse(problem, features.K, self.alpha)
+            return
+        X = cast(Array, features.X)
+        if heavy or max(len(problem.left_out(split)) for split in problem.splits) > features.count:
+            yield from (_refitted(problem, X, split, self.alpha) for split in problem.splits)
+        else:
+            yield from _by_hat(problem, X, self.alpha)
+
+
+class Withheld(NamedTuple):
+    """What the inverse ``P`` of the penalised Gram matrix of all rows says of those that some split leaves out.
+
+    ``rows`` are those rows, ascending; ``P`` their part of the inverse, of which the upper triangle counts; ``PY``
+    (row × target) their part of its product with the targets. ``total`` is the sum of each of their rows of the inverse,
+    ``mass`` that of all its entries and ``level`` (target) that of its product with the targets: with these the constant
+    vector is taken out, or with none of them, as ``None``, it is left.
+    """
+
+    rows: NDArray[np.intp]
+    P: Array
+    PY: Array
+    total: Array | None = None
+    mass: Any = None
+    level: Array | None = None
+
+
+def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
+    """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows.
+
+    The residual of left-out rows ``o`` is the solution of ``P[o, o] r = (P Y)[o]``: no split is fitted again.
+    """
+    workspace, xp = problem.workspace, problem.workspace.xp
+    Y, mean = problem.centred, workspace.put(problem.mean)
+    for split in problem.splits:
+        out = problem.left_out(split)
+        at = workspace.indices(np.searchsorted(held.rows, out))
+        within, product = held.P[at[:, None], at], held.PY[at]
+        if held.total is not None and held.level is not None:
+            # Taking the constant vector out of P changes it by a product of its row sums.
+            share = held.total[at] / held.mass
+            within -= share[:, None] * held.total[at]
+            product -= share[:, None] * held.level
+        residual = _solved(within, product, xp)
+        tested = workspace.indices(np.searchsorted(out, split.test))
+        yield Prediction(Y[workspace.indices(split.test)] - residual[tested] + mean, rounding=DIFFERENCE)
+
+
+def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction]:
+    """Predictions from a Cholesky factor of all rows, those left out last: its end is that of their part of ``P``."""
+    workspace, xp = problem.workspace, problem.workspace.xp
+    ever = np.zeros(len(problem.Y), bool)
+    for split in problem.splits:
+        ever[problem.left_out(split)] = True
+    order = np.argsort(ever, kind="stable")
+    start = len(order) - int(ever.sum())
+    key = problem.key and f"{problem.key} {hashlib.sha256(np.packbits(ever).tobytes()).hexdigest()}"
+    found = workspace.once(
+        f"ridge {alpha!r}",
+        key,
+        lambda: _factored(_penalised(K, workspace.indices(order), alpha, xp), start, xp),
+        lambda found: 8 * sum(len(part) ** 2 for part in found),
+    )
+    if not found:
+        yield from _direct(problem, alpha, spectral=True)
+        return
+    L, P = found
+    rows, targets = problem.centred.shape
+    last = rows - start
+    if last * rows * (rows + 2 * targets) > targets * (rows**2 + last**2):
+        products = _solved_products(L, start, problem.centred[workspace.indices(order)], xp)
+    else:
+        products = _products_by_rows(L, start, problem.centred, workspace.indices(order), xp)
+    yield from leave_out(problem, Withheld(order[start:], P, *products))
+
+
+def _solved_products(L: Array, start: int, Y: Array, xp: Any) -> tuple[Array, Array, Any, Array]:
+    """``PY``, ``total``, ``mass`` and ``level`` of rows from ``start`` on: the factor is solved for all targets."""
+    Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
+    half = divided(L, Y, xp)
+    PY = divided(L[start:, start:], half[start:], xp, transposed=True)
+    level = half[:, -1] @ half
+    return PY[:, :-1], PY[:, -1], level[-1], level[:-1]
+
+
+def _products_by_rows(
+    L: Array, start: int, Y: Array, order: Array, xp: Any
+) -> tuple[Array, Array, Any, Array]:
+    """The same where targets are many and such rows few: these rows of the inverse, times targets in their own order."""
+    rows = len(Y)
+    unit = xp.zeros((rows, rows - start + 1), dtype=Y.dtype, **device_of(Y))
+    last = xp.arange(rows - start, **device_of(Y))
+    unit[last + start, last] = 1.0
+    unit[:, -1] = 1.0
+    moved = divided(L, divided(L, unit, xp), xp, transposed=True)
+    part = xp.empty_like(moved)
+    part[order] = moved
+    products = part.T @ Y
+    total = moved[:, -1]
+    return products[:-1], total[start:], total.sum(), products[-1]
+
+
+def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
+    """``K + αI`` with rows and columns in ``order``, and with the constant vector lifted out of its null space.
+
+    The lift is taken out again with the intercept; it keeps that subtraction free of cancellation. On the host only the
+    lower triangle is filled.
+    """
+    lift = float(K.diagonal().sum()) / len(K) ** 2
+    if xp is not np:
+        moved = K[order[:, None], order] + lift
+    else:
+        moved = np.empty_like(K, order="C")
+        for row, of in enumerate(order):
+            np.take(K[of], order[: row + 1], out=moved[row, : row + 1], mode="clip")
+            moved[row, : row + 1] += lift
+    every = xp.arange(len(K), **device_of(K))
+    moved[every, every] += alpha
+    return cast(Array, moved)
+
+
+def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
+    """The lower Cholesky factor of ``K``, which is overwritten, and the inverse's part from row ``start`` on.
+
+    Nothing where ``K`` is singular to rounding. Of the part, only the upper triangle is filled on the host.
+    """
+    if xp is not np:
+        L, failed = xp.linalg.cholesky_ex(K)
+        return () if int(failed) else (L, xp.cholesky_inverse(L[start:, start:]))
+    from scipy.linalg import lapack
+
+    # The lower triangle in C order is the upper one in Fortran order: no copy is made.
+    factor, info = lapack.dpotrf(K.T, lower=0, overwrite_a=1, clean=0)
+    if info == 0:
+        part, info = lapack.dpotri(np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1)
+    return () if info else (factor.T, part)
+
+
+def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
+    """Predictions of every split from the fit to all rows: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
+
+    ``H`` is ``W Wᵀ`` and, for the intercept, the mean over all rows, about which features and targets are centred. A split
+    whose train rows lack a direction that the left-out rows had is fitted again.
+    """
+    workspace, xp = problem.workspace, problem.workspace.xp
+    found = workspace.once(
+        f"ridge {alpha!r}",
+        problem.key,
+        lambda: _whitened(X, alpha, xp),
+        lambda found: 8 * sum(part.shape[0] * part.shape[1] for part in found),
+    )
+    if not found:
+        yield from (_refitted(problem, X, split, alpha) for split in problem.splits)
+        return
+    W = found[0]
+    Y, mean = problem.centred, workspace.put(problem.mean)
+    Y = Y - Y.mean(0)
+    residual = Y - W @ (W.T @ Y)
+    for split in problem.splits:
+        out = problem.left_out(split)
+        rows = workspace.indices(out)
+        part = W[rows]
+        within = xp.eye(len(out), dtype=Y.dtype, **device_of(Y)) - part @ part.T - 1 / len(Y)
+        L = root(within, SHAKY, xp)
+        if L is None:
+            yield _refitted(problem, X, split, alpha)
+            continue
+        held = divided(L, divided(L, residual[rows], xp), xp, transposed=True)
+        at = workspace.indices(np.searchsorted(out, split.test))
+        yield Prediction(Y[workspace.indices(split.test)] - held[at] + mean, rounding=DIFFERENCE)
+
+
+def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
+    """``W`` (row × feature) whose product ``W Wᵀ`` takes centred targets to their fitted values; nothing if singular."""
+    A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
+    L = root(A, SINGULAR * float(A.diagonal().max()), xp)
+    return () if L is None else (divided(L, X.T, xp).T,)
+
+
+def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
+    """The prediction of one split, fitted to its train rows alone; by singular values where products are singular."""
+    workspace, xp = problem.workspace, problem.workspace.xp
+    train, test = workspace.indices(split.train), workspace.indices(split.test)
+    A, B = X[train], problem.centred[train]
+    x, y = A.mean(0), B.mean(0)
+    A, B, given = A - x, B - y, X[test] - x
+    rows, count = A.shape
+    wide = count >= rows
+    N = A @ A.T if wide else A.T @ A
+    # A wide product has the constant vector, which is in no centred target, as its null space.
+    N = N + (float(N.diagonal().sum()) / rows**2 if wide else 0.0)
+    N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))
+    L = root(N, SINGULAR * float(N.diagonal().max()), xp)
+    if L is not None:
+        solved = divided(L, divided(L, B if wide else A.T @ B, xp), xp, transposed=True)
+        found = given @ (A.T @ solved if wide else solved)
+    else:
+        U, s, V = xp.linalg.svd(A, full_matrices=False)
+        kept = s > max(A.shape) * float(np.finfo(np.float64).eps) * s[0]
+        filtered = xp.where(kept, s / (s * s + alpha), 0.0)
+        found = (given @ V.T) @ (filtered[:, None] * (U.T @ B))
+    return Prediction(found + (y + workspace.put(problem.mean)))
+
+
+def _solved(A: Array, B: Array, xp: Any) -> Array:
+    """``A⁻¹ B`` of symmetric ``A``, of which the upper triangle counts, by its Cholesky factor unless rounding left none."""
+    if xp is not np:
+        return cast(Array, xp.linalg.solve(A, B))
+    from scipy.linalg import lapack
+
+    # The upper triangle in C order is the lower one in Fortran order: no copy is made.
+    _, solution, info = lapack.dposv(A.T, B, lower=1)
+    if info == 0:
+        return cast(Array, solution)
+    return np.linalg.solve(np.triu(A) + np.triu(A, 1).T, B)
+
+
+def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterator[Prediction]:
+    """Predictions fitted split by split, also by eigenvectors, without those that hold rounding.
+
+    Under a heavy penalty predictions hardly vary, and must not be had as a difference from the responses; under one that
+    is lost in rounding the solution is that of least norm.
+    """
+    workspace, xp, features = problem.workspace, problem.workspace.xp, problem.features
+    mean = workspace.put(problem.mean)
+    for split in problem.splits:
+        train, test = workspace.indices(split.train), workspace.indices(split.test)
+        K, cross, Y = features.block(train, train), features.block(test, train), problem.centred[train]
+        rows, base = K.mean(0), Y.mean(0)
+        total = rows.mean()
+        K = K - rows - rows[:, None] + total
+        cross = cross - rows - cross.mean(1)[:, None] + total
+        if spectral:
+            w, Q = xp.linalg.eigh(K)
+            kept = w > len(K) * float(np.finfo(np.float64).eps) * w[-1]
+            solved = Q @ (xp.where(kept, 1 / (w + alpha), 0.0)[:, None] * (Q.T @ (Y - base)))
+        else:
+            solved = xp.linalg.solve(K + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K)), Y - base)
+        yield Prediction(cross @ solved + (base + mean))

@@ -1,0 +1,160 @@
+"""Ridge regression whose penalty is chosen by exact leave-one-out on the train presentations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from neuroledger.families.alignment.regression.problem import Prediction, Problem
+from neuroledger.stats.workspace import Array, device_of
+
+__all__ = ["DEFAULT_ALPHAS", "RidgeCv"]
+
+# Penalties are tried together while their leave-one-out errors stay below this many numbers.
+TOGETHER = 4_000_000
+
+
+def _default_alphas() -> tuple[float, ...]:
+    decades = [
+        np.linspace(10.0**d, 10.0 ** (d + 1), n, endpoint=False)
+        for d, n in zip(range(1, 6), (4, 18, 18, 18, 18), strict=True)
+    ]
+    grid = np.concatenate([[0.01, 0.1, 0.5, 1.0], *decades, np.linspace(1e6, 1e7, 19)])
+    return tuple(float(a) for a in grid)
+
+
+DEFAULT_ALPHAS = _default_alphas()
+
+
+class RidgeCv(BaseModel):
+    """Ridge regression with the penalty of least squared leave-one-out error, exactly computed.
+
+    One penalty serves all targets, or with ``per_target`` each target has its own. The first of equal ones is taken.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["ridge_cv"] = "ridge_cv"
+    alphas: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = DEFAULT_ALPHAS
+    per_target: bool = False
+
+    def predictions(self, problem: Problem) -> Iterator[Prediction]:
+        """One prediction for each split, in order, with the chosen penalties."""
+        workspace, xp = problem.workspace, problem.workspace.xp
+        for split in problem.splits:
+            train, test = workspace.indices(split.train), workspace.indices(split.test)
+            Y = problem.centred[train]
+            base = Y.mean(0)
+            spectrum = _spectrum(problem, train, test, Y - base, xp)
+            error = _errors(spectrum, Y - base, self, xp)
+            if self.per_target:
+                best = np.argmin(workspace.take(error), axis=0)
+            else:
+                best = np.argmin(workspace.take(error), axis=0, keepdims=True)
+            chosen = np.asarray(self.alphas)[best]
+            values = _predicted(spectrum, chosen, workspace, xp) + (base + workspace.put(problem.mean))
+            edge = int(((best == 0) | (best == len(self.alphas) - 1)).sum()) if len(self.alphas) > 2 else 0
+            notes = (
+                (f"the chosen penalty lies at the edge of the grid for {edge} of {best.size}",)
+                if edge
+                else ()
+            )
+            yield Prediction(values, notes if best.size == 1 else (), chosen)
+
+
+class _Spectrum(NamedTuple):
+    """Eigenvectors ``Q`` and values ``w`` of the train rows' centred Gram matrix, without its constant vector.
+
+    ``projected`` is ``QᵀY`` of the centred targets; ``onto`` maps it to test predictions after filtering. When
+    ``complete``, the constant vector and ``Q`` span all train rows.
+    """
+
+    Q: Array
+    w: Array
+    projected: Array
+    onto: Array
+    complete: bool
+
+
+def _spectrum(problem: Problem, train: Array, test: Array, Y: Array, xp: Any) -> _Spectrum:
+    features = problem.features
+    if features.K is None:
+        X = cast(Array, features.X)
+        mean = X[train].mean(0)
+        U, s, V = xp.linalg.svd(X[train] - mean, full_matrices=False)
+        # A test row's scores on the right singular vectors, times s: its inner products with U·s².
+        return _Spectrum(U, s * s, U.T @ Y, ((X[test] - mean) @ V.T) * s, complete=False)
+    K, cross = features.block(train, train), features.block(test, train)
+    rows = K.mean(0)
+    total = rows.mean()
+    K = K - rows - rows[:, None] + total
+    # The constant vector is an eigenvector of value 0: the intercept, which is not penalised. Lifted above all
+    # others it cannot mix with further null vectors, and comes last.
+    K = K + 1.5 * float(K.diagonal().sum()) / len(K)
+    cross = cross - rows - cross.mean(1)[:, None] + total
+    w, Q = _eigh(K, xp)
+    w, Q = w[:-1], Q[:, :-1]
+    w = xp.where(w > 0, w, 0.0)
+    return _Spectrum(Q, w, Q.T @ Y, cross @ Q, complete=True)
+
+
+def _eigh(K: Array, xp: Any) -> tuple[Array, Array]:
+    if xp is not np:
+        w, Q = xp.linalg.eigh(K)
+        return w, Q
+    from scipy.linalg import eigh
+
+    w, Q = eigh(K.T, driver="evd", overwrite_a=True, check_finite=False)
+    return w, Q
+
+
+def _errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
+    """Mean squared leave-one-out error of each penalty: (alpha,), or (alpha × target)."""
+    Q, w, projected = spectrum.Q, spectrum.w, spectrum.projected
+    rows, count = Y.shape
+    alphas = xp.asarray(rule.alphas, dtype=Q.dtype, **device_of(Q))
+    if spectrum.complete:
+        filters = 1 / (w[:, None] + alphas)
+        share = (Q * Q) @ filters
+    else:
+        filters = w[:, None] / (w[:, None] + alphas)
+        share = 1 - 1 / rows - (Q * Q) @ filters
+    if not rule.per_target and spectrum.complete and count > rows:
+        # The targets enter through QᵀYYᵀQ alone, so that their number drops out.
+        inner = projected @ projected.T
+        summed = [
+            (((Q * filters[:, i]) @ inner * (Q * filters[:, i])).sum(1) / share[:, i] ** 2).sum()
+            for i in range(len(alphas))
+        ]
+        return cast(Array, xp.stack(summed) / (rows * count))
+    together = max(1, TOGETHER // (rows * count))
+    found = []
+    for first in range(0, len(alphas), together):
+        part = filters[:, first : first + together]
+        width = int(part.shape[1])
+        filtered = (projected[:, None] * part[:, :, None]).reshape(len(w), -1)
+        residual = (Q @ filtered).reshape(rows, width, count)
+        if not spectrum.complete:
+            residual = Y[:, None] - residual
+        residual = residual / share[:, first : first + width, None]
+        found.append((residual * residual).mean(0))
+    error = xp.concatenate(found)
+    return cast(Array, error if rule.per_target else error.mean(1))
+
+
+def _predicted(spectrum: _Spectrum, chosen: NDArray[np.float64], workspace: Any, xp: Any) -> Array:
+    if len(chosen) == 1:
+        return spectrum.onto @ (spectrum.projected / (spectrum.w + float(chosen[0]))[:, None])
+    result = xp.empty(
+        (len(spectrum.onto), spectrum.projected.shape[1]), dtype=spectrum.Q.dtype, **device_of(spectrum.Q)
+    )
+    for alpha in np.unique(chosen):
+        columns = workspace.indices(np.flatnonzero(chosen == alpha))
+        result[:, columns] = spectrum.onto @ (
+            spectrum.projected[:, columns] / (spectrum.w + float(alpha))[:, None]
+        )
+    return cast(Array, result)

@@ -1,0 +1,1 @@
+"""Representational geometry: Gram matrices, dissimilarities and their figures."""

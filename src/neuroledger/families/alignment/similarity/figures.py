@@ -1,0 +1,111 @@
+"""Figures of representational geometry: dissimilarity matrices of brain and models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import RequestError
+from neuroledger.families.alignment.similarity.gram import gram
+from neuroledger.families.alignment.similarity.rdm import Distance, dissimilarities
+from neuroledger.report.plots.style import SOFT, finish
+from neuroledger.stats.workspace import Workspace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["rdm"]
+
+
+def rdm(
+    assemblies: Mapping[str, xr.DataArray], *, by: str | None = None, distance: Distance = "correlation"
+) -> list[Axes]:
+    """Rank percentiles of the dissimilarities of every pair of stimuli, one matrix per assembly, one colour bar.
+
+    Parameters
+    ----------
+    assemblies
+        By label: responses ``(presentation, neuroid)``, one row per stimulus, or RDMs ``(stimulus, stimulus_b)``.
+    by
+        Coordinate by which the stimuli are grouped (such as ``object_name``); lines divide the groups.
+    distance
+        How responses are compared: see the metric ``rdm``.
+
+    Returns
+    -------
+    list of Axes
+        One per assembly, all of one figure; ``ax.data`` holds the percentiles, in the order drawn.
+
+    Raises
+    ------
+    RequestError
+        Nothing to draw, dimensions that are neither of the two, or no such coordinate.
+    """
+    from matplotlib.figure import Figure
+
+    if not assemblies:
+        raise RequestError("no assembly to draw")
+    figure = Figure(figsize=(3.1 * len(assemblies) + 0.6, 3.4), layout="constrained")
+    drawn, image = [], None
+    for i, (label, assembly) in enumerate(assemblies.items(), 1):
+        ax: Axes = figure.add_subplot(1, len(assemblies), i)
+        dim, matrix = _matrix(label, assembly, distance)
+        order, edges = _grouped(label, assembly, dim, by)
+        shown = _percentiles(matrix[np.ix_(order, order)])
+        image = ax.imshow(shown, cmap="viridis", vmin=0, vmax=100, interpolation="nearest")
+        for edge in edges:
+            ax.axhline(edge - 0.5, color="white", linewidth=0.6)
+            ax.axvline(edge - 0.5, color="white", linewidth=0.6)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.set_title(label)
+        drawn.append(finish(ax, {"percentile": shown.tolist()}, spines=False))
+    bar = figure.colorbar(image, ax=drawn, shrink=0.8)  # type: ignore[arg-type]
+    bar.set_label("dissimilarity, rank percentile", color=SOFT, fontsize=9)
+    bar.ax.tick_params(labelsize=8)
+    return drawn
+
+
+def _matrix(label: str, assembly: xr.DataArray, distance: Distance) -> tuple[str, Any]:
+    if set(assembly.dims) == {"presentation", "neuroid"}:
+        values = np.asarray(assembly.transpose("presentation", "neuroid").values, dtype=np.float64)
+        condensed = dissimilarities(gram(values, Workspace()), distance)
+        full = np.zeros((len(values), len(values)))
+        full[np.triu_indices(len(values), 1)] = condensed
+        return "presentation", full + full.T
+    if set(assembly.dims) in ({"stimulus", "stimulus_b"}, {"subject", "stimulus", "stimulus_b"}):
+        mean = assembly.mean("subject") if "subject" in assembly.dims else assembly
+        return "stimulus", np.asarray(mean.transpose("stimulus", "stimulus_b").values, dtype=np.float64)
+    raise RequestError(
+        f"{label!r} has dims {assembly.dims}; an RDM is drawn of (presentation, neuroid) or (stimulus, stimulus_b)"
+    )
+
+
+def _grouped(label: str, assembly: xr.DataArray, dim: str, by: str | None) -> tuple[Any, list[int]]:
+    if by is None:
+        return np.arange(assembly.sizes[dim]), []
+    if by not in assembly.coords or assembly[by].dims != (dim,):
+        raise RequestError(
+            f"{label!r} has no coordinate {by!r} on {dim!r}; it has {', '.join(map(str, assembly.coords))}"
+        )
+    groups = assembly[by].values.astype(str)
+    order = np.argsort(groups, kind="stable")
+    return order, (np.flatnonzero(groups[order][1:] != groups[order][:-1]) + 1).tolist()
+
+
+def _percentiles(matrix: Any) -> Any:
+    """Ranks of the pairs (ties shared) from 0 to 100; the diagonal is 0, undefined pairs stay so."""
+    from scipy.stats import rankdata
+
+    upper = np.triu_indices(len(matrix), 1)
+    values = matrix[upper]
+    ranks = np.full(values.shape, np.nan)
+    defined = np.isfinite(values)
+    count = int(defined.sum())
+    ranks[defined] = 100 * (rankdata(values[defined]) - 1) / max(1, count - 1)
+    full = np.zeros(matrix.shape)
+    full[upper] = ranks
+    return full + full.T

@@ -1,0 +1,310 @@
+"""The Gram matrix: one pass over the features, after which their number no longer matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.data.threads import side_by_side
+from neuroledger.errors import MetricError
+from neuroledger.stats.workspace import Array, Workspace
+
+__all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "square", "tall"]
+
+# Columns that are centred and multiplied at a time: few enough that a block of them stays in the cache meanwhile.
+BLOCK = 1024
+# Numbers that a thread is handed at a time.
+PIECE = 1 << 18
+# Columns whose products are summed in float32, where that was asked for, before they are added up in float64.
+SINGLE = 2048
+# Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
+TALL = 0.5
+# Columns that are made triangular at a time, in rows.
+QR_BLOCK = 2
+
+
+@dataclass(frozen=True)
+class Gram:
+    """``K = X Xᵀ`` of column-centred ``X`` (row × feature), and what recovers the uncentred one.
+
+    ``offset`` is a number near the mean of all features, taken off so that a large common level costs no digits.
+    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, with ``μ`` the column means less ``offset``;
+    ``row_sum`` is the sum of each uncentred row less ``offset``. ``count`` is the number of features.
+    """
+
+    K: Array
+    mean_product: Array
+    mean_square: float
+    row_sum: Array
+    offset: float
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+        return int(8 * self.K.shape[0] * self.K.shape[1])
+
+    def on_host(self, workspace: Workspace) -> Gram:
+        """The same, as NumPy arrays."""
+        K, product, total = (workspace.take(a) for a in (self.K, self.mean_product, self.row_sum))
+        return Gram(K, product, self.mean_square, total, self.offset, self.count)
+
+    def subset(self, rows: NDArray[np.intp]) -> Gram:
+        """The same over ``rows`` alone; features stay centred by the means over all rows."""
+        K = self.K[np.ix_(rows, rows)]
+        return Gram(K, self.mean_product[rows], self.mean_square, self.row_sum[rows], self.offset, self.count)
+
+
+@dataclass(frozen=True)
+class Features:
+    """Column-centred features as the operator ``B → X Xᵀ B``: by their Gram matrix, or tall, by themselves.
+
+    Exactly one of ``K`` (row × row) and ``X`` (row × feature) is set.
+    """
+
+    count: int
+    K: Array | None = None
+    X: Array | None = None
+
+    def times(self, B: Array) -> Array:
+        """``X Xᵀ B``."""
+        if self.K is not None:
+            return self.K @ B
+        X = cast(Array, self.X)
+        return cast(Array, X @ (X.T @ B))
+
+    @property
+    def trace(self) -> float:
+        """The trace of ``X Xᵀ``: the features' total squared deviation."""
+        return float(self.K.diagonal().sum() if self.K is not None else (cast(Array, self.X) ** 2).sum())
+
+    def times_of(self, rows: Array, B: Array) -> Array:
+        """``X X[rows]ᵀ B``, where ``B`` has a row for each of ``rows``."""
+        if self.K is not None:
+            return self.K[rows].T @ B
+        X = cast(Array, self.X)
+        return cast(Array, X @ (X[rows].T @ B))
+
+    def block(self, rows: Array, columns: Array) -> Array:
+        """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""
+        if self.K is not None:
+            return self.K[rows[:, None], columns]
+        X = cast(Array, self.X)
+        return X[rows] @ X[columns].T
+
+
+def features(X: Array, workspace: Workspace, key: str | None = None) -> Features:
+    """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself where it is much taller than wide."""
+    rows, count = X.shape
+    return tall(X, workspace) if count <= TALL * rows else Features(count, K=gram(X, workspace, key).K)
+
+
+def tall(X: Array, workspace: Workspace) -> Features:
+    """``X`` (row × feature) as itself, centred.
+
+    Raises
+    ------
+    MetricError
+        Features are missing or infinite.
+    """
+    means = _means(X)
+    centred = _finite(np.asarray(X, np.float64) - means, 0)
+    # A mean of large numbers is rounded; that of what is left over is not.
+    centred -= centred.mean(axis=0)
+    if _idle(float((centred * centred).sum()), len(X) * float((means**2).sum())):
+        centred[:] = 0.0
+    return Features(X.shape[1], X=workspace.put(centred))
+
+
+def square(X: Array, workspace: Workspace, key: str) -> Features:
+    """Triangular features (row × row) with the inner products of centred ``X`` (row × feature), kept in the workspace.
+
+    By orthogonal transformations (LQ, in blocks of columns), so that unlike in the Gram matrix nothing is squared, and
+    directions of a millionth of the largest keep most of their digits. ``key`` is ``workspace.key(X)``.
+
+    Raises
+    ------
+    MetricError
+        Features are missing or infinite.
+    """
+    from scipy.linalg import qr
+
+    rows, count = X.shape
+
+    def compute() -> Array:
+        R = np.zeros((0, rows))
+        deviation = level = 0.0
+        for start in range(0, count, QR_BLOCK * rows):
+            part = X[:, start : start + QR_BLOCK * rows]
+            means = _means(part)
+            centred = _finite(np.asarray(part, np.float64) - means, 0)
+            centred -= centred.mean(axis=0)
+            deviation += float((centred * centred).sum())
+            level += rows * float((means**2).sum())
+            R = qr(np.concatenate([R, centred.T]), mode="r", overwrite_a=True, check_finite=False)[0][:rows]
+        if _idle(deviation, level):
+            R[:] = 0.0
+        return workspace.put(np.ascontiguousarray(R.T))
+
+    return Features(count, X=workspace.once("square", key, compute, lambda _: 8 * rows * rows))
+
+
+def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
+    """Gram matrix of ``X`` (row × feature; an array or a memory map), kept in the workspace by content.
+
+    ``key`` is ``workspace.key(X)`` where that is known already.
+
+    Features are centred and multiplied in blocks of 1,024 columns, so that beside ``X`` itself only one block
+    and the row × row result are in memory. float32 features are widened block by block under ``float64``.
+
+    Raises
+    ------
+    MetricError
+        Features are missing or infinite.
+    """
+    held = workspace.key(X) if key is None else key
+    compute = _gram_numpy if workspace.device == "cpu" else _gram_torch
+    return cast(Gram, workspace.once("gram", held, lambda: compute(X, workspace), lambda found: found.nbytes))
+
+
+def _means(X: Array) -> NDArray[np.float64]:
+    return np.asarray(X.mean(axis=0, dtype=np.float64))
+
+
+def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
+    from scipy.linalg import blas
+
+    rows, count = X.shape
+    single = workspace.dtype == "float32"
+    K = np.zeros((rows, rows), order="F")
+    mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
+    offset = float(X[0].mean(dtype=np.float64))
+    space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
+    # All products by one library: the threads of NumPy's and of SciPy's would wait for work at each other's expense.
+    times = blas.sgemv if single else blas.dgemv
+    part_sum = np.zeros((rows, rows) if single else (0, 0), np.float32, order="F")
+    for start in range(0, count, BLOCK):
+        part = X[:, start : start + BLOCK]
+        block = space[:, : part.shape[1]]
+        if not block.flags.c_contiguous:
+            block = np.empty(part.shape, space.dtype)
+        mean, total = _narrowed(part, block) if single else _widened(part, block)
+        mean -= offset
+        mean_product += times(1.0, block.T, mean.astype(block.dtype), trans=1)
+        row_sum += total + mean.sum()
+        mean_square += float(mean @ mean)
+        if single:
+            fresh = start % SINGLE == 0
+            part_sum = blas.ssyrk(1.0, block.T, beta=float(not fresh), c=part_sum, trans=1, overwrite_c=1)
+            if start + BLOCK >= count or (start + BLOCK) % SINGLE == 0:
+                _add(K.T, part_sum.T)
+        else:
+            K = blas.dsyrk(1.0, block.T, beta=1.0, c=K, trans=1, overwrite_c=1)
+    mirror_upper(K)
+    _finite(K, 0)
+    if _idle(float(np.trace(K)), rows * (mean_square + count * offset**2)):
+        K[:] = 0.0
+    return Gram(K.T, mean_product, mean_square, row_sum, offset, count)
+
+
+def _widened(part: Array, block: Array) -> tuple[Array, Array]:
+    """``part`` as float64 in ``block``, centred by what is returned, near its column means; and the sums of its rows."""
+    from scipy.linalg import blas
+
+    pieces = _pieces(block)
+    side_by_side(lambda some: np.copyto(block[some], part[some]), pieces)
+    # Any shift near the mean will do, as long as it is the one that is remembered.
+    mean = blas.dgemv(1.0, block.T, np.full(len(block), 1 / len(block)))
+    side_by_side(lambda some: np.subtract(block[some], mean, out=block[some]), pieces)
+    return mean, blas.dgemv(1.0, block.T, np.ones(block.shape[1]), trans=1)
+
+
+def _narrowed(part: Array, block: Array) -> tuple[Array, Array]:
+    """The same in float32, where the shift can be written exactly; sums are those of float64."""
+    mean, total = np.empty(block.shape[1]), np.empty(len(block))
+    side_by_side(
+        lambda some: np.mean(part[:, some], axis=0, dtype=np.float64, out=mean[some]), _pieces(block.T)
+    )
+    near = mean.astype(np.float32)
+    mean = near.astype(np.float64)
+    # Of float32 features the difference is the same, correctly rounded, without widening them.
+    shift = near if part.dtype == np.float32 else mean
+
+    def centre(some: slice) -> None:
+        np.subtract(part[some], shift, out=block[some], casting="same_kind")
+        np.sum(block[some], axis=1, dtype=np.float64, out=total[some])
+
+    side_by_side(centre, _pieces(block))
+    return mean, total
+
+
+def _add(K: Array, part: Array) -> None:
+    side_by_side(lambda some: np.add(K[some], part[some], out=K[some]), _pieces(K))
+
+
+def _pieces(values: Array) -> list[slice]:
+    """Rows of ``values``, enough at a time to be worth a thread of their own."""
+    step = max(1, PIECE // values.shape[1])
+    return [slice(start, start + step) for start in range(0, len(values), step)]
+
+
+def _gram_torch(X: Array, workspace: Workspace) -> Gram:
+    torch: Any = workspace.xp
+    rows, count = X.shape
+    place = "cpu" if workspace.device == "torch" else workspace.device
+    kind = torch.float32 if workspace.dtype == "float32" else torch.float64
+    K = torch.zeros((rows, rows), dtype=torch.float64, device=place)
+    mean_product = torch.zeros(rows, dtype=torch.float64, device=place)
+    row_sum, mean_square = mean_product.clone(), 0.0
+    offset = float(X[0].mean(dtype=np.float64))
+    for start in range(0, count, BLOCK):
+        columns = X[:, start : start + BLOCK]
+        # As a kind of number that torch knows: of the machine's byte order, which that of a file need not be.
+        native = np.float32 if columns.dtype == np.float32 else np.float64
+        part = torch.as_tensor(np.ascontiguousarray(columns, dtype=native), device=place)
+        mean = part.to(torch.float64).mean(0).to(kind)
+        block = (part.to(torch.float64) - mean).to(kind)
+        mean = mean.to(torch.float64) - offset
+        mean_product += block.to(torch.float64) @ mean
+        row_sum += block.to(torch.float64).sum(1) + mean.sum()
+        mean_square += float(mean @ mean)
+        K += (block @ block.T).to(torch.float64)
+    if not bool(torch.isfinite(K).all()):
+        _refuse()
+    if _idle(float(K.diagonal().sum()), rows * (mean_square + count * offset**2)):
+        K.zero_()
+    return Gram(K, mean_product, mean_square, row_sum, offset, count)
+
+
+def mirror_upper(K: Array, block: int = 512) -> None:
+    """Copy the upper triangle of ``K`` onto the lower, in place, without a second row × row array."""
+    rows = len(K)
+    below = np.tri(min(block, rows), k=-1, dtype=bool)
+
+    def mirror(start: int) -> None:
+        end = min(rows, start + block)
+        corner = K[start:end, start:end]
+        np.copyto(corner, corner.T, where=below[: end - start, : end - start])
+        K[end:, start:end] = K[start:end, end:].T
+
+    side_by_side(mirror, range(0, rows, block))
+
+
+def _idle(deviation: float, level: float) -> bool:
+    """Whether squared deviations from the means are but the rounding of the means themselves."""
+    return deviation <= 1e-28 * level
+
+
+def _finite(values: Array, axis: int) -> Array:
+    if not np.isfinite(values.sum(axis=axis)).all():
+        _refuse()
+    return values
+
+
+def _refuse() -> None:
+    raise MetricError(
+        "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
+    )

@@ -1,0 +1,254 @@
+"""Representational dissimilarity matrices as condensed vectors, and how two of them are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.families.alignment.similarity.gram import Gram
+
+__all__ = [
+    "ALIKE",
+    "Comparison",
+    "Distance",
+    "agreement",
+    "compare",
+    "condensed",
+    "dissimilarities",
+    "mean_ranks",
+    "patterned",
+    "prepared",
+]
+
+Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "cosine"]
+Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
+Floats: TypeAlias = NDArray[np.float64]
+
+# From so many values on, ranks are found by levels; a level and a position share one integer.
+MANY = 1 << 12
+POSITION = 27
+LEVELS = 1 << 35
+
+# Dissimilarities below this (relative to the rows' size) are rounding: identical rows are exactly alike, and tied.
+ROUNDING = 1.5e-14
+PAIR = 2
+# Dissimilarities that differ by less than this share of the largest are tied.
+ALIKE = 64 * np.finfo(np.float64).eps
+
+
+def dissimilarities(found: Gram, distance: Distance) -> Floats:
+    """Dissimilarity of every pair of rows (condensed: upper triangle, row by row), from a Gram matrix on the host.
+
+    ``correlation`` is ``1 − r`` between rows over features; ``cosine`` is one minus the cosine of the angle between
+    them; ``squared_euclidean`` is the squared distance divided by the number of features, and ``euclidean`` the
+    distance itself. Rows without a pattern (see :func:`patterned`) have NaN.
+    """
+    rows = len(found.K)
+    result = np.empty(rows * (rows - 1) // 2)
+    if distance in ("correlation", "cosine"):
+        product, level, shift = _uncentred(found, distance)
+        defined = patterned(found, distance)
+        power = found.K.diagonal() + 2 * product + level - shift * found.row_sum
+        scale = np.where(defined, 1 / np.sqrt(np.where(defined, power, 1.0)), np.nan)
+        for row, part in _triangle(result, rows):
+            others = slice(row + 1, rows)
+            np.add(found.K[row, others], product[others] + (product[row] + level), out=part)
+            part -= shift[row] * found.row_sum[others]
+            part *= scale[others] * -scale[row]
+            part += 1.0
+            part[np.abs(part) < ROUNDING] = 0.0
+        if distance == "correlation" and found.count == PAIR:
+            np.rint(result, out=result)  # two neuroids go up or down together, or they do not
+        return result
+    power = found.K.diagonal()
+    for row, part in _triangle(result, rows):
+        both = power[row + 1 :] + power[row]
+        np.multiply(found.K[row, row + 1 :], -2.0, out=part)
+        part += both
+        part[part < ROUNDING * both] = 0.0
+    if distance == "squared_euclidean":
+        result /= found.count
+    else:
+        np.sqrt(result, out=result)
+    return result
+
+
+def _triangle(values: Floats, rows: int) -> Iterator[tuple[int, Floats]]:
+    """Each row's part of a condensed matrix."""
+    start = 0
+    for row in range(rows - 1):
+        end = start + rows - 1 - row
+        yield row, values[start:end]
+        start = end
+
+
+def _uncentred(found: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
+    """What turns an entry of ``K`` into the product of two rows: per-row terms, a constant, and scaled row sums.
+
+    About the rows' means for ``correlation``, where a common level drops out; of the rows as they are for ``cosine``.
+    """
+    if distance == "correlation":
+        return found.mean_product, found.mean_square, found.row_sum / found.count
+    product = found.mean_product + found.offset * found.row_sum
+    return product, found.mean_square + found.count * found.offset**2, np.zeros(len(found.K))
+
+
+def patterned(found: Gram, distance: Distance) -> NDArray[np.bool_]:
+    """Rows whose dissimilarity is defined: not constant for ``correlation``, not zero for ``cosine``."""
+    if distance not in ("correlation", "cosine"):
+        return np.ones(len(found.K), bool)
+    product, level, shift = _uncentred(found, distance)
+    power = found.K.diagonal() + 2 * product + level - shift * found.row_sum
+    return np.asarray(power > 1e-13 * (found.K.diagonal() + level))
+
+
+def condensed(matrix: Floats) -> Floats:
+    """Upper triangle without the diagonal, row by row."""
+    rows = len(matrix)
+    result = np.empty(rows * (rows - 1) // 2)
+    for row, part in _triangle(result, rows):
+        part[:] = matrix[row, row + 1 :]
+    return result
+
+
+def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
+    """Ranks from 1, ties sharing their mean rank (values are finite).
+
+    Neighbours that differ by no more than ``alike`` times the largest value are ties. With :data:`ALIKE`, rounding has
+    no say in the order of dissimilarities that are equal, as for identical stimuli or for counts.
+    """
+    count = len(values)
+    lowest, highest = (float(values.min()), float(values.max())) if count else (0.0, 0.0)
+    tolerance = alike * max(abs(lowest), abs(highest))
+    if MANY <= count < 1 << POSITION and 2 * tolerance * LEVELS < highest - lowest < np.inf:
+        ranks = _ranks_by_level(values, lowest, highest, tolerance)
+        if ranks is not None:
+            return ranks
+    order = _sorting(values)
+    ordered = values[order]
+    new = np.empty(count, bool)
+    new[:1] = True
+    np.greater(ordered[1:] - ordered[:-1], tolerance, out=new[1:])
+    ranks = np.empty(count)
+    if new.all():
+        ranks[order] = np.arange(1.0, count + 1)
+        return ranks
+    starts = np.flatnonzero(new)
+    sizes = np.diff(np.append(starts, count))
+    ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
+    return ranks
+
+
+def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: float) -> Floats | None:
+    """As :func:`mean_ranks`, of many values, whose tolerance is less than half a level; ``None`` if ties abound.
+
+    Values are cut into :data:`LEVELS` equal levels, and these, joined by their positions, are sorted as integers. Only
+    values whose neighbours are on the same or the next level need to be looked at again: mostly few.
+    """
+    count = len(values)
+    key = values - lowest
+    key *= LEVELS / (highest - lowest)
+    place = key.astype(np.int64)
+    place <<= POSITION
+    place |= np.arange(count, dtype=np.int64)
+    place.sort()
+    order = place & ((1 << POSITION) - 1)
+    place >>= POSITION
+    close = place[1:] - place[:-1] <= 1
+    if np.count_nonzero(close) > count // 8:
+        return None
+    ranks = key  # its memory serves again
+    ranks[order] = np.arange(1.0, count + 1)
+    after = np.flatnonzero(close) + 1
+    if after.size:
+        at = np.union1d(after - 1, after)
+        first = np.ones(len(at), bool)
+        first[1:] = ~close[at[1:] - 1]
+        rows = order[at]
+        inner = np.lexsort((values[rows], np.cumsum(first)))
+        rows = rows[inner]
+        ordered = values[rows]
+        first[1:] |= ordered[1:] - ordered[:-1] > tolerance
+        starts = np.flatnonzero(first)
+        sizes = np.diff(np.append(starts, len(at)))
+        ranks[rows] = np.repeat(at[starts] + (sizes + 1) / 2, sizes)
+    return ranks
+
+
+def _sorting(values: Floats) -> NDArray[np.int64]:
+    """Order that sorts finite values.
+
+    Sorting integers is several times as fast as sorting positions: the leading bits of each value, in an integer of
+    the same order, are joined by its position. The few that agree in those bits are put in order afterwards.
+    """
+    count = len(values)
+    bits = max(1, (count - 1).bit_length())
+    key = (values + 0.0).view(np.int64)
+    key ^= (key >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
+    key >>= bits
+    key <<= bits
+    key |= np.arange(count, dtype=np.int64)
+    key.sort()
+    order = key & ((1 << bits) - 1)
+    ordered = values[order]
+    if (ordered[1:] < ordered[:-1]).any():
+        key >>= bits
+        alike = key[1:] == key[:-1]
+        inside = np.zeros(count, bool)
+        inside[1:] = alike
+        inside[:-1] |= alike
+        at = np.flatnonzero(inside)
+        order[at] = order[at][np.lexsort((ordered[at], key[at]))]
+    return order
+
+
+def prepared(values: Floats, comparison: Comparison) -> Floats:
+    """What of a condensed RDM enters the comparison, made once: (centred) ranks, centred values, or the values."""
+    if comparison in ("spearman", "rho_a"):
+        ranks = mean_ranks(values, ALIKE)
+        ranks -= (len(values) + 1) / 2
+        return ranks
+    if comparison == "kendall_tau_a":
+        return mean_ranks(values, ALIKE)
+    return values - values.mean() if comparison == "pearson" else values
+
+
+def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
+    """Similarity of two condensed RDMs, NaN when one of them does not vary.
+
+    ``spearman`` and ``pearson`` correlate; ``cosine`` does not subtract the mean; ``kendall_tau_a`` counts
+    concordant less discordant pairs over all pairs; ``rho_a`` is Spearman's coefficient expected when ties are
+    broken at random (Schütt et al., 2023).
+    """
+    return agreement(prepared(a, comparison), prepared(b, comparison), comparison)
+
+
+def agreement(a: Floats, b: Floats, comparison: Comparison) -> float:
+    """As :func:`compare`, of RDMs that are :func:`prepared`."""
+    if comparison == "kendall_tau_a":
+        return _tau_a(a, b)
+    if comparison == "rho_a":
+        return float(12 * (a @ b) / (len(a) ** 3 - len(a)))
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > 0 else float("nan")
+
+
+def _tau_a(a: Floats, b: Floats) -> float:
+    from scipy.stats import kendalltau
+
+    count = len(a)
+    total = count * (count - 1) / 2
+    untied = np.sqrt((total - _tied(a)) * (total - _tied(b)))
+    return (
+        float(kendalltau(a, b, method="asymptotic").statistic * untied / total)
+        if untied > 0
+        else float("nan")
+    )
+
+
+def _tied(values: Floats) -> float:
+    sizes = np.unique(values, return_counts=True)[1].astype(np.float64)
+    return float((sizes * (sizes - 1) / 2).sum())

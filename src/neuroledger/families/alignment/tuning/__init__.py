@@ -1,0 +1,1 @@
+"""Tuning: curves, receptive fields and distributions of their properties."""

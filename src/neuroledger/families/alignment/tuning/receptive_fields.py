@@ -1,0 +1,61 @@
+"""Where neuroids look: receptive-field centres from responses to small gratings at many places."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.errors import DataError
+
+__all__ = ["centres"]
+
+Floats = npt.NDArray[np.float64]
+SUPPORT = 0.05  # of the largest response: what counts as part of the field
+
+
+def centres(responses: xr.DataArray, blank: Floats) -> Floats:
+    """Receptive-field centres ``(neuroid, (y, x))`` in degrees; NaN for neuroids that respond nowhere.
+
+    The map of a neuroid is its largest response above ``blank`` at each place; its centre is the mean place, weighted
+    by the map where it exceeds 5 % of its maximum.
+
+    Parameters
+    ----------
+    responses
+        ``(presentation, neuroid)``, not negative, with ``position_y`` and ``position_x`` in degrees.
+    blank
+        Response of each neuroid to an empty screen.
+
+    Raises
+    ------
+    DataError
+        Positions are missing, or do not form a full grid.
+
+    Notes
+    -----
+    Marques, Schrimpf and DiCarlo (2021).
+    """
+    places = [coordinate(responses, name) for name in ("position_y", "position_x")]
+    if places[0] is None or places[1] is None:
+        raise DataError("stimuli that map receptive fields need the columns position_y and position_x")
+    y, x = (encode(values) for values in places)
+    cell = y.codes * len(x.labels) + x.codes
+    shape = (len(y.labels), len(x.labels))
+    if len(np.unique(cell)) != shape[0] * shape[1]:
+        raise DataError("the places that map receptive fields are no full grid of position_y and position_x")
+    order = np.argsort(cell, kind="stable")
+    starts = np.searchsorted(cell[order], np.arange(shape[0] * shape[1]))
+    values = responses.transpose("presentation", "neuroid").values[order] - blank
+    maps = np.maximum(np.maximum.reduceat(values, starts, axis=0), 0.0)
+    top = maps.max(axis=0)
+    weights = np.where(maps > SUPPORT * top, maps, 0.0)
+    total = weights.sum(axis=0)
+    rows, columns = np.divmod(np.arange(len(maps)), shape[1])
+    out = np.full((maps.shape[1], 2), np.nan)
+    seen = total > 0
+    for axis, (index, labels) in enumerate(((rows, y.labels), (columns, x.labels))):
+        mean = (index @ weights)[seen] / total[seen]
+        out[seen, axis] = np.interp(mean, np.arange(len(labels)), labels.astype(np.float64))
+    return out

@@ -1,0 +1,1 @@
+"""Behavior: whether a model decides as people do."""

@@ -1,0 +1,1 @@
+"""Agreement of errors and accuracies between observers."""

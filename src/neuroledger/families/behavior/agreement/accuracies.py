@@ -1,0 +1,100 @@
+"""Accuracy of each person, and of the model on what that person saw, overall or per combination of conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode, locate, repeated
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, correctness, same
+
+__all__ = ["PeopleTable", "model_on_trials", "relative_distance", "table_of_people", "tabulate"]
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class PeopleTable:
+    """Trials of people: correctness, subject and cell (combination of conditions) of every trial."""
+
+    correct: Floats
+    subject: Codes
+    subjects: npt.NDArray[Any]
+    cell: Codes
+    cells: int
+
+
+def table_of_people(
+    assembly: xr.DataArray, variables: Sequence[str] = (), *, error: type[MetricError] = MetricError
+) -> PeopleTable:
+    """Encode human trials ``(presentation,)`` with ``subject``, a truth, and the coordinates ``variables``.
+
+    Raises
+    ------
+    MetricError
+        No trials, no ``subject``, or a coordinate of ``variables`` is missing.
+    """
+    right = np.asarray(correctness(assembly, error=error), dtype=np.float64)
+    subject = coordinate(assembly, "subject", "subject_id")
+    if subject is None:
+        raise error("trials of people need the coordinate subject")
+    cell = np.zeros(right.size, dtype=np.intp)
+    for name in variables:
+        values = coordinate(assembly, name)
+        if values is None:
+            raise error(f"trials have no coordinate {name!r} to tell conditions apart")
+        coded = encode(values)
+        cell = cell * len(coded.labels) + coded.codes
+    cell = encode(cell).codes
+    subjects = encode(subject)
+    return PeopleTable(right, subjects.codes, subjects.labels, cell, int(cell.max()) + 1)
+
+
+def model_on_trials(source: xr.DataArray, target: xr.DataArray) -> Floats:
+    """Whether the model answers the stimulus of each human trial correctly: ``(trial,)`` with 1, 0.
+
+    Raises
+    ------
+    MetricError
+        No ``stimulus_id``, several answers for one stimulus, or none for a stimulus that people saw.
+    """
+    own, ids = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
+    if own is None or ids is None:
+        raise MetricError("both sides need stimulus_id, to know what the model answered where people did")
+    twice = repeated(encode(own).codes)
+    if twice.size:
+        raise MetricError(f"stimulus {str(own[twice[0]])!r} has several answers of the model; keep one")
+    rows = locate(ids, own)
+    if (rows < 0).any():
+        shown = ", ".join(map(repr, np.unique(ids[rows < 0].astype(str))[:3].tolist()))
+        raise MetricError(f"the model has no answer for some stimuli that people saw ({shown})")
+    truth = coordinate(target, *TRUTHS)
+    if truth is None:
+        return np.asarray(correctness(source), dtype=np.float64)[rows]
+    answers = choices(source)
+    if answers.dtype.kind == "b":
+        return answers[rows].astype(np.float64)
+    return same(answers[rows], truth).astype(np.float64)
+
+
+def tabulate(correct: Floats, table: PeopleTable) -> Floats:
+    """Mean of ``correct`` per person and cell: ``(subject, cell)``; NaN where a person has no trial."""
+    size = len(table.subjects) * table.cells
+    key = table.subject * table.cells + table.cell
+    count = np.bincount(key, minlength=size)
+    mean = np.full(size, np.nan)
+    np.divide(np.bincount(key, weights=correct, minlength=size), count, out=mean, where=count > 0)
+    return mean.reshape(len(table.subjects), table.cells)
+
+
+def relative_distance(accuracy: Floats, reference: Floats, *, chance: float = 0.0) -> Floats:
+    """``1 − |a − r| / max(1 − r, r − chance)``: 1 where accuracies agree, 0 at the farthest possible."""
+    farthest = np.maximum(1 - reference, reference - chance)
+    return np.asarray(1 - np.abs(accuracy - reference) / farthest)

@@ -1,0 +1,112 @@
+"""The accuracy that people and a model lose between two kinds of stimuli."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import choices, correctness, same
+
+__all__ = ["drop_of_model", "drop_of_people", "drop_similarity", "half_of"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def _masks(
+    assembly: xr.DataArray, conditions: tuple[str, str], by: str, error: type[MetricError]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    kinds = coordinate(assembly, by)
+    if kinds is None:
+        raise error(f"there is no coordinate {by!r} that tells {conditions[0]!r} from {conditions[1]!r}")
+    masks = kinds.astype(str) == str(conditions[0]), kinds.astype(str) == str(conditions[1])
+    for name, mask in zip(conditions, masks, strict=True):
+        if not mask.any():
+            raise error(f"no presentation has {by} = {name!r}")
+    return masks
+
+
+def drop_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str, category: str) -> float:
+    """Accuracy on the first condition minus that on the second, each the mean over categories.
+
+    Raises
+    ------
+    MetricError
+        A condition, or a category within one, is missing.
+    """
+    whole, other = _masks(source, conditions, by, MetricError)
+    truth = coordinate(source, category)
+    if truth is None:
+        raise MetricError(f"model behaviour has no coordinate {category!r} with the right answers")
+    answers = choices(source)
+    right = answers.astype(bool) if answers.dtype.kind == "b" else same(answers, truth)
+    coded = encode(truth)
+    means = []
+    for mask in (whole, other):
+        count = np.bincount(coded.codes[mask], minlength=len(coded.labels))
+        if (count == 0).any():
+            name = coded.labels[np.flatnonzero(count == 0)[0]]
+            raise MetricError(
+                f"category {str(name)!r} has no presentation in one of the conditions {conditions}"
+            )
+        means.append(
+            (np.bincount(coded.codes[mask], weights=right[mask], minlength=count.size) / count).mean()
+        )
+    return float(means[0] - means[1])
+
+
+def drop_of_people(
+    target: xr.DataArray, conditions: tuple[str, str], *, by: str, error: type[MetricError] = MetricError
+) -> tuple[Floats, npt.NDArray[Any]]:
+    """Accuracy lost by each subject ``(subject,)``, and the subjects.
+
+    Raises
+    ------
+    MetricError
+        Fewer than two subjects, or a subject without trials of a condition.
+    """
+    whole, other = _masks(target, conditions, by, error)
+    subject = coordinate(target, "subject", "subject_id")
+    if subject is None:
+        raise error("trials of people need the coordinate subject")
+    coded = encode(subject)
+    if len(coded.labels) < 2:
+        raise error("one subject: halves of the people need at least two")
+    values = np.asarray(target.values).ravel()
+    right = (values != 0 if values.dtype.kind in "biuf" else correctness(target, error=error)).astype(
+        np.float64
+    )
+    means = []
+    for mask, name in zip((whole, other), conditions, strict=True):
+        count = np.bincount(coded.codes[mask], minlength=len(coded.labels))
+        if (count == 0).any():
+            who = coded.labels[np.flatnonzero(count == 0)[0]]
+            raise error(f"subject {str(who)!r} has no trials with {by} = {name!r}")
+        means.append(np.bincount(coded.codes[mask], weights=right[mask], minlength=count.size) / count)
+    return means[0] - means[1], coded.labels
+
+
+def half_of(
+    names: npt.NDArray[Any], *, peer: np.random.RandomState | None, rng: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    """A random half of the subjects, ``floor(n / 2)`` of them, as a mask.
+
+    With ``peer``, its draw from the numbers ``1 … n−1``, which are taken for subject ids.
+    """
+    n = len(names)
+    if peer is None:
+        mask = np.zeros(n, dtype=bool)
+        mask[rng.permutation(n)[: n // 2]] = True
+        return mask
+    drawn = peer.choice(np.arange(1, n), n // 2, replace=False)
+    return np.isin(names.astype(str), drawn.astype(str))
+
+
+def drop_similarity(one: float, reference: float, *, signed: bool = False) -> float:
+    """``max(1 − |reference − one| / |reference|, 0)``; ``signed`` divides by the reference with its sign."""
+    scale = reference if signed else abs(reference)
+    return max(1 - abs(reference - one) / scale, 0.0)

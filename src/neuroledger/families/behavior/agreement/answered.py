@@ -1,0 +1,128 @@
+"""Answers that were not given: who answered which stimulus, so that two observers are compared only where both did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import (
+    Answers,
+    answers_of_model,
+    answers_of_people,
+    choices,
+)
+
+__all__ = ["UNANSWERED", "by_variables", "given_by_model", "given_by_people", "left_out"]
+
+# How trials without an answer are written, besides values that are missing.
+UNANSWERED = ("", "NaN")
+
+
+def given_by_people(
+    assembly: xr.DataArray,
+    *,
+    by: str | None,
+    unanswered: Sequence[str] = UNANSWERED,
+    error: type[MetricError] = MetricError,
+) -> Answers:
+    """The tables of `answers_of_people`, in which a cell that a person did not answer is one that they did not see.
+
+    Raises
+    ------
+    MetricError
+        As `answers_of_people`; nobody answered anything.
+    """
+    filled, given = _given(assembly, unanswered, error)
+    if not given.any():
+        raise error("nobody answered any trial")
+    people = answers_of_people(filled, by=by, error=error)
+    seen = answers_of_people(_as_answers(assembly, given), by=by, error=error).correct
+    return replace(people, correct=people.correct * seen, seen=seen)
+
+
+def given_by_model(
+    source: xr.DataArray, people: Answers, *, by: str | None, unanswered: Sequence[str] = UNANSWERED
+) -> Answers:
+    """The table of `answers_of_model`, in which a cell that the model did not answer is one that it did not see.
+
+    Raises
+    ------
+    MetricError
+        As `answers_of_model`; the model answered nothing of what people saw.
+    """
+    filled, given = _given(source, unanswered, MetricError)
+    model = answers_of_model(filled, people, by=by)
+    seen = answers_of_model(_as_answers(source, given), people, by=by).correct
+    if not seen.any():
+        raise MetricError("the model answered no stimulus that people saw")
+    return replace(model, correct=model.correct * seen, seen=seen)
+
+
+def by_variables(
+    assembly: xr.DataArray, variables: Sequence[str], *, error: type[MetricError] | None = None
+) -> xr.DataArray:
+    """The trials with one more coordinate, named as the variables joined by ``|``: their combination at each trial.
+
+    As it is where there are fewer than two variables, or where one is missing and ``error`` is None.
+
+    Raises
+    ------
+    MetricError
+        A variable is missing and ``error`` says so.
+    """
+    columns = {name: coordinate(assembly, name) for name in variables}
+    absent = [name for name, values in columns.items() if values is None]
+    if absent and error is not None:
+        raise error(f"trials have no coordinate {absent[0]!r} to tell conditions apart")
+    if absent or len(variables) < 2:
+        return assembly
+    texts = [np.asarray(values).astype(str) for values in columns.values()]
+    joined = ["|".join(parts) for parts in zip(*texts, strict=True)]
+    return assembly.assign_coords({"|".join(variables): ("presentation", joined)})
+
+
+def left_out(people: Answers, model: Answers | None = None) -> list[str]:
+    """A note on the answers that were not given; nothing where all were."""
+    shown = int(np.count_nonzero(people.seen.any(axis=0)))
+    without = int(people.seen.size - people.seen.sum())
+    notes = []
+    if without:
+        notes.append(
+            f"{without} of {people.seen.size} person × stimulus cells have no answer and were left out"
+        )
+    if model is not None and (silent := int(model.seen.size - model.seen.sum())):
+        notes.append(
+            f"the model did not answer {silent} of {max(shown, model.seen.size)} stimuli; they were left out"
+        )
+    return notes
+
+
+def _given(
+    assembly: xr.DataArray, unanswered: Sequence[str], error: type[MetricError]
+) -> tuple[xr.DataArray, npt.NDArray[np.bool_]]:
+    """The assembly without missing numbers, and whether each presentation holds an answer."""
+    answers: npt.NDArray[Any] = choices(assembly, error=error)
+    predicted = coordinate(assembly, "prediction")
+    if predicted is not None and answers.dtype.kind in "biuf":
+        answers = np.asarray(predicted)
+    if answers.size == 0:
+        raise error("there are no presentations")
+    coded = encode(answers)
+    absent = pd.isna(coded.labels) | np.isin(coded.labels.astype(str), list(unanswered))
+    given = ~absent[coded.codes]
+    plain = assembly.dims == ("presentation",) and assembly.dtype.kind == "f"
+    return (assembly.fillna(0.0) if plain else assembly), given
+
+
+def _as_answers(assembly: xr.DataArray, given: npt.NDArray[np.bool_]) -> xr.DataArray:
+    """``given`` in the place of the answers, with the coordinates of the presentations."""
+    row = assembly.isel({dim: 0 for dim in assembly.dims if dim != "presentation"}, drop=True)
+    return row.copy(data=given).drop_vars("prediction", errors="ignore")

@@ -1,0 +1,288 @@
+"""Do two observers err on the same stimuli: correctness tables and their agreement beyond chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
+from neuroledger.errors import MetricError
+
+__all__ = [
+    "Agreement",
+    "Answers",
+    "answers_of_model",
+    "answers_of_people",
+    "choices",
+    "compare",
+    "correctness",
+]
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+Measure = Literal["error_consistency", "observed_consistency", "squared_accuracy_difference"]
+# not `label`: there some models write what they answered
+TRUTHS = ("truth", "image_label", "object_name")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Correctness of each observer on each cell, a cell being one stimulus in one condition.
+
+    ``correct`` and ``seen`` are ``(observer, cell)`` with 0 or 1; ``condition`` and ``stimulus`` hold the codes of
+    each cell into ``conditions`` and ``stimuli``.
+    """
+
+    correct: Floats
+    seen: Floats
+    observers: npt.NDArray[Any]
+    condition: Codes
+    conditions: npt.NDArray[Any]
+    stimulus: Codes
+    stimuli: npt.NDArray[Any]
+    truth: npt.NDArray[Any]
+
+
+class Agreement(NamedTuple):
+    """Per condition and pair of observers ``(condition, a, b)``: counts, accuracies and observed agreement."""
+
+    n: Floats
+    accuracy_a: Floats
+    accuracy_b: Floats
+    observed: Floats
+
+    @property
+    def kappa(self) -> Floats:
+        """Agreement beyond chance, ``(o - e) / (1 - e)`` with ``e = ab + (1-a)(1-b)``.
+
+        NaN where ``e = 1``: two observers without (or with only) errors have no errors to compare.
+        """
+        a, b = self.accuracy_a, self.accuracy_b
+        expected = a * b + (1 - a) * (1 - b)
+        kappa = np.full(expected.shape, np.nan)
+        np.divide(self.observed - expected, 1 - expected, out=kappa, where=expected < 1)
+        return kappa
+
+
+def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -> npt.NDArray[Any]:
+    """One answer per presentation: labels as they are, probabilities ``(presentation, choice)`` by their maximum."""
+    if "choice" in assembly.dims and assembly.sizes["choice"] > 1:
+        if "choice" not in assembly.coords:
+            raise error("probabilities have no coordinate 'choice' that names their columns")
+        values = assembly.transpose("presentation", "choice").values
+        if np.isnan(values.astype(np.float64)).any():
+            raise error("some probabilities are missing, so there is no most probable choice")
+        names: npt.NDArray[Any] = np.asarray(assembly["choice"].values)
+        return np.asarray(names[values.argmax(axis=1)])
+    return np.asarray(assembly.values).ravel()
+
+
+def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError) -> Any:
+    """Whether each presentation was answered correctly, as booleans.
+
+    Values that are already true/false (or 0/1 where there is no truth to compare with, or where truths are words) are
+    taken as they are. Answers may be in the coordinate ``prediction``.
+    """
+    answers = choices(assembly, error=error)
+    predicted = coordinate(assembly, "prediction")
+    if predicted is not None and answers.dtype.kind in "biuf":
+        answers = predicted
+    if answers.size == 0:
+        raise error("there are no presentations")
+    if answers.dtype.kind == "b":
+        return answers
+    truth = coordinate(assembly, *TRUTHS) if truth is None else truth
+    if truth is not None and answers.dtype.kind in "iuf" and _are_words(np.asarray(truth)):
+        if not np.isin(answers, (0, 1)).all():
+            raise error(
+                "answers are numbers and right answers are words; give both alike, or 1 and 0 for right and wrong"
+            )
+        return answers.astype(bool)
+    if truth is None:
+        if answers.dtype.kind in "iuf" and np.isin(answers, (0, 1)).all():
+            return answers.astype(bool)
+        raise error(f"answers cannot be judged: there is no coordinate {' or '.join(map(repr, TRUTHS))}")
+    return same(answers, np.asarray(truth))
+
+
+def _are_words(truth: npt.NDArray[Any]) -> bool:
+    """Whether no label could be a number."""
+    labels = encode(truth).labels
+    return labels.dtype.kind in "UO" and not any(
+        str(label).lstrip("+-.")[:1].isdigit() for label in labels.tolist()
+    )
+
+
+def same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Elementwise equality of labels; text and numbers meet as text."""
+    if a.dtype.kind != b.dtype.kind and {a.dtype.kind, b.dtype.kind} & set("US"):
+        a, b = a.astype(str), b.astype(str)
+    return np.asarray(a == b, dtype=bool)
+
+
+def answers_of_people(
+    assembly: xr.DataArray,
+    *,
+    by: str | None = "condition",
+    error: type[MetricError] = MetricError,
+) -> Answers:
+    """Correctness tables of people from trials ``(presentation,)`` with ``stimulus_id``, ``subject`` and a truth.
+
+    Raises
+    ------
+    MetricError
+        No trials, no ``stimulus_id`` or ``subject``, or a subject who answered one stimulus twice in a condition.
+    """
+    right = correctness(assembly, error=error)
+    stimulus, subject = coordinate(assembly, "stimulus_id"), coordinate(assembly, "subject", "subject_id")
+    if stimulus is None or subject is None:
+        raise error("trials of people need the coordinates stimulus_id and subject")
+    condition = coordinate(assembly, by) if by is not None else None
+    conditions = encode(condition if condition is not None else np.zeros(right.size, dtype=np.intp))
+    stimuli, subjects = encode(stimulus), encode(subject)
+    twice = repeated(conditions.codes, stimuli.codes, subjects.codes)
+    if twice.size:
+        who, what = subjects.labels[subjects.codes[twice[0]]], stimuli.labels[stimuli.codes[twice[0]]]
+        raise error(
+            f"subject {str(who)!r} answered stimulus {str(what)!r} twice; keep one trial, or tell conditions apart"
+        )
+    cells = encode(conditions.codes * len(stimuli.labels) + stimuli.codes)
+    first = first_rows(cells.codes, len(cells.labels))
+    shape = (len(subjects.labels), len(cells.labels))
+    correct, seen = np.zeros(shape), np.zeros(shape)
+    correct[subjects.codes, cells.codes] = right
+    seen[subjects.codes, cells.codes] = 1.0
+    truth = coordinate(assembly, *TRUTHS)
+    return Answers(
+        correct,
+        seen,
+        subjects.labels,
+        conditions.codes[first],
+        conditions.labels,
+        stimuli.codes[first],
+        stimuli.labels,
+        np.asarray(truth)[first] if truth is not None else np.empty(0),
+    )
+
+
+def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = "condition") -> Answers:
+    """Correctness of the model on the cells that people answered.
+
+    Rows are found by stimulus, and by condition too where the model's behaviour carries it.
+
+    Raises
+    ------
+    MetricError
+        Stimuli without an answer of the model, or with several.
+    """
+    stimulus = coordinate(source, "stimulus_id")
+    if stimulus is None:
+        raise MetricError("model behaviour has no stimulus_id; give one row per stimulus with its id")
+    place = locate(stimulus, people.stimuli)
+    wanted, size = people.stimulus, len(people.stimuli)
+    condition = coordinate(source, by) if by is not None and len(people.conditions) > 1 else None
+    if condition is not None:
+        at = locate(condition, people.conditions)
+        place = np.where((place >= 0) & (at >= 0), at * size + place, -1)
+        wanted, size = people.condition * size + people.stimulus, size * len(people.conditions)
+    rows = np.flatnonzero(place >= 0)
+    if rows.size and repeated(place[rows]).size:
+        name = stimulus[rows[repeated(place[rows])[0]]]
+        raise MetricError(f"stimulus {str(name)!r} has several answers of the model; keep or average one")
+    table = np.full(size, -1, dtype=np.intp)
+    table[place[rows]] = rows
+    found = table[wanted]
+    if (found < 0).any():
+        absent = ", ".join(map(repr, people.stimuli[people.stimulus[found < 0]][:3].tolist()))
+        raise MetricError(
+            f"the model has no answer for {int((found < 0).sum())} stimuli people saw ({absent})"
+        )
+    own, answers = coordinate(source, *TRUTHS), choices(source)
+    if answers.dtype.kind == "b":
+        right = answers[found]
+    elif people.truth.size:
+        right = same(answers[found], people.truth)
+    elif own is not None:
+        right = same(answers[found], np.asarray(own)[found])
+    else:
+        right = np.asarray(correctness(source))[found]
+    return Answers(
+        right.astype(np.float64)[None],
+        np.ones((1, found.size)),
+        np.asarray(["model"]),
+        people.condition,
+        people.conditions,
+        people.stimulus,
+        people.stimuli,
+        people.truth,
+    )
+
+
+def compare(a: Answers, b: Answers) -> Agreement:
+    """Agreement of every observer of ``a`` with every observer of ``b`` on the cells that both saw."""
+    shape = (len(a.conditions), a.correct.shape[0], b.correct.shape[0])
+    n, right_a, right_b, both = (np.zeros(shape) for _ in range(4))
+    for c in range(shape[0]):
+        cells = np.flatnonzero(a.condition == c)
+        ca, sa = a.correct[:, cells], a.seen[:, cells]
+        cb, sb = b.correct[:, cells].T, b.seen[:, cells].T
+        n[c], right_a[c], right_b[c], both[c] = sa @ sb, ca @ sb, sa @ cb, ca @ cb
+    return _agreement(n, right_a, right_b, both)
+
+
+def _agreement(n: Floats, right_a: Floats, right_b: Floats, both: Floats) -> Agreement:
+    """Shares from counts of cells seen, answered correctly by one, by the other, and by both."""
+    out = [np.full(n.shape, np.nan) for _ in range(3)]
+    for numerator, result in zip((right_a, right_b, n - right_a - right_b + 2 * both), out, strict=True):
+        np.divide(numerator, n, out=result, where=n > 0)
+    return Agreement(n, *out)
+
+
+def measured(pairs: Agreement, measure: Measure, undefined: Literal["skip", "one"] = "skip") -> Floats:
+    """One measure of agreement; ``undefined`` says what kappa is where nobody errs: NaN, or full agreement."""
+    if measure == "observed_consistency":
+        return pairs.observed
+    if measure == "squared_accuracy_difference":
+        return np.asarray((pairs.accuracy_a - pairs.accuracy_b) ** 2)
+    kappa = pairs.kappa
+    return np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa) if undefined == "one" else kappa
+
+
+def resampled(
+    a: Answers,
+    b: Answers,
+    pairs: npt.NDArray[np.intp],
+    rng: np.random.Generator,
+    *,
+    measure: Measure,
+    undefined: Literal["skip", "one"] = "skip",
+    draws: int = 1000,
+) -> Floats:
+    """Mean agreement over conditions and ``pairs (pair, 2)`` when stimuli and people are drawn with replacement.
+
+    Stimuli are drawn within each condition; a pair counts as often as its people are drawn (the observers of ``b``, and
+    those of ``a`` where both are the same people). Draws in which no pair is left are NaN.
+    """
+    first, second = pairs.T
+    total, count = np.zeros((draws, len(pairs))), np.zeros((draws, len(pairs)))
+    for c in range(len(a.conditions)):
+        cells = np.flatnonzero(a.condition == c)
+        times = rng.multinomial(cells.size, np.full(cells.size, 1 / cells.size), draws).astype(np.float64)
+        ca, sa = a.correct[np.ix_(first, cells)].T, a.seen[np.ix_(first, cells)].T
+        cb, sb = b.correct[np.ix_(second, cells)].T, b.seen[np.ix_(second, cells)].T
+        counts = [times @ part for part in (sa * sb, ca * sb, sa * cb, ca * cb)]
+        values = measured(_agreement(*counts), measure, undefined)
+        known = ~np.isnan(values)
+        total += np.where(known, values, 0.0)
+        count += known
+    people = len(b.observers)
+    drawn = rng.multinomial(people, np.full(people, 1 / people), draws).astype(np.float64)
+    weight = drawn[:, second] * (drawn[:, first] if a is b else 1.0) * (count > 0)
+    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    out = np.full(draws, np.nan)
+    np.divide((weight * mean).sum(axis=1), weight.sum(axis=1), out=out, where=weight.sum(axis=1) > 0)
+    return out

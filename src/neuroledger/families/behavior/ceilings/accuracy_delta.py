@@ -1,0 +1,52 @@
+"""Does one half of the people lose as much accuracy as the other half."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import CeilingError
+from neuroledger.families.behavior.agreement.accuracy_drop import drop_of_people, drop_similarity, half_of
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["accuracy_delta"]
+
+
+@ceiling("accuracy_delta", version=1, input="behaviour")
+def accuracy_delta(
+    assembly: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    image_types: tuple[str, str] = ("w", "f"),
+    by: str = "image_type",
+    draws: Annotated[int, Field(ge=1)] = 100,
+    subjects: Literal["all", "brainscore"] = "all",
+) -> xr.DataArray:
+    """Similarity ``s`` of the losses of two halves of the people, corrected to ``2s / (1 + s)``: ``(draw,)``.
+
+    Parameters
+    ----------
+    assembly
+        Human trials ``(presentation,)`` with ``subject`` and ``by``.
+    image_types, by, draws, subjects
+        As in the metric ``accuracy_delta``. The second half of each draw is the reference.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two subjects, a condition is missing, or the reference half loses nothing.
+    """
+    drops, names = drop_of_people(assembly, image_types, by=by, error=CeilingError)
+    peer = np.random.RandomState(0) if subjects == "brainscore" else None
+    values = np.empty(draws)
+    for i in range(draws):
+        first = half_of(names, peer=peer, rng=rng)
+        one, two = float(drops[first].mean()), float(drops[~first].mean())
+        if two == 0:
+            raise CeilingError("half of the people lose no accuracy at all, so there is no loss to compare")
+        similarity = drop_similarity(one, two, signed=peer is not None)
+        values[i] = 2 * similarity / (1 + similarity)
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})

@@ -1,0 +1,48 @@
+"""How near the accuracies of two people are."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import CeilingError
+from neuroledger.families.behavior.agreement.accuracies import relative_distance, table_of_people, tabulate
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["accuracy_distance"]
+
+
+@ceiling("accuracy_distance", version=1, input="behaviour")
+def accuracy_distance(
+    assembly: xr.DataArray, *, variables: tuple[str, ...] = (), chance: float = 0.0
+) -> xr.DataArray:
+    """Nearness of accuracies for each pair of people: ``(pair,)``; the second of a pair is the reference.
+
+    Parameters
+    ----------
+    assembly
+        Human trials ``(presentation,)``: labels with ``subject`` and ``truth``.
+    variables, chance
+        As in the metric ``accuracy_distance``.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two subjects, or pairs that share no condition.
+    """
+    table = table_of_people(assembly, variables, error=CeilingError)
+    pairs = list(combinations(range(len(table.subjects)), 2))
+    if not pairs:
+        raise CeilingError("one subject: distances between people need at least two")
+    first, second = np.asarray(pairs).T
+    accuracies = tabulate(table.correct, table)
+    near = relative_distance(accuracies[first], accuracies[second], chance=chance)
+    seen = ~np.isnan(near).all(axis=1)
+    if not seen.any():
+        raise CeilingError("no two subjects share a condition")
+    values = np.full(len(pairs), np.nan)
+    values[seen] = np.nanmean(near[seen], axis=1)
+    names = [f"{table.subjects[a]}|{table.subjects[b]}" for a, b in pairs]
+    return xr.DataArray(values, dims=("pair",), coords={"pair": names})

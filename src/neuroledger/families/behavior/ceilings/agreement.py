@@ -1,0 +1,76 @@
+"""Agreement between people: what a model that errs like a person would reach."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import CeilingError
+from neuroledger.families.behavior.agreement.error_agreement import (
+    Measure,
+    answers_of_people,
+    compare,
+    measured,
+    resampled,
+)
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["agreement"]
+
+
+@ceiling("agreement", version=1, input="behaviour")
+def agreement(
+    assembly: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    measure: Measure = "error_consistency",
+    by: str | None = "condition",
+    undefined: Literal["skip", "one"] = "skip",
+) -> xr.DataArray:
+    """Agreement of every pair of people in every condition: ``(condition, pair)``.
+
+    Parameters
+    ----------
+    assembly
+        Human trials ``(presentation,)``: chosen labels with ``stimulus_id``, ``subject``, ``truth`` and ``by``.
+    measure, by, undefined
+        As in the metric ``agreement``.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two subjects, no stimulus in common, or no errors to compare.
+
+    Notes
+    -----
+    Geirhos et al. (2020). All pairs and conditions are products of the correctness matrices.
+    """
+    people = answers_of_people(assembly, by=by, error=CeilingError)
+    pairs = list(combinations(range(len(people.observers)), 2))
+    if not pairs:
+        raise CeilingError("one subject: agreement between people needs at least two")
+    first, second = np.asarray(pairs).T
+    all_pairs = compare(people, people)
+    shared = all_pairs.n[:, first, second]
+    table = measured(all_pairs, measure, undefined)
+    values = table[:, first, second]
+    if np.isnan(values).all():
+        raise CeilingError("no two subjects share stimuli with errors that could be compared")
+    names = [f"{people.observers[a]}|{people.observers[b]}" for a, b in pairs]
+    out = xr.DataArray(
+        values, dims=("condition", "pair"), coords={"condition": people.conditions, "pair": names}
+    )
+    missing, unseen = int((np.isnan(values) & (shared > 0)).sum()), int((shared == 0).sum())
+    notes = (
+        [f"{missing} pair × condition cells without any error to compare were left out"] if missing else []
+    )
+    notes += [f"{unseen} pair × condition cells without shared stimuli were left out"] if unseen else []
+    out.attrs["notes"] = notes
+    both = np.asarray(pairs, dtype=np.intp)
+    out.attrs["replicates"] = lambda: resampled(
+        people, people, both, rng, measure=measure, undefined=undefined
+    )
+    return out

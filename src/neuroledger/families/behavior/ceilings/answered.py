@@ -1,0 +1,124 @@
+"""Agreement and nearness of two people on what both of them answered."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.errors import CeilingError
+from neuroledger.families.behavior.agreement.accuracies import relative_distance
+from neuroledger.families.behavior.agreement.answered import (
+    UNANSWERED,
+    by_variables,
+    given_by_people,
+    left_out,
+)
+from neuroledger.families.behavior.agreement.error_agreement import (
+    Answers,
+    Measure,
+    compare,
+    measured,
+    resampled,
+)
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["answered_accuracy_distance", "answered_agreement"]
+
+
+@ceiling("answered_agreement", version=1, input="behaviour")
+def answered_agreement(
+    assembly: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    measure: Measure = "error_consistency",
+    by: str | None = "condition",
+    undefined: Literal["skip", "one"] = "skip",
+    unanswered: tuple[str, ...] = UNANSWERED,
+) -> xr.DataArray:
+    """Agreement of every pair of people, in every condition, on what both answered: ``(condition, pair)``.
+
+    Parameters
+    ----------
+    assembly, measure, by, undefined, unanswered
+        As in the metric ``answered_agreement``.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two subjects, nothing that two of them answered, or no errors to compare.
+    """
+    people = given_by_people(assembly, by=by, unanswered=unanswered, error=CeilingError)
+    pairs = _pairs(people)
+    values = measured(compare(people, people), measure, undefined)[:, pairs[:, 0], pairs[:, 1]]
+    if np.isnan(values).all():
+        raise CeilingError("no two subjects answered the same stimuli with errors that could be compared")
+    out = xr.DataArray(
+        values,
+        dims=("condition", "pair"),
+        coords={"condition": people.conditions, "pair": _names(people, pairs)},
+    )
+    empty = int(np.isnan(values).sum())
+    out.attrs["notes"] = left_out(people) + (
+        [f"{empty} pair × condition cells with nothing to compare were left out"] if empty else []
+    )
+    out.attrs["replicates"] = lambda: resampled(
+        people, people, pairs, rng, measure=measure, undefined=undefined
+    )
+    return out
+
+
+@ceiling("answered_accuracy_distance", version=1, input="behaviour")
+def answered_accuracy_distance(
+    assembly: xr.DataArray,
+    *,
+    variables: tuple[str, ...] = (),
+    chance: float = 0.0,
+    unanswered: tuple[str, ...] = UNANSWERED,
+) -> xr.DataArray:
+    """Nearness of accuracies of each pair of people on what both answered: ``(pair,)``; the second is the reference.
+
+    Parameters
+    ----------
+    assembly, variables, chance, unanswered
+        As in the metric ``answered_accuracy_distance``.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two subjects, or nothing that two of them answered.
+    """
+    people = given_by_people(
+        by_variables(assembly, variables, error=CeilingError),
+        by="|".join(variables) or None,
+        unanswered=unanswered,
+        error=CeilingError,
+    )
+    pairs = _pairs(people)
+    found = compare(people, people)
+    first, second = pairs.T
+    near = relative_distance(
+        found.accuracy_a[:, first, second], found.accuracy_b[:, first, second], chance=chance
+    )
+    seen = ~np.isnan(near).all(axis=0)
+    if not seen.any():
+        raise CeilingError("no two subjects answered the same stimuli")
+    values = np.full(len(pairs), np.nan)
+    values[seen] = np.nanmean(near[:, seen], axis=0)
+    out = xr.DataArray(values, dims=("pair",), coords={"pair": _names(people, pairs)})
+    out.attrs["notes"] = left_out(people)
+    return out
+
+
+def _pairs(people: Answers) -> npt.NDArray[np.intp]:
+    pairs = list(combinations(range(len(people.observers)), 2))
+    if not pairs:
+        raise CeilingError("one subject: people are compared with each other, which needs at least two")
+    return np.asarray(pairs, dtype=np.intp)
+
+
+def _names(people: Answers, pairs: npt.NDArray[np.intp]) -> list[str]:
+    return [f"{people.observers[a]}|{people.observers[b]}" for a, b in pairs]

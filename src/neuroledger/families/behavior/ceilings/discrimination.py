@@ -1,0 +1,66 @@
+"""How well one half of people's trials predicts the discrimination pattern of the other half."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import CeilingError
+from neuroledger.families.behavior.tasks.discrimination import halves, pattern, pearson, resampled
+from neuroledger.families.behavior.tasks.trials import read_trials
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["discrimination"]
+
+
+@ceiling("discrimination", version=1, input="behaviour")
+def discrimination(
+    assembly: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    level: Literal["image", "object"] = "image",
+    distractors: Literal["each", "mean"] = "each",
+    normalise: bool = False,
+    repetitions: int = 2,
+    seed: int = 0,
+) -> xr.DataArray:
+    """Correlation between the d-prime patterns of two random halves of the trials: ``(split,)``.
+
+    No Spearman-Brown correction: the metric compares with one half, so the score is ``r / √ceiling`` with the
+    ceiling of a half. The halves are those of the metric with the same ``seed``.
+
+    Parameters
+    ----------
+    assembly
+        Human trials ``(presentation,)`` with ``stimulus_id``, ``sample_obj``, ``dist_obj``, ``truth``.
+    level, distractors, normalise, repetitions, seed
+        As in the metric ``discrimination``.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two trials, missing coordinates, or halves that share no image with enough trials.
+
+    Notes
+    -----
+    Rajalingham et al. (2018).
+    """
+    trials = read_trials(assembly, error=CeilingError)
+    patterns, scores = [], []
+    for first, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
+        one, two = (
+            pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
+            for rates in trials.rates_of_both(first)
+        )
+        known = ~(np.isnan(one) | np.isnan(two))
+        scores.append(pearson(one[known], two[known]))
+        patterns.append((one, two))
+    if np.isnan(scores).any():
+        raise CeilingError("the halves share too few images to be correlated; more trials are needed")
+    out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
+    out.attrs["n"] = {"stimuli": len(trials.images)}
+    if level == "image":
+        out.attrs["replicates"] = lambda: resampled(patterns, rng)
+    return out

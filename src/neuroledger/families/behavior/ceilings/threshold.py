@@ -1,0 +1,92 @@
+"""How near the threshold of one person is to those of the others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import CeilingError
+from neuroledger.families.behavior.psychophysics.threshold_similarity import (
+    elevations_of_people,
+    leave_one_out,
+    people_thresholds,
+)
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["threshold", "threshold_elevation"]
+
+
+@ceiling("threshold", version=1, input="behaviour")
+def threshold(
+    assembly: Any,
+    *,
+    procedure: Literal["each", "brainscore"] = "each",
+    independent_variable: str = "independent_variable",
+    threshold_accuracy: Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"] = "inflection",
+    required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
+    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
+) -> xr.DataArray:
+    """Mean nearness ``max(1 − |t − s| / t, 0)`` of each person's threshold ``s`` to the others': ``(subject,)``.
+
+    Parameters
+    ----------
+    assembly
+        Thresholds of people: an array or a list; or their trials, as for the metric ``threshold``.
+    procedure
+        ``each``: every person is left out once. ``brainscore``: the peer's random draws, of which some repeat.
+    independent_variable, threshold_accuracy, required_accuracy, guess
+        As in the metric ``threshold``, where thresholds are fitted to trials.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two people, or thresholds that are missing or not positive.
+    """
+    people = people_thresholds(
+        assembly,
+        error=CeilingError,
+        independent_variable=independent_variable,
+        accuracy=threshold_accuracy,
+        required=required_accuracy,
+        search="fast",
+        guess=guess,
+    )
+    if people.values.size < 2:
+        raise CeilingError("one subject: a threshold can be compared with others' only if there are others")
+    out = xr.DataArray(leave_one_out(people.values, procedure=procedure), dims=("subject",))
+    out.attrs["notes"] = people.notes
+    return out
+
+
+@ceiling("threshold_elevation", version=1, input="behaviour")
+def threshold_elevation(
+    assembly: Any,
+    *,
+    baseline_condition: str = "baseline",
+    test_condition: str = "test",
+    procedure: Literal["each", "brainscore"] = "each",
+) -> xr.DataArray:
+    """Mean nearness of each person's elevation to the others': ``(subject,)``.
+
+    Parameters
+    ----------
+    assembly
+        Elevations of people; or a mapping with their thresholds in the two conditions.
+    baseline_condition, test_condition
+        Names of the two conditions.
+    procedure
+        As in the ceiling ``threshold``.
+
+    Raises
+    ------
+    CeilingError
+        Fewer than two people, a missing condition, or thresholds that are not positive.
+    """
+    values = elevations_of_people(
+        assembly, baseline=baseline_condition, test=test_condition, error=CeilingError
+    )
+    if values.size < 2:
+        raise CeilingError("one subject: an elevation can be compared with others' only if there are others")
+    return xr.DataArray(leave_one_out(values, procedure=procedure), dims=("subject",))

@@ -1,0 +1,83 @@
+"""Share of stimuli answered as the target says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode, locate, repeated
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, same
+from neuroledger.spec.registry import metric
+
+__all__ = ["accuracy"]
+
+
+@metric("accuracy", version=1, input="behaviour")
+def accuracy(source: Any, target: Any) -> xr.DataArray:
+    """Whether each answer equals the target: ``(presentation[, time_bin])`` with 1 and 0; the mean is the accuracy.
+
+    Parameters
+    ----------
+    source
+        Model behaviour: labels ``(presentation,)``, labels over time ``(presentation, time_bin)``, or probabilities
+        ``(presentation, choice)``, of which the most probable choice counts.
+    target
+        The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` where both sides have it, by
+        position otherwise. Trials of people (with ``subject`` and a truth) are no right answers: their truth is, and
+        each stimulus counts once.
+
+    Raises
+    ------
+    MetricError
+        Nothing to compare, different lengths without ids, or stimuli that the model did not answer.
+    """
+    source = (
+        source if isinstance(source, xr.DataArray) else xr.DataArray(np.ravel(source), dims=("presentation",))
+    )
+    if "time_bin" in source.dims:
+        parts = [accuracy(source.isel(time_bin=bin), target) for bin in range(source.sizes["time_bin"])]
+        over_time = xr.concat(parts, "time_bin").transpose("presentation", "time_bin")
+        edges = {n: ("time_bin", c.values) for n, c in source.coords.items() if c.dims == ("time_bin",)}
+        return over_time.assign_coords(edges)
+    own = None
+    if isinstance(target, xr.DataArray) and "subject" in target.coords and "subject" not in target.dims:
+        ids = coordinate(target, "stimulus_id")
+        if ids is not None and coordinate(target, *TRUTHS) is not None:
+            twice = repeated(encode(ids).codes)
+            target = target.isel(presentation=np.delete(np.arange(ids.size), twice)) if twice.size else target
+        own = coordinate(target, *TRUTHS)
+    answers = choices(source)
+    right = np.asarray(own) if own is not None else np.asarray(getattr(target, "values", target)).ravel()
+    answers = answers[_rows(source, target, answers, right)]
+    correct = same(answers, right).astype(np.float64)
+    ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    coords = {"stimulus_id": ("presentation", ids)} if ids is not None else {}
+    return xr.DataArray(correct, dims=("presentation",), coords=coords)
+
+
+def _rows(source: xr.DataArray, target: Any, answers: npt.NDArray[Any], right: npt.NDArray[Any]) -> Any:
+    if right.size == 0 or answers.size == 0:
+        raise MetricError("there are no answers to compare")
+    ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    own = coordinate(source, "stimulus_id")
+    if ids is None or own is None:
+        if answers.size != right.size:
+            raise MetricError(
+                f"{answers.size} answers against {right.size} targets, and no stimulus_id on both sides to match them"
+            )
+        return slice(None)
+    if own.size == ids.size and same(own, ids).all():
+        return slice(None)
+    twice = repeated(encode(own).codes)
+    if twice.size:
+        raise MetricError(f"stimulus {str(own[twice[0]])!r} has several answers; keep one per stimulus")
+    rows = locate(ids, own)
+    if (rows < 0).any():
+        raise MetricError(
+            f"{int((rows < 0).sum())} stimuli have no answer, among them {str(ids[rows < 0][0])!r}"
+        )
+    return rows

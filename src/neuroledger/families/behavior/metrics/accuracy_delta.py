@@ -1,0 +1,76 @@
+"""Does a manipulation of the stimuli cost the model as much accuracy as it costs people."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.accuracy_drop import (
+    drop_of_model,
+    drop_of_people,
+    drop_similarity,
+    half_of,
+)
+from neuroledger.spec.registry import metric
+
+__all__ = ["accuracy_delta"]
+
+
+@metric("accuracy_delta", version=1, input="behaviour")
+def accuracy_delta(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    image_types: tuple[str, str] = ("w", "f"),
+    by: str = "image_type",
+    category: str = "animal",
+    draws: Annotated[int, Field(ge=1)] = 100,
+    subjects: Literal["all", "brainscore"] = "all",
+) -> xr.DataArray:
+    """Similarity of the loss of accuracy, for each random half of the people: ``(draw,)``.
+
+    With the losses ``m`` of the model and ``h`` of half of the people, ``max(1 − |h − m| / |h|, 0)``.
+
+    Parameters
+    ----------
+    source
+        Model behaviour: labels ``(presentation,)`` with the coordinates ``by`` and ``category`` (the truth). The
+        model's accuracy is averaged over categories.
+    target
+        Human trials ``(presentation,)``: correct or not (0, 1; or labels with a truth), with ``subject`` and
+        ``by``. The loss of people is the mean over subjects.
+    image_types
+        Values of ``by``: the intact stimuli, then the manipulated ones.
+    draws
+        How many random halves of the subjects.
+    subjects
+        ``all``: halves of all subjects, drawn by the request's seed. ``brainscore``: the peer's draws, whose
+        subjects are numbered from 1 and of whom the last can never be drawn; ``|h|`` is ``h`` there.
+
+    Raises
+    ------
+    MetricError
+        A condition is missing, there are fewer than two subjects, or people lose nothing.
+
+    Notes
+    -----
+    Baker and Elder (2022).
+    """
+    model = drop_of_model(source, image_types, by=by, category=category)
+    drops, names = drop_of_people(target, image_types, by=by)
+    peer = subjects == "brainscore"
+    values = np.empty(draws)
+    for i in range(draws):
+        drawn = half_of(names, peer=np.random.RandomState(i) if peer else None, rng=rng)
+        people = float(drops[drawn].mean())
+        if people == 0:
+            raise MetricError(
+                "half of the people lose no accuracy at all, so there is no loss to compare with"
+            )
+        values[i] = drop_similarity(model, people, signed=peer)
+    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})

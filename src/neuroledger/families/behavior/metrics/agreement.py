@@ -1,0 +1,98 @@
+"""Agreement of a model's errors with those of each person, stimulus by stimulus."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import (
+    Measure,
+    answers_of_model,
+    answers_of_people,
+    compare,
+    measured,
+    resampled,
+)
+from neuroledger.spec.registry import metric
+
+__all__ = ["agreement"]
+
+
+@metric("agreement", version=1, input="behaviour")
+def agreement(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    measure: Measure = "error_consistency",
+    by: str | None = "condition",
+    undefined: Literal["skip", "one"] = "skip",
+) -> xr.DataArray:
+    """Agreement of the model with every person in every condition: ``(condition, subject)``.
+
+    ``error_consistency`` is Cohen's kappa of the two correctness vectors, ``(o − e) / (1 − e)`` with observed
+    agreement ``o`` and ``e = ab + (1−a)(1−b)`` from the accuracies ``a``, ``b``; ``observed_consistency`` is ``o``;
+    ``squared_accuracy_difference`` is ``(a − b)²``.
+
+    Parameters
+    ----------
+    source
+        Model behaviour, one row per stimulus in any order: chosen labels ``(presentation,)`` (or with a ``choice``
+        dimension of length 1), or probabilities ``(presentation, choice)``, with ``stimulus_id``. Where it has
+        the coordinate ``by``, a row answers for its condition only.
+    target
+        Human trials ``(presentation,)``: chosen labels with ``stimulus_id``, ``subject``, ``truth`` and ``by``.
+    by
+        Coordinate of the conditions; without it all trials are one condition.
+    undefined
+        Kappa when neither observer errs (or both always do): ``skip`` leaves the pair out and says so; ``one``
+        counts it as full agreement, as the toolbox of Geirhos et al. (2021) does.
+
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["replicates"]``: the mean when stimuli (within conditions) and people are drawn with replacement.
+
+    Raises
+    ------
+    MetricError
+        A stimulus without (or with several) model answers, a subject with two answers, missing coordinates.
+
+    Notes
+    -----
+    Geirhos et al. (2020). People may have seen different stimuli: each pair is compared where both answered.
+    """
+    people = answers_of_people(target, by=by)
+    model = answers_of_model(source, people, by=by)
+    pairs = compare(model, people)
+    values = measured(pairs, measure, undefined)[:, 0, :]
+    missing = int((np.isnan(values) & (pairs.n[:, 0, :] > 0)).sum())
+    if missing == values.size:
+        raise MetricError(
+            "error consistency is undefined for every person: there are no errors, or nothing else, to compare"
+        )
+    out = xr.DataArray(
+        values,
+        dims=("condition", "subject"),
+        coords={"condition": people.conditions, "subject": people.observers},
+    )
+    mine = np.stack(
+        [np.zeros(len(people.observers), dtype=np.intp), np.arange(len(people.observers))], axis=1
+    )
+    out.attrs["replicates"] = lambda: resampled(
+        model, people, mine, rng, measure=measure, undefined=undefined
+    )
+    out.attrs["notes"] = _notes(missing, int((pairs.n[:, 0, :] == 0).sum()))
+    return out
+
+
+def _notes(undefined: int, unseen: int) -> list[str]:
+    notes = []
+    if undefined:
+        notes.append(f"{undefined} person × condition cells without any error to compare were left out")
+    if unseen:
+        notes.append(f"{unseen} person × condition cells without trials were left out")
+    return notes

@@ -1,0 +1,119 @@
+"""Errors and accuracies of a model and people, compared only on what both of them answered."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.accuracies import relative_distance
+from neuroledger.families.behavior.agreement.answered import (
+    UNANSWERED,
+    by_variables,
+    given_by_model,
+    given_by_people,
+    left_out,
+)
+from neuroledger.families.behavior.agreement.error_agreement import Measure, compare, measured, resampled
+from neuroledger.spec.registry import metric
+
+__all__ = ["answered_accuracy_distance", "answered_agreement"]
+
+
+@metric("answered_agreement", version=1, input="behaviour")
+def answered_agreement(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    measure: Measure = "error_consistency",
+    by: str | None = "condition",
+    undefined: Literal["skip", "one"] = "skip",
+    unanswered: tuple[str, ...] = UNANSWERED,
+) -> xr.DataArray:
+    """Agreement of the model with every person in every condition: ``(condition, subject)``.
+
+    The metric ``agreement`` over the stimuli that both answered; accuracies, and with them the agreement by chance, are
+    those on the same stimuli.
+
+    Parameters
+    ----------
+    source, target, measure, by, undefined
+        As in ``agreement``.
+    unanswered
+        Labels that stand for no answer, besides missing values.
+
+    Raises
+    ------
+    MetricError
+        As in ``agreement``; the model and every person have no answered stimulus in common.
+
+    Notes
+    -----
+    Kato and He (2026) leave out what the model got wrong without the manipulation: its answer is then ``NaN``.
+    """
+    people = given_by_people(target, by=by, unanswered=unanswered)
+    model = given_by_model(source, people, by=by, unanswered=unanswered)
+    pairs = compare(model, people)
+    values = measured(pairs, measure, undefined)[:, 0, :]
+    if np.isnan(values).all():
+        raise MetricError(
+            "agreement is undefined for every person: nothing that both answered, or no errors to compare"
+        )
+    out = xr.DataArray(
+        values,
+        dims=("condition", "subject"),
+        coords={"condition": people.conditions, "subject": people.observers},
+    )
+    count = len(people.observers)
+    mine = np.stack([np.zeros(count, dtype=np.intp), np.arange(count)], axis=1)
+    out.attrs["replicates"] = lambda: resampled(
+        model, people, mine, rng, measure=measure, undefined=undefined
+    )
+    empty = int(np.isnan(values).sum())
+    out.attrs["notes"] = left_out(people, model) + (
+        [f"{empty} person × condition cells with nothing to compare were left out"] if empty else []
+    )
+    return out
+
+
+@metric("answered_accuracy_distance", version=1, input="behaviour")
+def answered_accuracy_distance(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    variables: tuple[str, ...] = (),
+    chance: float = 0.0,
+    unanswered: tuple[str, ...] = UNANSWERED,
+) -> xr.DataArray:
+    """Nearness of accuracies on what both answered, for each person: ``(subject,)``, 1 where they agree.
+
+    The metric ``accuracy_distance`` with both accuracies taken on the stimuli that the person and the model answered.
+
+    Parameters
+    ----------
+    source, target, variables, chance
+        As in ``accuracy_distance``; a person answers a stimulus once in each combination of ``variables``.
+    unanswered
+        Labels that stand for no answer, besides missing values.
+
+    Raises
+    ------
+    MetricError
+        As in ``accuracy_distance``; the model and every person have no answered stimulus in common.
+    """
+    by = "|".join(variables) or None
+    people = given_by_people(by_variables(target, variables, error=MetricError), by=by, unanswered=unanswered)
+    model = given_by_model(by_variables(source, variables), people, by=by, unanswered=unanswered)
+    pairs = compare(model, people)
+    near = relative_distance(pairs.accuracy_a[:, 0], pairs.accuracy_b[:, 0], chance=chance)
+    seen = ~np.isnan(near).all(axis=0)
+    if not seen.any():
+        raise MetricError("the model and people answered no stimulus in common")
+    values = np.full(near.shape[1], np.nan)
+    values[seen] = np.nanmean(near[:, seen], axis=0)
+    out = xr.DataArray(values, dims=("subject",), coords={"subject": people.observers})
+    out.attrs["notes"] = left_out(people, model)
+    return out

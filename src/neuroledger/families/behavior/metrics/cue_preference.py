@@ -1,0 +1,67 @@
+"""Which of two conflicting cues decides: the share of shape among decisions for shape or texture."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode, locate, repeated
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import choices, same
+from neuroledger.spec.registry import metric
+
+__all__ = ["cue_preference"]
+
+
+@metric("cue_preference", version=1, input="behaviour")
+def cue_preference(
+    source: xr.DataArray, target: xr.DataArray, *, cue: str = "truth", against: str = "texture"
+) -> xr.DataArray:
+    """1 where the model answers by ``cue``, 0 where it answers by the other, NaN where by neither: ``(presentation,)``.
+
+    The mean over presentations is the preference, ``s / (s + t)``. Stimuli whose cues agree are left out.
+
+    Parameters
+    ----------
+    source
+        Model behaviour, one row per stimulus: labels ``(presentation,)`` or probabilities ``(presentation, choice)``.
+    target
+        Trials or stimuli ``(presentation,)`` with ``stimulus_id`` and the two cues as coordinates.
+    cue, against
+        Coordinates with the category of each cue.
+
+    Raises
+    ------
+    MetricError
+        A cue is missing, no stimulus has conflicting cues, or no answer follows either.
+
+    Notes
+    -----
+    Geirhos et al. (2019); Hermann et al. (2020).
+    """
+    ids, own = coordinate(target, "stimulus_id"), coordinate(source, "stimulus_id")
+    one, other = coordinate(target, cue), coordinate(target, against)
+    if ids is None or own is None or one is None or other is None:
+        raise MetricError(
+            f"cue preference needs stimulus_id on both sides, and {cue!r} and {against!r} on the target"
+        )
+    keep = np.flatnonzero(~same(one, other))
+    keep = np.setdiff1d(keep, repeated(encode(ids).codes))
+    if not keep.size:
+        raise MetricError(f"no stimulus has a {cue} that conflicts with its {against}")
+    rows = locate(ids[keep], own)
+    if (rows < 0).any():
+        raise MetricError(
+            f"the model has no answer for {int((rows < 0).sum())} stimuli, first {ids[keep][rows < 0][0]!r}"
+        )
+    answers = choices(source)[rows]
+    by_cue, by_other = same(answers, one[keep]), same(answers, other[keep])
+    if not (by_cue | by_other).any():
+        raise MetricError(f"no answer names the {cue} or the {against} of its stimulus")
+    values = np.where(by_cue, 1.0, np.where(by_other, 0.0, np.nan))
+    out = xr.DataArray(values, dims=("presentation",), coords={"stimulus_id": ("presentation", ids[keep])})
+    neither = int(np.isnan(values).sum())
+    out.attrs["notes"] = (
+        [f"{neither} of {keep.size} answers follow neither cue and do not count"] if neither else []
+    )
+    return out

@@ -1,0 +1,137 @@
+"""Image- and object-level patterns of discrimination difficulty, model against people."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import encode, locate, repeated
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.tasks.discrimination import (
+    halves,
+    pattern,
+    pearson,
+    rates_from_probabilities,
+    resampled,
+)
+from neuroledger.families.behavior.tasks.trials import ObjectTrials, read_trials
+from neuroledger.spec.registry import metric
+
+__all__ = ["discrimination"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@metric("discrimination", version=1, input="behaviour")
+def discrimination(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    rng: np.random.Generator,
+    level: Literal["image", "object"] = "image",
+    distractors: Literal["each", "mean"] = "each",
+    normalise: bool = False,
+    repetitions: int = 2,
+    seed: int = 0,
+) -> xr.DataArray:
+    """Correlation of the model's and people's d-prime patterns, once per random half of the trials: ``(split,)``.
+
+    Parameters
+    ----------
+    source
+        Model behaviour ``(presentation, choice)``: probability of each object, one row per stimulus in any order,
+        with coordinates ``stimulus_id`` and ``choice``.
+    target
+        Human trials ``(presentation,)``: the chosen object, with ``stimulus_id``, ``sample_obj``, ``dist_obj``,
+        ``truth``.
+    level
+        ``image``: one pattern value per image; ``object``: per pair of objects.
+    distractors
+        ``each``: a value per distractor (i2, o2); ``mean``: averaged over distractors (i1, o1).
+    normalise
+        Take off the mean over the images of an object, so that only image differences within objects count (n).
+    repetitions, seed
+        Each repetition compares with the first random half of the trials; the ceiling compares the two halves, so
+        ``r / √ceiling`` corrects for the noise of the halves.
+
+    Returns
+    -------
+    xr.DataArray
+        ``(split,)`` Pearson correlations. ``attrs["replicates"]``: their mean when images are resampled.
+
+    Raises
+    ------
+    MetricError
+        Trials or stimuli are missing, doubled or contradictory, or a pattern is constant.
+
+    Notes
+    -----
+    Rajalingham et al. (2018), as modified by Schrimpf et al. (2018): the model gives a fixed response matrix.
+    """
+    trials = read_trials(target, objects=_choices(source))
+    rates, notes = _model_rates(source, trials)
+    model = pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
+    patterns, scores, undefined = [], [], 0
+    for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
+        people = pattern(
+            trials.rates(half), trials.truth, level=level, distractors=distractors, normalise=normalise
+        )
+        known = ~np.isnan(people)
+        undefined += int((known & np.isnan(model)).sum())
+        known &= ~np.isnan(model)
+        scores.append(pearson(model[known], people[known]))
+        patterns.append((model, people))
+    if undefined:
+        notes.append(f"{undefined} cells where the model's d-prime is undefined were left out")
+    if np.isnan(scores).any():
+        raise MetricError("a pattern of d-primes is constant or has fewer than two values: no correlation")
+    out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
+    out.attrs["n"] = {"stimuli": len(trials.images)}
+    out.attrs["notes"] = notes
+    if level == "image":
+        out.attrs["replicates"] = lambda: resampled(patterns, rng)
+    return out
+
+
+def _choices(source: xr.DataArray) -> npt.NDArray[np.object_]:
+    if set(source.dims) != {"presentation", "choice"} or "choice" not in source.coords:
+        raise MetricError(
+            f"model behaviour has dimensions {source.dims}; give probabilities (presentation, choice)"
+        )
+    labels = encode(source["choice"].values).labels
+    if len(labels) != source.sizes["choice"]:
+        raise MetricError(
+            "two columns of the model's probabilities have the same choice; name each object once"
+        )
+    return np.asarray(labels)
+
+
+def _model_rates(source: xr.DataArray, trials: ObjectTrials) -> tuple[Floats, list[str]]:
+    """Model distractor rates on the images people saw, ``(image, object)``, and what was left out."""
+    probabilities = source.transpose("presentation", "choice")
+    if "stimulus_id" not in source.coords:
+        raise MetricError("model behaviour has no stimulus_id; give one row per stimulus with its id")
+    rows = locate(trials.images, source["stimulus_id"].values)
+    if (rows < 0).any():
+        absent = ", ".join(map(repr, trials.images[rows < 0][:3].tolist()))
+        raise MetricError(
+            f"the model has no answer for {int((rows < 0).sum())} stimuli that people saw ({absent})"
+        )
+    ids = encode(source["stimulus_id"].values)
+    twice = repeated(ids.codes)
+    if twice.size:
+        name = ids.labels[ids.codes[twice[0]]]
+        raise MetricError(f"stimulus {str(name)!r} has several rows of model behaviour; average them first")
+    columns = locate(trials.objects, source["choice"].values)
+    values = np.asarray(probabilities.values, dtype=np.float64)[np.ix_(rows, columns)]
+    if np.isnan(values).any() or (values < 0).any():
+        raise MetricError(
+            "model probabilities are negative or missing for some stimuli; give p ≥ 0 for every choice"
+        )
+    extra = source.sizes["presentation"] - len(rows)
+    return rates_from_probabilities(values, trials.truth), (
+        [f"{extra} stimuli of the model without human trials were left out"] if extra else []
+    )

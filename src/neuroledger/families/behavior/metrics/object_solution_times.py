@@ -1,0 +1,165 @@
+"""Does the model solve late what the brain solves late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from scipy.stats import rankdata
+
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.tasks.discrimination import (
+    collapse,
+    image_dprimes,
+    pearson,
+    rates_from_probabilities,
+)
+from neuroledger.families.behavior.tasks.solution_times import (
+    crossing_times,
+    resampled_rank_correlation,
+    softmax_readout,
+)
+from neuroledger.spec.registry import metric
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Workspace, fingerprint
+
+__all__ = ["object_solution_times"]
+
+Floats = npt.NDArray[np.float64]
+
+DRAWS = 1000
+
+
+@metric("object_solution_times", version=1, timed=True)
+def object_solution_times(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    rng: np.random.Generator,
+    workspace: Workspace,
+    label: str = "image_label",
+    threshold: str = "i1",
+) -> xr.DataArray:
+    """Spearman correlation of solution times over the tested stimuli, for each split: ``(split,)``.
+
+    In every time bin a softmax readout of the object is fitted to the training stimuli; the d-prime of each tested
+    stimulus (i1, not normalised, averaged over distractors) follows from its probabilities. The model solves a
+    stimulus when that d-prime reaches people's.
+
+    Parameters
+    ----------
+    source
+        Model responses ``(presentation, neuroid, time_bin)`` with ``time_bin_start`` in ms.
+    target
+        Solution times of the brain in ms ``(presentation,)``, NaN where it did not solve; with the objects
+        (``label``) and people's d-prime (``threshold``).
+    label, threshold
+        Coordinates of the target (the object also of the source).
+
+    Returns
+    -------
+    xr.DataArray
+        ``(split,)``. ``attrs["replicates"]``: the mean over splits when stimuli are drawn with replacement.
+
+    Raises
+    ------
+    MetricError
+        No time, missing coordinates, or no split with three stimuli that both solve.
+
+    Notes
+    -----
+    Kar et al. (2019); Kubilius et al. (2019). The readout is fitted to the optimum of the peer's objective, where the
+    peer stops after forty epochs of Adam from random weights.
+    """
+    if "time_bin" not in source.dims or "time_bin_start" not in source.coords:
+        raise MetricError(
+            "solution times need responses over time: (presentation, neuroid, time_bin) with time_bin_start"
+        )
+    named = coordinate(target, label)
+    named = coordinate(source, label) if named is None else named
+    people = coordinate(target, threshold)
+    if named is None or people is None:
+        raise MetricError(
+            f"solution times need the coordinates {label!r} (the object) and {threshold!r} (people's d-prime)"
+        )
+    starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
+    order = np.argsort(starts)
+    responses = source.transpose("time_bin", "presentation", "neuroid").values
+    objects, brain = encode(named).codes, np.asarray(target.values, dtype=np.float64).ravel()
+    thresholds = people.astype(np.float64)
+
+    def solve() -> list[Floats]:
+        bins = [responses[number] for number in order]
+        return [_times(bins, starts[order], objects, thresholds, split) for split in splits]
+
+    # The times do not depend on the brain's: whoever asks again about these responses, permuted say, finds them.
+    kept = (fingerprint(responses), *map(fingerprint, (starts, objects, thresholds, *map(np.hstack, splits))))
+    solved = workspace.memo.get(
+        ("object_solution_times", *kept), solve, lambda times: sum(part.nbytes for part in times)
+    )
+    values, notes, known = [], [], []
+    for number, (split, predicted) in enumerate(zip(splits, solved, strict=True)):
+        both = ~(np.isnan(predicted) | np.isnan(brain[split.test]))
+        enough = both.sum() >= 3
+        pair = predicted[both], brain[split.test][both]
+        values.append(pearson(rankdata(pair[0]), rankdata(pair[1])) if enough else np.nan)
+        if np.isnan(values[-1]):
+            notes.append(
+                f"split {number}: {int(both.sum())} stimuli solved by both, or all at one time: left out"
+            )
+        else:
+            known.append((*pair, split.test[both]))
+    if np.isnan(values).all():
+        raise MetricError(
+            "in no split do model and brain solve at least three stimuli at different times: its responses do not "
+            "tell the objects apart as well as people do"
+        )
+    missed = sum(int(np.isnan(times).sum()) for times in solved)
+    if missed:
+        notes.append(
+            f"{missed} of {sum(map(len, solved))} tested stimuli were never solved by the model: left out"
+        )
+    out = xr.DataArray(np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))})
+    out.attrs["notes"] = notes
+    out.attrs["replicates"] = lambda: _resampled(known, len(brain), rng)
+    return out
+
+
+def _resampled(
+    known: Sequence[tuple[Floats, Floats, npt.NDArray[np.intp]]], stimuli: int, rng: np.random.Generator
+) -> Floats:
+    """Mean over splits of the correlation of (model, brain, rows), rows drawn with replacement."""
+    weights = rng.multinomial(stimuli, np.full(stimuli, 1 / stimuli), DRAWS)
+    drawn = np.array([resampled_rank_correlation(x, y, weights[:, rows]) for x, y, rows in known])
+    there = np.isfinite(drawn)
+    with np.errstate(invalid="ignore"):
+        mean: Floats = np.where(there, drawn, 0.0).sum(axis=0) / there.sum(axis=0)
+    return mean[np.isfinite(mean)]
+
+
+def _times(
+    bins: Sequence[npt.NDArray[np.floating]],
+    starts: Floats,
+    objects: npt.NDArray[np.intp],
+    thresholds: Floats,
+    split: Split,
+) -> Floats:
+    """Predicted solution times of the tested stimuli."""
+    truth = objects[split.test]
+    performance = np.full((len(split.test), len(starts)), -np.inf)
+    for bin, responses in enumerate(bins):
+        features = responses.astype(np.float64)
+        probabilities, classes = softmax_readout(
+            features[split.train], objects[split.train], features[split.test]
+        )
+        wide = np.zeros((len(split.test), int(objects.max()) + 1))
+        wide[:, classes] = probabilities
+        patterns = image_dprimes(rates_from_probabilities(wide, truth), truth, normalise=False)
+        performance[:, bin] = np.nan_to_num(collapse(patterns)[:, 0], nan=-np.inf)
+        if (performance.max(axis=1) >= thresholds[split.test]).all():
+            break
+    return crossing_times(performance[:, : bin + 1], starts[: bin + 1], thresholds[split.test])

@@ -1,0 +1,91 @@
+"""Does the model's psychometric threshold lie where people's do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.families.behavior.psychophysics.threshold_similarity import (
+    model_threshold,
+    nearness,
+    people_thresholds,
+)
+from neuroledger.spec.registry import metric
+
+__all__ = ["threshold"]
+
+Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
+
+
+@metric("threshold", version=1, input="behaviour")
+def threshold(
+    source: Any,
+    target: Any,
+    *,
+    independent_variable: str = "independent_variable",
+    threshold_accuracy: Accuracy = "inflection",
+    required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
+    search: Literal["fast", "brainscore"] = "fast",
+    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
+) -> xr.DataArray:
+    """Nearness of the model's threshold ``s`` to each person's ``t``, ``max(1 − |t − s| / t, 0)``: ``(target,)``.
+
+    Parameters
+    ----------
+    source
+        Model behaviour in a two-choice task, ``(presentation, choice)`` probabilities or ``(presentation,)``
+        labels, with ``image_label`` (the right answer) and the independent variable; or a threshold, one number.
+    target
+        Thresholds of people, in units of the independent variable: an array or a list. Or their trials
+        ``(presentation,)`` with ``subject``, ``truth`` and the independent variable, to which thresholds are fitted.
+    independent_variable
+        Coordinate of the source that makes the task easier as it grows.
+    threshold_accuracy
+        Accuracy at which the threshold is read off: a number, or ``inflection``, half-way between the fitted
+        accuracies at the ends. It is found anew for every call (the peer keeps that of its first call).
+    required_accuracy
+        Mean accuracy below which no threshold is looked for.
+    search
+        As in :func:`neuroledger.families.behavior.psychophysics.psychometric.fit`.
+    guess
+        Accuracy of guessing: one half for two alternatives, 1/n for n.
+
+    Returns
+    -------
+    xr.DataArray
+        ``(target,)``; all zero, with a note that says why, when the model has no threshold.
+
+    Raises
+    ------
+    MetricError
+        Thresholds of people that are missing or not positive; behaviour without the coordinates.
+
+    Notes
+    -----
+    Wichmann and Hill (2001); Malania et al. (2007).
+    """
+    people = people_thresholds(
+        target,
+        independent_variable=independent_variable,
+        accuracy=threshold_accuracy,
+        required=required_accuracy,
+        search=search,
+        guess=guess,
+    )
+    found = model_threshold(
+        source,
+        independent_variable=independent_variable,
+        accuracy=threshold_accuracy,
+        required=required_accuracy,
+        search=search,
+        guess=guess,
+    )
+    near = people.values * 0 if found.failure else nearness(found.value, people.values)
+    out = xr.DataArray(near, dims=("target",))
+    notes = [f"no threshold, counted as 0: {found.failure}"] if found.failure else []
+    if not found.determined:
+        notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
+    out.attrs["notes"] = [*people.notes, *notes]
+    return out

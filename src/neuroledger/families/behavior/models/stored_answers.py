@@ -1,0 +1,132 @@
+"""A model known by what it once decided: labels from tables, or the probability of each object from a netCDF file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.assembly import read
+from neuroledger.data.factorize import coordinate, locate
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.data.time_bins import Bin
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.families.behavior.tasks.trial_tables import answers_by_stimulus, read_trial_tables
+from neuroledger.models.model import Task
+from neuroledger.spec.registry import builder
+
+__all__ = ["StoredAnswers", "stored_answers", "stored_probabilities"]
+
+
+@dataclass(frozen=True)
+class StoredAnswers:
+    """Labels ``(presentation,)`` or probabilities ``(presentation, choice)``, one row for each ``stimulus_id``.
+
+    It can neither be recorded from nor asked about other stimuli or objects.
+    """
+
+    id: str
+    answers: xr.DataArray = field(repr=False)
+    visual_degrees: float | None = None
+    varies_in_time: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``probabilities`` or ``label``: the most that it can tell."""
+        return "probabilities" if "choice" in self.answers.dims else "label"
+
+    def record(
+        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
+    ) -> xr.DataArray:
+        """Refused: there are no responses.
+
+        Raises
+        ------
+        RequestError
+            Always.
+        """
+        raise RequestError(
+            f"model {self.id!r} is a table of answers: it has no responses to record from {region!r}"
+        )
+
+    def perform(
+        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
+    ) -> xr.DataArray:
+        """The stored answers; of probabilities the most probable of the choices for the task ``label``.
+
+        Raises
+        ------
+        RequestError
+            The task asks for more than was stored.
+        ModelError
+            A stimulus, or an object to choose, is not in the table.
+        """
+        if task.name not in ("label", self.kind):
+            raise RequestError(
+                f"model {self.id!r} is a table of answers ({self.kind}) and cannot do the task {task.name!r}"
+            )
+        rows = locate(stimuli.ids, self.answers["stimulus_id"].values)
+        if (rows < 0).any():
+            first = stimuli.ids[int(np.flatnonzero(rows < 0)[0])]
+            raise ModelError(
+                f"model {self.id!r} has no stored answer for {int((rows < 0).sum())} stimuli, first {first!r}"
+            )
+        shown = self.answers.isel(presentation=rows)
+        return shown if task.name == self.kind else self._most_probable(shown, task.choices)
+
+    def _most_probable(self, shown: xr.DataArray, choices: Sequence[str]) -> xr.DataArray:
+        columns = locate(choices, shown["choice"].values)
+        if not choices or (columns < 0).any():
+            known = ", ".join(map(str, shown["choice"].values[:5]))
+            raise ModelError(
+                f"model {self.id!r} knows the objects {known}, …; not all of the {len(choices)} to choose"
+            )
+        names = np.asarray(choices)[shown.values[:, columns].argmax(axis=1)]
+        return _by_stimulus(names, shown["stimulus_id"].values)
+
+
+@builder("stored_answers", version=1)
+def stored_answers(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
+    """A model of the labels in tables of the model-vs-human toolbox, which are pinned like weights.
+
+    Raises
+    ------
+    DataError
+        A file is no trial table, or holds two answers for one stimulus.
+    """
+    held = answers_by_stimulus(read_trial_tables([weights[name] for name in sorted(weights)]))
+    return StoredAnswers(id, _by_stimulus(np.asarray(list(held.values())), np.asarray(list(held))))
+
+
+@builder("stored_probabilities", version=1)
+def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
+    """A model of the probabilities in one netCDF file, in the form of Brain-Score's packages, pinned like weights.
+
+    The file holds one array ``(presentation, choice)``; stimuli are named by ``stimulus_id`` or ``image_id``, objects
+    by ``choice`` or ``choice_``.
+
+    Raises
+    ------
+    ModelError
+        There is not exactly one file, or names are missing or doubled.
+    """
+    if len(weights) != 1:
+        raise ModelError(f"model {id!r} needs one file of probabilities, {len(weights)} are declared")
+    held = read(next(iter(weights.values()))).transpose("presentation", "choice")
+    stimuli = coordinate(held, "stimulus_id", "image_id")
+    objects = next((held[name].values for name in ("choice", "choice_") if name in held.coords), None)
+    if stimuli is None or objects is None:
+        raise ModelError(
+            f"model {id!r}: its file does not name stimuli (stimulus_id, image_id) and objects (choice)"
+        )
+    if len(set(stimuli.tolist())) < stimuli.size or len(set(objects.tolist())) < objects.size:
+        raise ModelError(f"model {id!r}: its file names a stimulus or an object twice")
+    table = _by_stimulus(held.values.astype(np.float64), stimuli.astype(str), "choice")
+    return StoredAnswers(id, table.assign_coords(choice=objects.astype(str)))
+
+
+def _by_stimulus(values: np.ndarray, ids: np.ndarray, *more: str) -> xr.DataArray:
+    return xr.DataArray(values, dims=("presentation", *more), coords={"stimulus_id": ("presentation", ids)})

@@ -1,0 +1,349 @@
+"""Task: a model decides about stimuli, and its decisions are set beside those of people, or beside the truth."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.factorize import coordinate, encode, locate
+from neuroledger.data.screen import place, spanning
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import DataError, ModelError, RequestError
+from neuroledger.models.model import Model, Task
+from neuroledger.spec.registry import paradigm
+
+__all__ = ["task"]
+
+Rows = dict[str, str | int | float | list[str] | list[int] | list[float]]
+SEPARATOR = "|"
+
+
+@paradigm("task", version=1, asks="perform", itself=False, permuted="source")
+def task(
+    model: Model,
+    data: Dataset,
+    *,
+    decide: Literal["label", "probabilities", "odd_one_out"],
+    choices: tuple[str, ...] = (),
+    label_column: str = "image_label",
+    fitting: str | Rows | None = None,
+    test: Rows | None = None,
+    alternatives: tuple[str, ...] = (),
+    similarity: Literal["dot", "cosine"] = "dot",
+    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    trials: Annotated[int, Field(ge=1)] = 1,
+) -> Measurement:
+    """The model's decisions beside the data's.
+
+    Parameters
+    ----------
+    model, data
+        Who decides about what. The assembly holds trials of people ``(presentation,)``; without one the right
+        answers are those of ``label_column``.
+    decide
+        ``label``: one of ``choices``, by the model's own output; ``probabilities``: of every label of the fitting
+        stimuli, by a readout fitted to them; ``odd_one_out``: the odd stimulus of each triplet, whose
+        ``stimulus_id`` is three ids joined by ``|``.
+    choices
+        The labels of ``label``; by default those of ``label_column``, or of the people's truths, sorted.
+    fitting
+        Stimuli for the readout: the name of another stimulus set of the data, or conditions on columns of the
+        stimulus table. They must not be among those that are tested.
+    test
+        Conditions on columns of the table for the stimuli tested; by default those that the assembly names, or
+        all that are not fitted on.
+    alternatives
+        Coordinates of the trials that hold the labels on offer (two for a two-alternative choice): the model
+        then answers each trial with the most probable of them. Of ``odd_one_out``: the three that name the stimuli
+        of a triplet, where ``stimulus_id`` does not.
+    visual_degrees
+        Size at which the stimuli were shown, where the stimulus set does not say it.
+    trials
+        Presentations of each stimulus to a model that varies.
+
+    Returns
+    -------
+    Measurement
+        ``source``: labels ``(presentation,)`` or probabilities ``(presentation, choice)`` with ``stimulus_id`` and
+        the columns of the stimulus table; ``target`` and ``repeated``: the trials, with the
+        columns of the table that they lack.
+
+    Raises
+    ------
+    RequestError
+        Stimuli are both fitted on and tested, or nothing is to be fitted on.
+    DataError
+        The data lack what the task needs.
+    ModelError
+        The model does not answer every stimulus once.
+    """
+    target = data.assembly
+    everything = data.stimuli if data.stimuli is not None else _described(data)
+    if decide == "odd_one_out":
+        return _odd_one_out(model, data, everything, similarity, visual_degrees, trials, alternatives)
+    fitted = (
+        _labelled(_fitting(data, everything, fitting), label_column) if decide == "probabilities" else None
+    )
+    tested = _tested(everything, target, test, fitted)
+    labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
+    question = Task(decide, choices=labels, label_column=label_column)
+    source = model.perform(
+        question,
+        _shown(tested, model, visual_degrees),
+        None if fitted is None else _shown(fitted, model, visual_degrees),
+        trials,
+    )
+    source = _with_columns(_one_each(source, tested, model.id), tested)
+    target = _with_stimulus(_truths(tested, label_column) if target is None else target, tested)
+    _check_known(source, target)
+    if alternatives:
+        source, target = _choose(source, target, alternatives)
+    return Measurement(source, target, target)
+
+
+def _check_known(source: xr.DataArray, target: xr.DataArray) -> None:
+    """Every right answer is one that the readout can give."""
+    truth = coordinate(target, "truth")
+    if truth is None or "choice" not in source.dims:
+        return
+    given = set(source["choice"].values.astype(str).tolist())
+    lost = sorted(set(truth.astype(str).tolist()) - given)
+    if lost:
+        raise DataError(
+            f"{len(lost)} of the right answers are no label that the readout was fitted to, first {lost[0]!r} "
+            f"(fitted: {', '.join(sorted(given))}): fit it on every class that is tested"
+        )
+
+
+def _described(data: Dataset) -> StimulusSet:
+    """Stimuli of which only the ids, and what the trials say of them, are known."""
+    if data.assembly is None:
+        raise DataError(f"data set {data.id!r} has neither stimuli nor trials")
+    ids = encode(coordinate(data.assembly, "stimulus_id"))
+    first = np.unique(ids.codes, return_index=True)[1]
+    table = pd.DataFrame({"stimulus_id": ids.labels.astype(str)})
+    for name, values in data.assembly.coords.items():
+        # what differs between trials of one stimulus is no property of the stimulus
+        if values.dims == ("presentation",) and name != "stimulus_id":
+            codes = encode(values.values).codes
+            if (codes[first][ids.codes] == codes).all():
+                table[str(name)] = values.values[first]
+    return StimulusSet(data.id, table)
+
+
+def _matching(stimuli: StimulusSet, conditions: Rows, what: str) -> StimulusSet:
+    keep = np.ones(len(stimuli), dtype=bool)
+    for column, wanted in conditions.items():
+        if column not in stimuli.table:
+            raise RequestError(
+                f"stimuli {stimuli.id!r} have no column {column!r} to choose the {what} stimuli by"
+            )
+        values = [str(one) for one in (wanted if isinstance(wanted, list) else [wanted])]
+        keep &= stimuli.table[column].astype(str).isin(values).to_numpy()
+    if not keep.any():
+        raise RequestError(f"no stimulus of {stimuli.id!r} fits the {what} conditions {conditions}")
+    return stimuli.select([id for id, kept in zip(stimuli.ids, keep, strict=True) if kept])
+
+
+def _fitting(data: Dataset, stimuli: StimulusSet, fitting: str | Rows | None) -> StimulusSet:
+    if fitting is None:
+        raise RequestError("probabilities need `fitting`: stimuli with labels that the readout is fitted to")
+    if isinstance(fitting, str):
+        if fitting not in data.extra_stimuli:
+            known = ", ".join(data.extra_stimuli) or "none"
+            raise RequestError(
+                f"data set {data.id!r} has no stimulus set {fitting!r} to fit on; known: {known}"
+            )
+        return data.extra_stimuli[fitting]
+    return _matching(stimuli, fitting, "fitting")
+
+
+def _labelled(fitted: StimulusSet, column: str) -> StimulusSet:
+    """The fitting stimuli, each of which has a label."""
+    if column not in fitted.table:
+        known = ", ".join(map(str, fitted.table.columns))
+        raise RequestError(
+            f"fitting stimuli {fitted.id!r} have no column {column!r} with labels; they have {known}"
+        )
+    missing = fitted.table[column].isna().to_numpy()
+    if missing.any():
+        first = fitted.ids[int(missing.argmax())]
+        raise DataError(f"{int(missing.sum())} fitting stimuli have no {column!r}, first {first!r}")
+    return fitted
+
+
+def _tested(
+    stimuli: StimulusSet, target: xr.DataArray | None, test: Rows | None, fitted: StimulusSet | None
+) -> StimulusSet:
+    same = fitted is not None and fitted.id == stimuli.id
+    used = set(fitted.ids) if fitted is not None and same else set()
+    if test is not None:
+        chosen = _matching(stimuli, test, "test")
+    elif target is not None:
+        chosen = stimuli.select([str(id) for id in encode(coordinate(target, "stimulus_id")).labels])
+    else:
+        chosen = stimuli.select([id for id in stimuli.ids if id not in used])
+    both = [id for id in chosen.ids if id in used]
+    if fitted is not None and not same:
+        both = _same_files(fitted, chosen)
+    if both:
+        raise RequestError(f"{len(both)} stimuli are both fitted on and tested, first {both[0]!r}")
+    return chosen
+
+
+def _same_files(fitted: StimulusSet, chosen: StimulusSet) -> list[str]:
+    """Ids in ``chosen`` of files that ``fitted`` holds too, by content."""
+    digests = []
+    for one in (fitted, chosen):
+        if one.archive is None and one.contents is None:
+            return []
+        _ = one.content_sha256  # hashes every file once, for this and for the activations kept by content
+        digests.append([one.digests[name] for name in one.table["filename"].astype(str)])
+    known = set(digests[0])
+    return [id for id, digest in zip(chosen.ids, digests[1], strict=True) if digest in known]
+
+
+def _labels(
+    stimuli: StimulusSet, target: xr.DataArray | None, choices: tuple[str, ...], column: str
+) -> tuple[str, ...]:
+    if choices:
+        return choices
+    if column in stimuli.table:
+        return tuple(sorted({str(value) for value in stimuli.table[column]}))
+    truth = coordinate(target, "truth") if target is not None else None
+    if truth is None:
+        raise DataError(f"there are no choices: give `choices`, a column {column!r}, or trials with a truth")
+    return tuple(sorted({str(value) for value in truth}))
+
+
+def _shown(stimuli: StimulusSet, model: Model, visual_degrees: float | None) -> StimulusSet:
+    if "filename" not in stimuli.table:
+        return stimuli
+    return place(spanning(stimuli, visual_degrees), model.visual_degrees)
+
+
+def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
+    """The model's answers, one per stimulus in the order of the stimuli; labels lose an empty choice dimension."""
+    if "choice" in source.dims and source.sizes["choice"] == 1:
+        source = source.isel(choice=0, drop=True)
+    if coordinate(source, "stimulus_id") is None:
+        raise ModelError(f"model {model!r} does not say which stimulus each answer belongs to")
+    source = _averaged(source, model)
+    rows = locate(stimuli.ids, source["stimulus_id"].values)
+    if (rows < 0).any():
+        raise ModelError(f"model {model!r} did not answer {int((rows < 0).sum())} of {len(stimuli)} stimuli")
+    return source.isel(presentation=rows)
+
+
+def _averaged(source: xr.DataArray, model: str) -> xr.DataArray:
+    """Probabilities of several presentations of a stimulus become their mean."""
+    ids = encode(source["stimulus_id"].values)
+    if len(ids.labels) == ids.codes.size:
+        return source
+    if "choice" not in source.dims:
+        raise ModelError(
+            f"model {model!r} gives several labels to one stimulus; one decision for each is needed"
+        )
+    ordered = source.transpose("presentation", "choice")
+    total = np.zeros((len(ids.labels), ordered.sizes["choice"]))
+    np.add.at(total, ids.codes, np.asarray(ordered.values, dtype=np.float64))
+    return xr.DataArray(
+        total / np.bincount(ids.codes)[:, None],
+        dims=("presentation", "choice"),
+        coords={"stimulus_id": ("presentation", ids.labels), "choice": ordered["choice"].values},
+    )
+
+
+def _with_columns(source: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
+    columns = [str(name) for name in stimuli.table.columns if name not in {"stimulus_id", "filename"}]
+    free = [name for name in columns if name not in source.coords and name not in source.dims]
+    return source.assign_coords({name: ("presentation", stimuli.table[name].to_numpy()) for name in free})
+
+
+def _with_stimulus(target: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
+    """Trials with what the table says of the stimulus that each of them showed."""
+    shown = stimuli.table.drop(columns=["filename"], errors="ignore")
+    free = [str(name) for name in shown.columns if name not in target.coords and name not in target.dims]
+    rows = locate(coordinate(target, "stimulus_id"), stimuli.ids)
+    if not free or (rows < 0).any():
+        return target
+    return target.assign_coords({name: ("presentation", shown[name].to_numpy()[rows]) for name in free})
+
+
+def _truths(stimuli: StimulusSet, column: str) -> xr.DataArray:
+    if column not in stimuli.table:
+        raise DataError(f"stimuli {stimuli.id!r} have no column {column!r} with the right answers")
+    labels = stimuli.table[column].astype(str).to_numpy(dtype=str)
+    coords = {"stimulus_id": ("presentation", np.asarray(stimuli.ids)), "truth": ("presentation", labels)}
+    return xr.DataArray(labels, dims=("presentation",), coords=coords)
+
+
+def _choose(
+    source: xr.DataArray, target: xr.DataArray, alternatives: tuple[str, ...]
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """The model's answer to each distinct set of alternatives for a stimulus, and trials with ids that say both."""
+    if "choice" not in source.dims:
+        raise RequestError("a choice between alternatives needs `decide: probabilities`")
+    labels = np.sort(np.stack([_offered(target, name) for name in alternatives], axis=1), axis=1)
+    ids = np.asarray(target["stimulus_id"].values).astype(str)
+    keys = np.asarray([SEPARATOR.join((id, *row)) for id, row in zip(ids, labels, strict=True)])
+    distinct, first = np.unique(keys, return_index=True)
+    columns = locate(labels[first].ravel(), source["choice"].values).reshape(len(first), -1)
+    if (columns < 0).any():
+        raise DataError("a label on offer is not among the labels that the readout was fitted to")
+    rows = locate(ids[first], source["stimulus_id"].values)
+    values = source.transpose("presentation", "choice").values[rows[:, None], columns]
+    answers = labels[first][np.arange(len(first)), values.argmax(axis=1)]
+    chosen = xr.DataArray(answers, dims=("presentation",), coords={"stimulus_id": ("presentation", distinct)})
+    return chosen, target.assign_coords(stimulus_id=("presentation", keys))
+
+
+def _offered(target: xr.DataArray, name: str) -> npt.NDArray[Any]:
+    values = coordinate(target, name)
+    if values is None:
+        raise DataError(f"trials have no coordinate {name!r} with what is on offer")
+    return values.astype(str)
+
+
+def _odd_one_out(
+    model: Model,
+    data: Dataset,
+    stimuli: StimulusSet,
+    similarity: Literal["dot", "cosine"],
+    visual_degrees: float | None,
+    trials: int,
+    named: tuple[str, ...],
+) -> Measurement:
+    target = data.assembly
+    if target is None:
+        raise DataError(f"data set {data.id!r} has no trials of people, and with them no triplets")
+    if named:
+        parts = [_offered(target, name) for name in named]
+        target = target.assign_coords(
+            stimulus_id=("presentation", [SEPARATOR.join(row) for row in zip(*parts, strict=True)])
+        )
+    triplets = _triplets(np.asarray(target["stimulus_id"].values).astype(str))
+    ids = sorted({id for triplet in triplets for id in triplet})
+    question = Task("odd_one_out", similarity=similarity, triplets=triplets)
+    known = stimuli if data.stimuli is not None else StimulusSet(data.id, pd.DataFrame({"stimulus_id": ids}))
+    source = model.perform(question, _shown(known.select(ids), model, visual_degrees), None, trials)
+    if "choice" in source.dims:
+        source = source.isel(choice=0, drop=True)
+    return Measurement(source, target, target)
+
+
+def _triplets(keys: npt.NDArray[Any]) -> tuple[tuple[str, str, str], ...]:
+    triplets = []
+    for key in dict.fromkeys(keys.tolist()):
+        parts = key.split(SEPARATOR)
+        if len(parts) != 3:
+            raise DataError(f"{key!r} does not name three stimuli joined by {SEPARATOR!r}")
+        triplets.append((parts[0], parts[1], parts[2]))
+    return tuple(triplets)

@@ -1,0 +1,1 @@
+"""Psychometric functions and their thresholds."""

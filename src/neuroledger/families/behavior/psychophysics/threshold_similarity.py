@@ -1,0 +1,165 @@
+"""Thresholds of a model and of people: where they come from, and how near they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import correctness
+from neuroledger.families.behavior.psychophysics.psychometric import Threshold, threshold
+
+__all__ = [
+    "elevations_of_people",
+    "leave_one_out",
+    "model_threshold",
+    "nearness",
+    "people_thresholds",
+    "values_of_people",
+]
+
+Floats = npt.NDArray[np.float64]
+
+
+class Measured(NamedTuple):
+    """Thresholds of people, and what a reader must know of them."""
+
+    values: Floats
+    notes: list[str]
+
+
+def model_threshold(
+    source: Any,
+    *,
+    independent_variable: str,
+    accuracy: float | Literal["inflection"],
+    required: float,
+    search: Literal["fast", "brainscore"],
+    guess: float = 0.5,
+) -> Threshold:
+    """The model's threshold: fitted to its behaviour, or the number that ``source`` already is.
+
+    Raises
+    ------
+    MetricError
+        Behaviour without the independent variable, or a number that is not finite.
+    """
+    if not isinstance(source, xr.DataArray) or source.ndim == 0:
+        value = float(np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(()))
+        if not np.isfinite(value):
+            raise MetricError(f"the threshold given for the model is {value}")
+        return Threshold(value, np.nan)
+    x = coordinate(source, independent_variable)
+    if x is None or x.dtype.kind not in "biuf":
+        raise MetricError(
+            f"behaviour has no numeric coordinate {independent_variable!r} to find a threshold on"
+        )
+    right = np.asarray(correctness(source), dtype=bool)
+    if np.unique(x).size < 3:
+        raise MetricError(
+            f"{independent_variable!r} has {np.unique(x).size} values; a threshold needs at least 3"
+        )
+    return threshold(
+        x.astype(np.float64), right, accuracy=accuracy, required=required, search=search, guess=guess
+    )
+
+
+def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **fitting: Any) -> Measured:
+    """Thresholds of people: those given, or fitted to the trials of each person ``(presentation,)`` with ``subject``.
+
+    ``fitting`` is that of :func:`model_threshold`. People without a threshold are left out and named.
+
+    Raises
+    ------
+    MetricError
+        Nobody has a threshold, or thresholds given are missing or not positive.
+    """
+    subject = coordinate(target, "subject", "subject_id") if isinstance(target, xr.DataArray) else None
+    if subject is None or "presentation" not in target.dims:
+        return Measured(values_of_people(target, error=error), [])
+    people = encode(subject)
+    found = [
+        model_threshold(target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting)
+        for place in range(len(people.labels))
+    ]
+    kept = [one for one in found if not one.failure]
+    lost = [f"{name}: {one.failure}" for name, one in zip(people.labels, found, strict=True) if one.failure]
+    if not kept:
+        raise error(f"nobody has a threshold ({'; '.join(lost[:2])})")
+    notes = [f"{len(lost)} people without a threshold were left out ({'; '.join(lost[:3])})"] if lost else []
+    return Measured(values_of_people([one.value for one in kept], error=error), notes)
+
+
+def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> Floats:
+    """Thresholds (or elevations) of people as a flat array.
+
+    Raises
+    ------
+    MetricError
+        There are none, or some are missing or not positive.
+    """
+    values = np.asarray(getattr(target, "values", target), dtype=np.float64).ravel()
+    if values.size == 0 or not np.isfinite(values).all() or (values <= 0).any():
+        raise error(
+            "people's thresholds must be positive numbers, at least one; leave out subjects without one"
+        )
+    return values
+
+
+def elevations_of_people(
+    target: Any, *, baseline: str, test: str, error: type[MetricError] = MetricError
+) -> Floats:
+    """Threshold of the test condition over that of the baseline, per person.
+
+    ``target`` holds elevations, or is a mapping with the thresholds of the two conditions (under their names, or
+    under ``baseline_assembly`` and ``condition_assembly``), subjects in the same order.
+
+    Raises
+    ------
+    MetricError
+        A condition is missing, or the two have different numbers of subjects.
+    """
+    if not isinstance(target, Mapping):
+        return values_of_people(target, error=error)
+    sides = []
+    for name, other in ((baseline, "baseline_assembly"), (test, "condition_assembly")):
+        key = name if name in target else other
+        if key not in target:
+            raise error(
+                f"people's thresholds have no condition {name!r}; known: {', '.join(map(str, target))}"
+            )
+        sides.append(values_of_people(target[key], error=error))
+    if sides[0].size != sides[1].size:
+        raise error(
+            f"{sides[0].size} baseline thresholds and {sides[1].size} test thresholds: not the same people"
+        )
+    return np.asarray(sides[1] / sides[0])
+
+
+def nearness(value: float, targets: Floats) -> Floats:
+    """``max(1 − |t − v| / t, 0)`` for each target ``t``."""
+    return np.asarray(np.maximum(1 - np.abs(targets - value) / targets, 0.0))
+
+
+def leave_one_out(values: Floats, *, procedure: Literal["each", "brainscore"]) -> Floats:
+    """Mean nearness of one person to all others, ``(subject,)``.
+
+    ``each``: every person once. ``brainscore``: step ``i`` draws one element with the legacy generator seeded by
+    ``i`` from a list in which drawn elements move to the end, so that some people are drawn twice, others never.
+    """
+    n = values.size
+    if procedure == "each":
+        return np.asarray([nearness(values[i], np.delete(values, i)).mean() for i in range(n)])
+    pool = values.tolist()
+    out = np.empty(n)
+    for i in range(n):
+        drawn = float(np.random.RandomState(i).choice(pool, replace=False))
+        pool.remove(drawn)
+        out[i] = nearness(drawn, np.asarray(pool)).mean()
+        pool.append(drawn)
+    return out

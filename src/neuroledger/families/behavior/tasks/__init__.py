@@ -1,0 +1,1 @@
+"""Behavioral tasks: trials, choices, discrimination and solution times."""

@@ -1,0 +1,186 @@
+"""Trials of a two-choice object task, encoded: which object was shown, offered and chosen for which image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.factorize import Coded, coordinate, encode, first_rows, locate, words
+from neuroledger.data.threads import pool
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.tasks.discrimination import (
+    cells,
+    counts_of_cells,
+    rates_from_cells,
+    rates_from_counts,
+)
+
+__all__ = ["ObjectTrials", "read_trials"]
+
+Codes = npt.NDArray[np.intp]
+Words = npt.NDArray[np.unsignedinteger[Any]] | None
+
+
+@dataclass(frozen=True)
+class ObjectTrials:
+    """Trials as codes: ``image`` into ``images``, ``choice``/``sample``/``distractor`` and ``truth`` into ``objects``."""
+
+    image: Codes
+    choice: Codes
+    sample: Codes
+    distractor: Codes
+    images: npt.NDArray[Any]
+    objects: npt.NDArray[Any]
+    truth: Codes
+
+    def rates(self, rows: Codes) -> npt.NDArray[np.float64]:
+        """Distractor rates ``(image, object)`` from some of the trials."""
+        return rates_from_cells(self._cells, self.truth, len(self.objects), rows)
+
+    def rates_of_both(self, rows: Codes) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Distractor rates from some of the trials, and from all others: their counts are those of all less those."""
+        choices = len(self.objects)
+        some = counts_of_cells(self._cells, self.truth.size * choices, rows)
+        return (
+            rates_from_counts(some, self.truth, choices),
+            rates_from_counts(self._counts - some, self.truth, choices),
+        )
+
+    @cached_property
+    def _counts(self) -> Codes:
+        return counts_of_cells(self._cells, self.truth.size * len(self.objects))
+
+    @cached_property
+    def _cells(self) -> Codes:
+        return cells(self.image, self.choice, self.sample, self.distractor, len(self.objects))
+
+
+def read_trials(
+    assembly: xr.DataArray, *, objects: Any = None, error: type[MetricError] = MetricError
+) -> ObjectTrials:
+    """Encode human trials: ``(presentation,)`` chosen objects with the coordinates of a two-choice task.
+
+    Parameters
+    ----------
+    assembly
+        Choices, with ``stimulus_id``, ``sample_obj`` and ``dist_obj`` (the two objects on offer) and ``truth``
+        (``sample_obj`` where there is no ``truth``).
+    objects
+        Allowed objects in the order of the result; by default all that occur.
+
+    Raises
+    ------
+    MetricError
+        No trials, a missing coordinate, an object outside ``objects``, or an image with two truths.
+    """
+    choices = np.asarray(assembly.values).ravel()
+    if choices.size < 2:
+        raise error(f"{choices.size} trials: an object task needs trials of people to compare with")
+    columns = {}
+    for name, others in {
+        "stimulus_id": (),
+        "sample_obj": (),
+        "dist_obj": (),
+        "truth": ("sample_obj",),
+    }.items():
+        found = coordinate(assembly, name, *others)
+        if found is None or found.size != choices.size:
+            raise error(
+                f"trials have no coordinate {name!r}; each trial needs stimulus_id, sample_obj, dist_obj"
+            )
+        columns[name] = found
+    # Text is compared outside of Python's lock, so that the images' ids and what was on offer take one time together.
+    offer = pool().submit(_offer, choices, columns)
+    ids = encode(columns["stimulus_id"])
+    coded = _objects(choices, columns, ids, offer.result())
+    if objects is None:
+        objects = encode(
+            np.concatenate([np.asarray(one.labels, dtype=object) for one in coded.values()])
+        ).labels
+    codes = {name: _into(one, objects, name, error) for name, one in coded.items()}
+    truth = codes["truth"][first_rows(ids.codes, len(ids.labels))]
+    torn = np.flatnonzero(truth[ids.codes] != codes["truth"])
+    if torn.size:
+        raise error(
+            f"image {ids.labels[ids.codes[torn[0]]]!r} has trials with different truths; correct the trials"
+        )
+    return ObjectTrials(
+        ids.codes,
+        codes["choice"],
+        codes["sample_obj"],
+        codes["dist_obj"],
+        ids.labels,
+        np.asarray(objects),
+        truth,
+    )
+
+
+def _offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, npt.NDArray[np.bool_] | None]:
+    """The distractors, encoded, and where the sample was chosen (``None`` where choices are of neither object)."""
+    sample, other = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "dist_obj"))
+    return encode(columns["dist_obj"]), _chosen(words(choices), sample, other)
+
+
+def _objects(
+    choices: Any, columns: dict[str, Any], ids: Coded, offer: tuple[Coded, npt.NDArray[np.bool_] | None]
+) -> dict[str, Coded]:
+    """The four columns of objects, encoded.
+
+    In most experiments the image determines the object that is shown, ``truth`` repeats it, and the choice is one of
+    the two on offer. To see that this is so takes a fraction of the time of encoding each column on its own; where
+    it is not, each is.
+    """
+    distractor, right = offer
+    plain = {"dist_obj": distractor}
+    sample, shown = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "truth"))
+    if sample is not None:
+        first = first_rows(ids.codes, len(ids.labels))
+        if np.array_equal(sample[first].take(ids.codes, axis=0), sample):
+            distinct = encode(columns["sample_obj"][first])
+            plain["sample_obj"] = Coded(distinct.codes[ids.codes], distinct.labels)
+    if "sample_obj" not in plain:
+        plain["sample_obj"] = encode(columns["sample_obj"])
+    same = shown is not None and sample is not None and np.array_equal(shown, sample)
+    plain["truth"] = plain["sample_obj"] if same else encode(columns["truth"])
+    if right is None:
+        plain["choice"] = encode(choices)
+    else:
+        labels = encode(np.concatenate([plain["sample_obj"].labels, distractor.labels])).labels
+        one, two = (
+            _moved(plain[name], locate(plain[name].labels, labels)) for name in ("sample_obj", "dist_obj")
+        )
+        plain["choice"] = Coded(np.where(right, one, two), labels)
+    return plain
+
+
+def _moved(coded: Coded, places: Codes) -> Codes:
+    """The column's codes after its labels moved to ``places``; the very codes where none did."""
+    return coded.codes if np.array_equal(places, np.arange(len(places))) else places[coded.codes]
+
+
+def _chosen(chosen: Words, sample: Words, other: Words) -> npt.NDArray[np.bool_] | None:
+    """Where the sample was chosen, if every choice is one of the two objects on offer; ``None`` if it is not."""
+    if chosen is None or sample is None or other is None:
+        return None
+    if not chosen.shape == sample.shape == other.shape:
+        return None
+    apart = chosen[:, 0] ^ sample[:, 0]
+    for column in range(1, chosen.shape[1]):
+        apart |= chosen[:, column] ^ sample[:, column]
+    rows = np.flatnonzero(apart)
+    return apart == 0 if np.array_equal(chosen.take(rows, axis=0), other.take(rows, axis=0)) else None
+
+
+def _into(coded: Coded, objects: Any, column: str, error: type[MetricError]) -> Codes:
+    places = locate(coded.labels, objects)
+    if (places < 0).any():
+        absent = ", ".join(map(repr, coded.labels[places < 0][:3].tolist()))
+        raise error(
+            f"{column} {absent} is not among the model's choices; both sides must know the same objects"
+        )
+    return _moved(coded, places)

@@ -1,0 +1,1 @@
+"""Decoding: how well a task is read out of brain signals."""

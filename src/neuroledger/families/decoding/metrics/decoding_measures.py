@@ -1,0 +1,300 @@
+"""What right means in decoding: each measure looks at the predictions once and then answers for any weights of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.errors import MetricError
+from neuroledger.families.decoding.training.edit_distance import edit_distance
+
+__all__ = ["MEASURES", "Measure", "Rows", "edit_distance"]
+
+Array = npt.NDArray[Any]
+Weights = npt.NDArray[np.float64]
+Measure = Callable[[Weights], float]
+
+# Numbers that vary less than this share of their range, or predictions than this share of their size, do not vary:
+# their digits are those of rounding.
+_NARROW, _ROUNDING = 1e-12, 1e-14
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Predictions beside the truth.
+
+    Attributes
+    ----------
+    truth
+        (row,) labels, numbers or texts; (row, choice) zeros and ones where several labels hold at once; (row,
+        dimension) what an embedding should have been.
+    answer
+        (row,) of the same kind, or (row, choice) a score for each of `choices`, or (row, dimension).
+    choices
+        The labels that the columns of `answer` stand for, where it has columns of labels.
+    subject, stimulus
+        Whose and which presentation each row is; used by retrieval.
+    """
+
+    truth: Array
+    answer: Array
+    choices: Array | None
+    subject: Array
+    stimulus: Array
+
+    @property
+    def labels(self) -> Array:
+        """The predicted label of each row: the answer itself, or the choice with the highest score."""
+        if self.choices is None:
+            return self.answer.astype(str)
+        return np.asarray(self.choices[np.argmax(self.answer, axis=1)].astype(str))
+
+
+def accuracy(rows: Rows) -> Measure:
+    r"""Share of rows whose predicted label is the true one: :math:`\sum w_i [\hat y_i = y_i] / \sum w_i`."""
+    hit = (rows.labels == rows.truth.astype(str)).astype(float)
+    return lambda weights: _mean(hit, weights)
+
+
+def balanced_accuracy(rows: Rows) -> Measure:
+    r"""Mean recall over the classes that occur: :math:`\frac{1}{K} \sum_k P(\hat y = k \mid y = k)` [brodersen2010]."""
+    hit = (rows.labels == rows.truth.astype(str)).astype(float)
+    names, codes = np.unique(rows.truth.astype(str), return_inverse=True)
+
+    def score(weights: Weights) -> float:
+        total = np.bincount(codes, weights, len(names))
+        right = np.bincount(codes, weights * hit, len(names))
+        return float(np.mean(right[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
+
+    return score
+
+
+def macro_f1(rows: Rows) -> Measure:
+    r"""Mean over classes of :math:`2 TP / (2 TP + FP + FN)`; classes neither true nor predicted are left out.
+
+    With several labels per row, a label is predicted where its score is above one half.
+    """
+    true, said = _indicators(rows)
+
+    def score(weights: Weights) -> float:
+        both = weights @ (true & said)
+        either = weights @ true + weights @ said
+        return (
+            float(np.mean(2 * both[either > 0] / either[either > 0])) if (either > 0).any() else float("nan")
+        )
+
+    return score
+
+
+def auroc(rows: Rows) -> Measure:
+    r"""Area under the receiver operating characteristic, :math:`P(s^+ > s^-) + P(s^+ = s^-)/2`.
+
+    Of the second choice where there are two; the mean over one-against-the-rest areas where there are more.
+    Classes of which a resample holds only one side are left out.
+
+    Raises
+    ------
+    MetricError
+        if the answers are labels, not scores for each choice.
+    """
+    if rows.choices is None:
+        raise MetricError(
+            "the area under the curve needs a score for each choice; this model answers with labels only"
+        )
+    truth = rows.truth.astype(str)
+    wanted = range(len(rows.choices)) if len(rows.choices) > 2 else [len(rows.choices) - 1]
+    curves = [_area(rows.answer[:, k].astype(float), truth == str(rows.choices[k])) for k in wanted]
+
+    def score(weights: Weights) -> float:
+        areas = np.array([curve(weights) for curve in curves])
+        return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
+
+    return score
+
+
+def pearson_r(rows: Rows) -> Measure:
+    """Product-moment correlation of prediction and truth, mean over columns; undefined where either is constant."""
+    truth, answer = _columns(rows)
+    truth = truth - truth[:1]
+    narrow = _NARROW * np.abs(truth).max(axis=0)
+
+    def score(weights: Weights) -> float:
+        share = weights / weights.sum() if weights.sum() > 0 else weights
+        x, y = answer - share @ answer, truth - share @ truth
+        own, spread = np.sqrt(share @ x**2), np.sqrt(share @ y**2)
+        floor = np.maximum(_ROUNDING * np.sqrt(share @ answer**2), _NARROW * spread)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = share @ (x * y) / (own * spread)
+            return float(np.mean(np.where((own > floor) & (spread > narrow), r, np.nan)))
+
+    return score
+
+
+def rmse(rows: Rows) -> Measure:
+    r"""Root of the mean squared error :math:`\sqrt{\overline{(\hat y - y)^2}}`, over all columns, in units of the truth."""
+    truth, answer = _columns(rows)
+    squares = ((answer - truth) ** 2).mean(axis=1)
+    return lambda weights: float(np.sqrt(_mean(squares, weights)))
+
+
+def mae(rows: Rows) -> Measure:
+    r"""Mean absolute error :math:`\overline{|\hat y - y|}`, over all columns, in units of the truth."""
+    truth, answer = _columns(rows)
+    errors = np.abs(answer - truth).mean(axis=1)
+    return lambda weights: _mean(errors, weights)
+
+
+def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
+    r"""Mean over the bins of the truth between `edges` of the mean absolute error in each, in units of the truth.
+
+    Rare ranges count like common ones; rows outside the edges are left out, as are bins without a row. A bin begins with
+    its lower edge; the last one ends with its upper edge, where numbers that were capped lie.
+    """
+    truth, answer = _columns(rows)
+    errors = np.abs(answer - truth).mean(axis=1)
+    bins = np.digitize(truth[:, 0], edges[1:-1])
+    inside = (truth[:, 0] >= edges[0]) & (truth[:, 0] <= edges[-1])
+    if not inside.any():
+        raise MetricError(f"no true value lies between the edges {edges}")
+
+    def score(weights: Weights) -> float:
+        counted = np.where(inside, weights, 0.0)
+        total = np.bincount(np.where(inside, bins, 0), counted, len(edges) - 1)
+        wrong = np.bincount(np.where(inside, bins, 0), counted * errors, len(edges) - 1)
+        return float(np.mean(wrong[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
+
+    return score
+
+
+def r2(rows: Rows) -> Measure:
+    r"""Variance explained :math:`1 - \sum (\hat y - y)^2 / \sum (y - \bar y)^2`, mean over columns."""
+    truth, answer = _columns(rows)
+    squares = (answer - truth) ** 2
+    truth = truth - truth[:1]
+    narrow = (_NARROW * np.abs(truth).max(axis=0)) ** 2
+
+    def score(weights: Weights) -> float:
+        share = weights / weights.sum() if weights.sum() > 0 else weights
+        spread = share @ (truth - share @ truth) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.mean(np.where(spread > narrow, 1 - share @ squares / spread, np.nan)))
+
+    return score
+
+
+def retrieval(rows: Rows, k: int = 5) -> Measure:
+    r"""Share of (subject, stimulus) pairs whose stimulus is among the `k` candidates most like the prediction.
+
+    Candidates are the mean true embedding :math:`y_c` of each stimulus; predictions are averaged within a pair;
+    the score is :math:`x \cdot y_c / |y_c|`; ties count half: the rank is
+    :math:`(\#\{s > s^*\} + \#\{s \ge s^*\} - 1)/2` from zero, and a hit is a rank below `k`. A constant prediction
+    scores `k`/candidates only by chance of ties. The weight of a pair is the mean weight of its rows.
+    """
+    truth, answer = _columns(rows)
+    stimuli, which = np.unique(rows.stimulus.astype(str), return_inverse=True)
+    if len(stimuli) <= k:
+        raise MetricError(
+            f"retrieval: any answer is among the best {k} of {len(stimuli)} candidates; score more stimuli at once "
+            "(fewer folds, or `pool`), or take a smaller k"
+        )
+    candidates = _group_mean(truth, which, len(stimuli))
+    norms = np.linalg.norm(candidates, axis=1)
+    if (norms == 0).any():
+        raise MetricError("retrieval: a candidate embedding is zero everywhere")
+    pairs, pair = np.unique(
+        np.stack([rows.subject.astype(str), which.astype(str)], axis=1), axis=0, return_inverse=True
+    )
+    pair = pair.ravel()
+    own = pairs[:, 1].astype(int)
+    scores = _group_mean(answer, pair, len(pairs)) @ (candidates / norms[:, None]).T
+    true = scores[np.arange(len(pairs)), own][:, None]
+    rank = ((scores > true).sum(axis=1) + (scores >= true).sum(axis=1) - 1) / 2
+    hit = (rank < k).astype(float)
+    count = np.bincount(pair, minlength=len(pairs))
+    return lambda weights: _mean(hit, np.bincount(pair, weights, len(pairs)) / count)
+
+
+def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
+    """Edits (substitutions, insertions, deletions) that turn the answers into the truth, per true word or character."""
+    pairs = [
+        (_symbols(t, symbols), _symbols(a, symbols)) for t, a in zip(rows.truth, rows.answer, strict=True)
+    ]
+    edits = np.array([edit_distance(true, said) for true, said in pairs], dtype=float)
+    length = np.array([len(true) for true, _ in pairs], dtype=float)
+
+    def score(weights: Weights) -> float:
+        total = float(weights @ length)
+        return float(weights @ edits) / total if total > 0 else float("nan")
+
+    return score
+
+
+MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
+    {
+        "accuracy": accuracy,
+        "balanced_accuracy": balanced_accuracy,
+        "macro_f1": macro_f1,
+        "auroc": auroc,
+        "pearson_r": pearson_r,
+        "rmse": rmse,
+        "r2": r2,
+        "mae": mae,
+        "binned_mae": binned_mae,
+        "retrieval": retrieval,
+        "word_error_rate": word_error_rate,
+    }
+)
+
+
+def _mean(values: Weights, weights: Weights) -> float:
+    total = weights.sum()
+    return float(weights @ values / total) if total > 0 else float("nan")
+
+
+def _columns(rows: Rows) -> tuple[Array, Array]:
+    """Truth and answer as (row, column) of 64-bit numbers."""
+    truth, answer = (
+        np.asarray(part, dtype=float).reshape(len(part), -1) for part in (rows.truth, rows.answer)
+    )
+    if truth.shape != answer.shape:
+        raise MetricError(
+            f"predictions have {answer.shape[1]} values per row, the truth has {truth.shape[1]}"
+        )
+    return truth, answer
+
+
+def _indicators(rows: Rows) -> tuple[Array, Array]:
+    """True and predicted membership (row, class)."""
+    if rows.truth.ndim == 2:
+        return rows.truth > 0, rows.answer > 0.5
+    truth, said = rows.truth.astype(str), rows.labels
+    names = np.union1d(truth, said)
+    return truth[:, None] == names, said[:, None] == names
+
+
+def _area(scores: Weights, positive: npt.NDArray[np.bool_]) -> Measure:
+    levels, level = np.unique(scores, return_inverse=True)
+
+    def area(weights: Weights) -> float:
+        up = np.bincount(level, weights * positive, len(levels))
+        down = np.bincount(level, weights * ~positive, len(levels))
+        pairs = up.sum() * down.sum()
+        below = np.cumsum(down) - down
+        return float(up @ (below + down / 2) / pairs) if pairs > 0 else float("nan")
+
+    return area
+
+
+def _group_mean(values: Array, group: Array, count: int) -> Array:
+    total = np.zeros((count, values.shape[1]))
+    np.add.at(total, group, values)
+    return total / np.bincount(group, minlength=count)[:, None]
+
+
+def _symbols(text: Any, kind: str) -> list[str]:
+    return str(text).split() if kind == "word" else list(str(text))

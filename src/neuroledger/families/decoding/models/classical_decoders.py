@@ -1,0 +1,300 @@
+"""Classical decoders: dummy, covariances on the tangent space, Xdawn, shrinkage discriminant, any scikit-learn estimator."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, JsonValue
+
+from neuroledger.data.lazy_rows import LazyRows
+from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.families.decoding.models.dummy_decoder import Dummy
+from neuroledger.families.decoding.protocols.decoder import Decoder, Objective, Signature
+from neuroledger.families.decoding.training.large_windows import Doubles, fit_first
+from neuroledger.families.decoding.training.linear_heads import (
+    LOGISTIC,
+    LOGISTIC_SEARCH,
+    Head,
+    for_objective,
+    head_of,
+    objectives_of,
+    one_vs_rest,
+)
+from neuroledger.spec.registry import builder
+
+__all__ = ["cospectra_decoder", "covariance_decoder", "dummy_decoder", "shrinkage_lda", "sklearn_decoder"]
+
+Array = npt.NDArray[Any]
+Most = Annotated[int, Field(ge=1)]
+"""How many windows a decoder learns from at most."""
+MEANS = {"logeuclid": "log-Euclidean", "euclid": "arithmetic"}
+
+
+@builder("dummy_decoder", version=1)
+def dummy_decoder(*, id: str, shuffles_labels: bool = False) -> Decoder:
+    """What can be said without looking: the commonest class, the mean number or embedding, the commonest character.
+
+    Several labels are drawn independently with their prevalence (seed 33), since none is ever the commonest answer.
+    """
+    objectives: tuple[Objective, ...] = (
+        "classification",
+        "multilabel",
+        "regression",
+        "retrieval",
+        "sequence",
+    )
+    return Decoder(
+        id=id,
+        make=lambda signature: Dummy(signature.objective),
+        objectives=objectives,
+        shuffles_labels=shuffles_labels,
+    )
+
+
+@builder("covariance_decoder", version=1)
+def covariance_decoder(
+    *,
+    id: str,
+    estimator: Literal["oas", "lwf", "scm"] = "oas",
+    xdawn: int | None = None,
+    xdawn_classes: Literal["all", "rarest"] = "all",
+    shrinkage: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    head: Head = LOGISTIC,
+    most: Most | None = None,
+    shuffles_labels: bool = False,
+    plants: float = 0.0,
+) -> Decoder:
+    """Covariance of each window, mapped to the tangent space at their Riemannian mean, standardised, then a linear head.
+
+    With `xdawn`, the covariance is taken of the window stacked under the Xdawn-filtered mean responses [barachant2014].
+    `shrinkage` mixes each covariance with the identity of the same trace. A Riemannian mean that cannot be found is
+    replaced by the log-Euclidean one, and that by the arithmetic one [barachant2012]; the score's notes say so. Several
+    labels at once have a logistic regression each, against the rest, which Xdawn cannot serve: it needs one class a
+    window. With `most`, not more than so many windows are learnt from, of every class alike.
+
+    Raises
+    ------
+    UnavailableError
+        pyriemann is not installed.
+    """
+
+    def make(signature: Signature) -> Any:
+        _import("pyriemann", "pip install neuroledger[eeg]")
+        from pyriemann.estimation import Covariances, Shrinkage, XdawnCovariances
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        if xdawn is None:
+            first: Any = Covariances(estimator)
+        elif xdawn_classes == "all":
+            first = XdawnCovariances(xdawn, estimator=estimator)
+        else:
+            first = _RarestXdawn(xdawn, estimator)
+        steps = [first, *([Shrinkage(shrinkage)] if shrinkage else []), _tangent(), StandardScaler()]
+        # Covariances, tangent vectors, and these once more when they are standardised.
+        bytes_each = 16 * signature.channels**2
+        return Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most, bytes_each)
+
+    objectives = tuple(
+        objective for objective in objectives_of(head) if xdawn is None or objective == "classification"
+    )
+    if not objectives:
+        raise ModelError(
+            f"model {id!r}: Xdawn needs classes, and the head {head.name} has none: take a logistic one"
+        )
+    return Decoder(id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, plants=plants)
+
+
+@builder("cospectra_decoder", version=1)
+def cospectra_decoder(
+    *,
+    id: str,
+    window: int = 128,
+    overlap: Annotated[float, Field(ge=0, lt=1)] = 0.75,
+    low: float = 2.0,
+    high: float = 40.0,
+    head: Head = LOGISTIC_SEARCH,
+    most: Most | None = None,
+) -> Decoder:
+    """Co-spectra between channels, then a linear head.
+
+    Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers. `window` counts
+    samples; where there are fewer, it is the largest power of two of them. With `most`, not more than so many windows are
+    learnt from, of every class alike.
+
+    Raises
+    ------
+    UnavailableError
+        pyriemann is not installed.
+    """
+
+    def make(signature: Signature) -> Any:
+        _import("pyriemann", "pip install neuroledger[eeg]")
+        from pyriemann.estimation import CoSpectra
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+        top = min(high, signature.sampling_rate / 2)
+        whole = 1 << (signature.samples.bit_length() - 1)
+        spectra = CoSpectra(
+            window=min(window, whole), overlap=overlap, fmin=low, fmax=top, fs=signature.sampling_rate
+        )
+        last = head_of(head, signature.objective)
+        return Doubles(make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), last), most)
+
+    return Decoder(id=id, make=make, objectives=objectives_of(head))
+
+
+@builder("shrinkage_lda", version=1)
+def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
+    """Linear discriminant with Ledoit-Wolf shrinkage on the amplitudes of every `every`-th sample [blankertz2011]."""
+
+    def make(signature: Signature) -> Any:
+        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+        thin = FunctionTransformer(_every_nth, kw_args={"step": every})
+        lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+        last = one_vs_rest(lda) if signature.objective == "multilabel" else lda
+        return Doubles(make_pipeline(thin, StandardScaler(), last))
+
+    return Decoder(
+        id=id,
+        make=make,
+        objectives=("classification", "multilabel"),
+        shuffles_labels=shuffles_labels,
+        plants=plants,
+    )
+
+
+@builder("sklearn_decoder", version=1)
+def sklearn_decoder(
+    *,
+    id: str,
+    path: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
+    parameters: dict[str, JsonValue] | None = None,
+    flatten: bool = True,
+    standardise: bool = True,
+    seeded: bool = False,
+    objective: Objective | Annotated[tuple[Objective, ...], Field(min_length=1)] = "classification",
+    most: Most | None = None,
+    shuffles_labels: bool = False,
+    plants: float = 0.0,
+) -> Decoder:
+    """Any scikit-learn estimator by import path, on windows laid out flat unless `flatten` is false.
+
+    With `seeded`, the training seed is handed over as `random_state`. `objective` says what it can be asked, one or
+    several: classes, several labels at once, numbers, embeddings, or whole texts. An estimator that knows no several
+    labels, or only one number, is copied, one for each; the copies for labels tell each against the rest. With `most`,
+    not more than so many windows are learnt from, of every class alike.
+
+    Raises
+    ------
+    ModelError
+        There is nothing at the path, it does not take the parameters, or it is of the other kind: a classifier that is
+        asked for numbers, a regressor that is asked for labels.
+    """
+
+    def make(signature: Signature) -> Any:
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+        given = {**(parameters or {}), **({"random_state": signature.seed} if seeded else {})}
+        try:
+            last = _at(path, id)(**given)
+        except TypeError as error:
+            raise ModelError(f"model {id!r}: {path} does not take these parameters: {error}") from error
+        last = for_objective(last, signature, f"model {id!r}: {path}")
+        before = [FunctionTransformer(_every_nth, kw_args={"step": 1})] if flatten else []
+        between = [StandardScaler()] if flatten and standardise else []
+        return Doubles(make_pipeline(*before, *between, last), most)
+
+    return Decoder(
+        id=id,
+        make=make,
+        objectives=(objective,) if isinstance(objective, str) else objective,
+        stochastic=seeded,
+        shuffles_labels=shuffles_labels,
+        plants=plants,
+    )
+
+
+def _tangent() -> Any:
+    from pyriemann.tangentspace import TangentSpace
+
+    class Tangent(TangentSpace):  # type: ignore[misc]
+        """Tangent space whose reference falls back to means that always exist; features not finite become zero."""
+
+        def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
+            self.notes_: list[str] = []
+            for other in ("logeuclid", "euclid"):
+                try:
+                    return super().fit(X, y, sample_weight)
+                except (ValueError, np.linalg.LinAlgError):
+                    self.metric = {"mean": other, "map": other}
+                    self.notes_ = [f"tangent space at the {MEANS[other]} mean: no better one was found"]
+            return super().fit(X, y, sample_weight)
+
+        def transform(self, X: Array) -> Array:
+            return np.asarray(np.nan_to_num(super().transform(X), nan=0.0, posinf=0.0, neginf=0.0))
+
+        def fit_transform(self, X: Array, y: Any = None, sample_weight: Any = None) -> Array:
+            return np.asarray(self.fit(X, y, sample_weight).transform(X))
+
+    return Tangent()
+
+
+class _RarestXdawn:
+    """Xdawn covariances whose filters and mean response are those of the rarest class alone."""
+
+    takes_rows = True
+
+    def __init__(self, filters: int, estimator: str) -> None:
+        self.filters, self.estimator = filters, estimator
+
+    def fit(self, x: Array | LazyRows, y: Array) -> _RarestXdawn:
+        from pyriemann.estimation import XdawnCovariances
+
+        names, counts = np.unique(y, return_counts=True)
+        rarest = names[np.argmin(counts)]
+        xdawn = XdawnCovariances(self.filters, estimator=self.estimator, classes=[rarest])
+        self.covariances_ = fit_first(xdawn, x, y)
+        return self
+
+    def transform(self, x: Array) -> Array:
+        return np.asarray(self.covariances_.transform(x))
+
+    def fit_transform(self, x: Array, y: Array) -> Array:
+        return self.fit(x, y).transform(x)
+
+
+def _every_nth(x: Array, step: int) -> Array:
+    return np.reshape(x[:, :, ::step], (len(x), -1))
+
+
+def _upper_log(spectra: Array) -> Array:
+    """Upper triangles (window, channel pair × frequency); log(1 + power) on the diagonal."""
+    spectra = spectra.copy()
+    channel = np.arange(spectra.shape[1])
+    spectra[:, channel, channel] = np.log1p(np.maximum(spectra[:, channel, channel], 0))
+    rows, columns = np.triu_indices(spectra.shape[1])
+    return spectra[:, rows, columns].reshape(len(spectra), -1)
+
+
+def _at(path: str, id: str) -> Any:
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ModelError(f"model {id!r}: nothing can be imported from {path!r} ({error})") from error
+
+
+def _import(name: str, remedy: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UnavailableError(f"this decoder needs {name}: {remedy}") from error

@@ -1,0 +1,68 @@
+"""The decoder of population studies: z-scored responses against the mean pattern of each class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.families.decoding.protocols.decoder import Decoder
+from neuroledger.spec.registry import builder
+
+__all__ = ["MaxCorrelation", "max_correlation"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class MaxCorrelation:
+    """Scores of a class: Pearson correlation of a pattern with the class's mean pattern.
+
+    Features are standardised by mean and deviation of the training part; one that does not vary counts as zero.
+    """
+
+    def fit(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> MaxCorrelation:
+        """Learn means, deviations, and one template for each class."""
+        flat = x.reshape(len(x), -1).astype(np.float64)
+        self.mean_, deviation = flat.mean(axis=0), flat.std(axis=0, ddof=1 if len(flat) > 1 else 0)
+        self.scale_ = np.where(deviation > 0, deviation, np.inf)
+        self.classes_ = np.unique(y)
+        scaled = (flat - self.mean_) / self.scale_
+        self.templates_: Floats = _centred(
+            np.stack([scaled[y == name].mean(axis=0) for name in self.classes_])
+        )
+        return self
+
+    def decision_function(self, x: npt.NDArray[Any]) -> Floats:
+        """Correlations ``(window, class)``."""
+        scaled = (x.reshape(len(x), -1).astype(np.float64) - self.mean_) / self.scale_
+        scores: Floats = _centred(scaled) @ self.templates_.T
+        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
+
+    def predict(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The class with the highest correlation."""
+        scores = self.decision_function(x)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+
+def _centred(patterns: Floats) -> Floats:
+    centred = patterns - patterns.mean(axis=1, keepdims=True)
+    norm = np.linalg.norm(centred, axis=1, keepdims=True)
+    return np.asarray(np.divide(centred, norm, out=np.zeros_like(centred), where=norm > 0))
+
+
+@builder("max_correlation", version=1)
+def max_correlation(*, id: str, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
+    """A decoder that gives each pattern to the class whose mean it correlates with most (Zhang et al., 2011).
+
+    With ``shuffles_labels`` the training labels are permuted: the control that must stay at chance. With ``plants`` a
+    signal of so many standard deviations gives the label away: the control that must be found.
+    """
+    return Decoder(
+        id=id,
+        make=lambda signature: MaxCorrelation(),
+        shuffles_labels=shuffles_labels,
+        plants=plants,
+        objectives=("classification",),
+    )

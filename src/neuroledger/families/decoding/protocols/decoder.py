@@ -1,0 +1,187 @@
+"""A decoder is anything that can be trained on windows of a signal and asked what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.errors import ModelError
+from neuroledger.families.decoding.protocols.task_recipe import TaskRecipe
+
+__all__ = ["UNTAUGHT", "Decoder", "Estimator", "Objective", "Signature", "StoppedEarly", "answer", "failure"]
+
+Array = npt.NDArray[Any]
+# What estimators of others raise when data do not suit them.
+UNTAUGHT = (ValueError, TypeError, RuntimeError, ArithmeticError, LookupError, AttributeError, AssertionError)
+Objective = Literal["classification", "multilabel", "regression", "retrieval", "sequence"]
+
+
+class Signature(NamedTuple):
+    """What a decoder must fit: the shape of a window, what is asked about it, and the seed of the training.
+
+    `outputs` counts classes, labels, numbers or dimensions of an embedding, and for texts their `symbols` and a blank after
+    them; `sampling_rate` is in Hz; `positions` are those of the channels in metres, NaN where one is unknown, None where
+    all are; `recipe` is what the benchmark asks of the training of networks.
+    """
+
+    objective: Objective
+    channels: int
+    samples: int
+    outputs: int
+    sampling_rate: float
+    channel_ids: tuple[str, ...]
+    seed: int
+    positions: tuple[tuple[float, float, float], ...] | None = None
+    symbols: tuple[str, ...] | None = None
+    recipe: TaskRecipe | None = None
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """The part of scikit-learn's manners that decoding needs.
+
+    `x` is (window, channel, sample), `y` (window,) or (window, output). `predict_proba` or `decision_function` are
+    used for the scores of classes where they exist.
+    """
+
+    def fit(self, x: Array, y: Array) -> Any:
+        """Learn from windows and what they show."""
+        ...
+
+    def predict(self, x: Array) -> Array:
+        """What these windows show."""
+        ...
+
+
+@runtime_checkable
+class StoppedEarly(Protocol):
+    """An estimator that watches a validation part to know when to stop."""
+
+    def fit_watching(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> Any:
+        """Learn from the first two, stop by the last two."""
+        ...
+
+    def predict(self, x: Array) -> Array:
+        """What these windows show."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """A recipe for estimators: `make` gives a fresh, untrained one for each fold and seed.
+
+    Attributes
+    ----------
+    id
+        The id under which scores are recorded.
+    stochastic
+        Whether the training depends on the seed; one that does not is trained once per fold.
+    shuffles_labels
+        Control: the labels of the training part are permuted, so that nothing can be learnt.
+    plants
+        Control: a signal of this amplitude (in standard deviations of the data) that gives the label away is added
+        to every window, so that the way from data to score can be seen to work.
+    objectives
+        What it can be asked.
+    """
+
+    id: str
+    make: Callable[[Signature], Any] = field(repr=False)
+    stochastic: bool = False
+    shuffles_labels: bool = False
+    plants: float = 0.0
+    objectives: Sequence[Objective] = ("classification", "regression")
+    visual_degrees: float | None = None
+
+
+def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id: str) -> Array:
+    """Predictions: (window, choice) scores of classes, (window, label) probabilities, or (window[, output]) values.
+
+    Raises
+    ------
+    ModelError
+        if the estimator answers with another shape, unknown labels, or values that are not finite.
+    """
+    try:
+        if objective == "classification":
+            found = _class_scores(estimator, x, choices, id)
+        elif objective == "multilabel" and hasattr(estimator, "predict_proba"):
+            found = _label_scores(estimator, x)
+        else:
+            found = np.asarray(estimator.predict(x))
+    except UNTAUGHT as error:
+        raise ModelError(f"decoder {id!r} could not answer {len(x)} windows: {_said(error)}") from error
+    if found.ndim == 0 or found.dtype == object:
+        raise ModelError(f"decoder {id!r} gave no array of answers for {len(x)} windows")
+    if len(found) != len(x):
+        raise ModelError(f"decoder {id!r} gave {len(found)} answers for {len(x)} windows")
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise ModelError(
+            f"decoder {id!r} gave {int((~np.isfinite(found)).sum())} answers that are not finite"
+        )
+    return found
+
+
+def failure(id: str, doing: str, error: Exception) -> ModelError:
+    """What somebody's estimator raised, as an error of the model."""
+    return ModelError(f"decoder {id!r} could not {doing}: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """The words of an error; a missing key says nothing without its kind."""
+    return str(error) if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: {error}"
+
+
+def _label_scores(estimator: Any, x: Array) -> Array:
+    """(window, label) probabilities; scikit-learn gives a list of two columns for each label."""
+    found = estimator.predict_proba(x)
+    if not isinstance(found, list):
+        return np.asarray(found, dtype=float)
+    given = getattr(estimator, "classes_", None) or [np.array([0, 1])] * len(found)
+    columns = []
+    for scores, classes in zip(found, given, strict=True):
+        (at,) = np.nonzero(np.asarray(classes).astype(float) == 1)
+        columns.append(np.asarray(scores, dtype=float)[:, at[0]] if len(at) else np.zeros(len(x)))
+    return np.stack(columns, axis=1)
+
+
+def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
+    if hasattr(estimator, "predict_proba"):
+        scores = np.asarray(estimator.predict_proba(x), dtype=float)
+    elif hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(x), dtype=float)
+        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+    else:
+        answers = np.asarray(estimator.predict(x))
+        if answers.ndim != 1:
+            raise ModelError(
+                f"decoder {id!r} gave answers {answers.shape} for {len(x)} windows, not one label each"
+            )
+        labels = answers.astype(str)
+        unknown = sorted(set(labels.tolist()) - set(choices.tolist()))
+        if unknown:
+            numbers = (
+                ": a regressor answers numbers, classes need a classifier"
+                if answers.dtype.kind == "f"
+                else ""
+            )
+            raise ModelError(
+                f"decoder {id!r} answers {', '.join(unknown[:3])}, which it was not taught{numbers}"
+            )
+        return np.asarray(labels[:, None] == choices, dtype=float)
+    own = np.asarray(getattr(estimator, "classes_", choices)).astype(str)
+    if scores.shape != (len(x), len(own)):
+        raise ModelError(
+            f"decoder {id!r} gave scores {scores.shape} for {len(x)} windows and {len(own)} classes"
+        )
+    filled = np.full((len(x), len(choices)), scores.min() - 1.0 if scores.size else 0.0)
+    places = {name: column for column, name in enumerate(choices.tolist())}
+    for column, name in enumerate(own.tolist()):
+        if name not in places:
+            raise ModelError(f"decoder {id!r} answers {name!r}, which it was not taught")
+        filled[:, places[name]] = scores[:, column]
+    return filled

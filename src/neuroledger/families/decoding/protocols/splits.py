@@ -1,0 +1,348 @@
+"""Partitions of signals into train, validation and test parts: declared rules, drawn without chance beyond a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import DataError, RequestError
+from neuroledger.families.signals.signals import extents
+from neuroledger.spec.base import Frozen, Sha256
+
+__all__ = ["Blocked", "Declared", "Fold", "Grouped", "Random", "SplitRule", "Within", "draw_folds"]
+
+Indices = npt.NDArray[np.intp]
+Labels = npt.NDArray[Any]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Value = str | int | float | bool
+
+
+class Fold(NamedTuple):
+    """Row numbers of one division; `validation` stops the training and is empty where none is set apart."""
+
+    train: Indices
+    validation: Indices
+    test: Indices
+
+
+class Validation(Frozen):
+    """Which part of the training rows stops the training: groups of `by`, single rows, or the last ones in time."""
+
+    fraction: Fraction = 0.2
+    by: str | None = None
+    last: bool = False
+    seed: Annotated[int, Field(ge=0)] = 33
+
+
+class _Rule(Frozen):
+    """What every rule may say: the validation part, the digest its partition must have, and what it waives openly.
+
+    `sha256` pins the partition itself. `waive` names gates that are not applied, and is repeated beside every score.
+    """
+
+    validation: Validation | None = None
+    sha256: Sha256 | None = None
+    waive: tuple[Literal["overlap", "duplicates"], ...] = ()
+
+    @property
+    def disjoint(self) -> tuple[str, ...]:
+        """Coordinates that may not have a value on both sides."""
+        return ()
+
+
+class Declared(_Rule):
+    """Parts by the values of a coordinate that came with the data; the rest is trained on unless `train` says.
+
+    With `purge`, training rows within so many seconds of a tested window of the same recording are left out; 0 leaves out
+    those that share time with one.
+    """
+
+    name: Literal["declared"]
+    column: str = "split"
+    train: tuple[Value, ...] | None = None
+    test: tuple[Value, ...] = ("test",)
+    apart: tuple[str, ...] = ()
+    purge: Annotated[float, Field(ge=0)] | None = None
+
+    @property
+    def disjoint(self) -> tuple[str, ...]:
+        """The coordinates declared to be apart."""
+        return self.apart
+
+
+class Grouped(_Rule):
+    """Whole groups held out: subjects, sessions or concepts.
+
+    With `test`, one division: a share of the groups is drawn by `seed`. With `folds`, that many divisions that test
+    every group once, groups dealt out in sorted order; with neither, one group at a time. `stratify` names a
+    coordinate that each group has one value of, and keeps its shares, in a validation part of such groups too. With
+    `purge`, training rows within so many seconds of a tested window of the same recording are left out; 0 leaves out
+    those that share time with one, as words that follow one another do.
+    """
+
+    name: Literal["cross_subject", "cross_session", "leave_concept_out"]
+    by: str | None = None
+    folds: Annotated[int, Field(ge=2)] | None = None
+    test: Fraction | None = None
+    stratify: str | None = None
+    seed: Annotated[int, Field(ge=0)] = 33
+    purge: Annotated[float, Field(ge=0)] | None = None
+
+    @property
+    def column(self) -> str:
+        """The coordinate whose values are the groups."""
+        usual = {"cross_subject": "subject", "cross_session": "session", "leave_concept_out": "stimulus_id"}
+        return self.by or usual[self.name]
+
+    @property
+    def disjoint(self) -> tuple[str, ...]:
+        """The held-out groups; sessions carry the same name in several subjects and are compared within each."""
+        return () if self.name == "cross_session" else (self.column,)
+
+
+class Within(_Rule):
+    """Within subjects: the last share of each recording's time, or named sessions or runs, are the test part."""
+
+    name: Literal["within_subject"]
+    test: Fraction | None = None
+    column: str = "session"
+    values: tuple[Value, ...] = ()
+    purge: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Blocked(_Rule):
+    """Contiguous blocks of time within each recording, one per fold; trials stay whole.
+
+    `trial` names the coordinate whose rows travel together. Training rows whose event lies less than `purge` seconds
+    from the tested block are left out.
+    """
+
+    name: Literal["blocked"]
+    folds: Annotated[int, Field(ge=2)] = 5
+    trial: str | None = None
+    purge: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Random(_Rule):
+    """Single windows, for validation too, drawn by chance; each class in proportion where `stratify` names a coordinate."""
+
+    name: Literal["random"]
+    folds: Annotated[int, Field(ge=2)] | None = None
+    test: Fraction | None = None
+    stratify: str | None = None
+    seed: Annotated[int, Field(ge=0)] = 33
+
+
+SplitRule = Annotated[Declared | Grouped | Within | Blocked | Random, Field(discriminator="name")]
+
+
+def draw_folds(rule: Declared | Grouped | Within | Blocked | Random, assembly: xr.DataArray) -> list[Fold]:
+    """The folds that `rule` makes of the rows of `assembly`, in a fixed order; rows in neither part are left out.
+
+    Raises
+    ------
+    DataError
+        A coordinate is missing, or there are too few groups for the rule.
+    RequestError
+        The rule contradicts itself.
+    """
+    divided = _DIVIDE[type(rule)](rule, assembly)
+    if isinstance(rule, Declared | Grouped) and rule.purge is not None:
+        divided = [(_away(train, test, assembly, rule.purge), test) for train, test in divided]
+    return [_set_apart(rule, assembly, np.sort(train), np.sort(test)) for train, test in divided]
+
+
+Parts = list[tuple[Indices, Indices]]
+
+
+def _declared(rule: Declared, assembly: xr.DataArray) -> Parts:
+    parts = _column(assembly, rule.column)
+    known = set(parts.tolist())
+    test = {str(value) for value in rule.test}
+    train = known - test if rule.train is None else {str(value) for value in rule.train}
+    if (train | test) - known:
+        absent = ", ".join(sorted((train | test) - known))
+        raise DataError(f"splits: {rule.column!r} never is {absent}; it is {_some(known)}")
+    return [(np.flatnonzero(np.isin(parts, sorted(train))), np.flatnonzero(np.isin(parts, sorted(test))))]
+
+
+def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
+    if rule.folds is not None and rule.test is not None:
+        raise RequestError(f"splits {rule.name!r}: give `folds` or `test`, not both")
+    groups = _column(assembly, rule.column)
+    names = np.unique(groups)
+    if len(names) < max(2, rule.folds or 0):
+        raise DataError(
+            f"splits {rule.name!r}: {len(names)} values of {rule.column!r}, at least {max(2, rule.folds or 0)} needed"
+        )
+    if rule.test is not None:
+        labels = (
+            None
+            if rule.stratify is None
+            else _label_of_group(assembly, rule.stratify, groups, names, rule.column)
+        )
+        held = [_share(names, rule.test, rule.seed, labels)]
+    else:
+        held = [names[fold :: rule.folds or len(names)] for fold in range(rule.folds or len(names))]
+    return [_both(np.isin(groups, some)) for some in held]
+
+
+def _away(train: Indices, test: Indices, assembly: xr.DataArray, seconds: float) -> Indices:
+    """The training rows that begin no less than `seconds` after, and end so long before, every tested window."""
+    starts, ends = extents(assembly)
+    recordings = _column(assembly, "recording")
+    half = 0.5 / float(assembly.attrs["sampling_rate"])
+    kept = np.ones(len(train), bool)
+    for recording in np.unique(recordings[test]):
+        tested = test[recordings[test] == recording]
+        tested = tested[np.argsort(starts[tested], kind="stable")]
+        latest = np.maximum.accumulate(ends[tested]) - half + seconds
+        here = np.flatnonzero(recordings[train] == recording)
+        # Among the tested windows that begin before a row ends, the one that ends last decides.
+        before = np.searchsorted(starts[tested], ends[train[here]] - half + seconds, side="left")
+        kept[here] = (before == 0) | (latest[np.maximum(before - 1, 0)] <= starts[train[here]])
+    return train[kept]
+
+
+def _within(rule: Within, assembly: xr.DataArray) -> Parts:
+    if (rule.test is None) == (not rule.values):
+        raise RequestError(
+            "splits 'within_subject': give the share of time to `test`, or the `values` of a column"
+        )
+    if rule.values:
+        return [_both(np.isin(_column(assembly, rule.column), [str(value) for value in rule.values]))]
+    onset, recordings = assembly["onset"].values.astype(float), _column(assembly, "recording")
+    tested, kept = np.zeros(len(onset), bool), np.zeros(len(onset), bool)
+    for recording in np.unique(recordings):
+        rows = np.flatnonzero(recordings == recording)
+        rows = rows[np.argsort(onset[rows], kind="stable")]
+        cut = len(rows) - max(1, round(len(rows) * (rule.test or 0)))
+        tested[rows[cut:]] = True
+        kept[rows[:cut]] = onset[rows[:cut]] <= onset[rows[cut]] - rule.purge
+    return [(np.flatnonzero(kept), np.flatnonzero(tested))]
+
+
+def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
+    onset, recordings = assembly["onset"].values.astype(float), _column(assembly, "recording")
+    trials = np.arange(len(onset)).astype(str) if rule.trial is None else _column(assembly, rule.trial)
+    fold_of, near = np.full(len(onset), -1), np.zeros((rule.folds, len(onset)), bool)
+    for recording in np.unique(recordings):
+        rows = np.flatnonzero(recordings == recording)
+        rows = rows[np.argsort(onset[rows], kind="stable")]
+        order = list(dict.fromkeys(trials[rows].tolist()))
+        if len(order) < rule.folds:
+            raise DataError(
+                f"splits 'blocked': recording {str(recording)!r} has {len(order)} trials for {rule.folds} folds"
+            )
+        for fold, block in enumerate(np.array_split(np.array(order), rule.folds)):
+            inside = rows[np.isin(trials[rows], block)]
+            fold_of[inside] = fold
+            low, high = onset[inside].min() - rule.purge, onset[inside].max() + rule.purge
+            near[fold, rows] = (onset[rows] > low) & (onset[rows] < high)
+    return [
+        (np.flatnonzero((fold_of != fold) & ~near[fold]), np.flatnonzero(fold_of == fold))
+        for fold in range(rule.folds)
+    ]
+
+
+def _random(rule: Random, assembly: xr.DataArray) -> Parts:
+    if (rule.folds is None) == (rule.test is None):
+        raise RequestError("splits 'random': give `folds` or the share to `test`")
+    count = assembly.sizes["presentation"]
+    labels = None if rule.stratify is None else _column(assembly, rule.stratify)
+    if rule.test is not None:
+        chosen = _share(np.arange(count), rule.test, rule.seed, labels)
+        return [_both(np.isin(np.arange(count), chosen))]
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    splitter = (KFold if labels is None else StratifiedKFold)(
+        rule.folds, shuffle=True, random_state=rule.seed
+    )
+    try:
+        return [(train, test) for train, test in splitter.split(np.zeros(count), labels)]
+    except ValueError as error:
+        raise DataError(f"splits 'random': {error}") from error
+
+
+_DIVIDE: dict[type, Callable[[Any, xr.DataArray], Parts]] = {
+    Declared: _declared,
+    Grouped: _grouped,
+    Within: _within,
+    Blocked: _blocked,
+    Random: _random,
+}
+
+
+def _set_apart(whole: _Rule, assembly: xr.DataArray, train: Indices, test: Indices) -> Fold:
+    """The fold with its validation part taken from the training rows."""
+    rule = whole.validation
+    if rule is None:
+        return Fold(train, np.empty(0, dtype=np.intp), test)
+    if rule.last:
+        order = train[np.argsort(assembly["onset"].values[train].astype(float), kind="stable")]
+        chosen = order[len(order) - max(1, round(len(order) * rule.fraction)) :]
+    else:
+        keys = np.arange(len(train)).astype(str) if rule.by is None else _column(assembly, rule.by)[train]
+        names, first = np.unique(keys, return_index=True)
+        if len(names) < 2:
+            raise DataError(
+                f"splits: one value of {rule.by!r} in the training part cannot be divided for validation"
+            )
+        labels = None if (name := _kept_shares(whole)) is None else _column(assembly, name)[train][first]
+        chosen = train[np.isin(keys, _share(names, rule.fraction, rule.seed, labels))]
+    return Fold(np.setdiff1d(train, chosen), np.sort(chosen), test)
+
+
+def _kept_shares(rule: _Rule) -> str | None:
+    """By what the validation part is stratified: as the tested one, if it is a share of the same groups or rows."""
+    if not isinstance(rule, Grouped | Random) or rule.test is None or rule.validation is None:
+        return None
+    return rule.stratify if rule.validation.by == getattr(rule, "column", None) else None
+
+
+def _share(names: Labels, fraction: float, seed: int, labels: Labels | None) -> Labels:
+    """A share of `names` by chance, drawn as scikit-learn's `train_test_split` does; the same share of each label."""
+    from sklearn.model_selection import train_test_split
+
+    try:
+        _, chosen = train_test_split(names, test_size=fraction, random_state=seed, stratify=labels)
+    except ValueError as error:
+        raise DataError(
+            f"splits: no share of {fraction:g} can be drawn from {len(names)} groups: {error}"
+        ) from error
+    return np.asarray(chosen)
+
+
+def _label_of_group(
+    assembly: xr.DataArray, stratify: str, groups: Labels, names: Labels, column: str
+) -> Labels:
+    labels = _column(assembly, stratify)
+    found = [np.unique(labels[groups == name]) for name in names]
+    mixed = [str(name) for name, values in zip(names, found, strict=True) if len(values) > 1]
+    if mixed:
+        raise DataError(
+            f"splits: {column} {_some(mixed)} has several values of {stratify!r}; stratify by one it has once"
+        )
+    return np.array([values[0] for values in found])
+
+
+def _both(tested: npt.NDArray[np.bool_]) -> tuple[Indices, Indices]:
+    return np.flatnonzero(~tested), np.flatnonzero(tested)
+
+
+def _column(assembly: xr.DataArray, name: str) -> Labels:
+    if name not in assembly.coords or assembly[name].dims != ("presentation",):
+        known = sorted(
+            str(key) for key, values in assembly.coords.items() if values.dims == ("presentation",)
+        )
+        raise DataError(f"splits: presentations have no coordinate {name!r}; they have {', '.join(known)}")
+    return np.asarray(assembly[name].values).astype(str)
+
+
+def _some(values: Sequence[str] | set[str]) -> str:
+    return ", ".join(sorted(values)[:5]) + (", …" if len(values) > 5 else "")

@@ -1,0 +1,121 @@
+"""Spike rasters of single neurons, one MATLAB file each, as a pseudo-population of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.factorize import encode
+from neuroledger.errors import DataError
+from neuroledger.spec.registry import reader
+
+__all__ = ["raster_trials"]
+
+Floats = npt.NDArray[np.float64]
+Positive = Annotated[int, Field(gt=0)]
+
+
+@reader("raster_trials", version=1)
+def raster_trials(
+    files: Mapping[str, Path],
+    *,
+    onset: Annotated[int, Field(ge=0)] = 500,
+    width: Positive = 150,
+    step: Positive = 50,
+    region: str = "IT",
+    labels: tuple[str, str] = ("stimulus_ID", "stimulus_position"),
+) -> Dataset:
+    """Firing in bins, ``(presentation, neuroid, time_bin)``, from rasters of 0 and 1 at 1 ms.
+
+    Each file is one neuron: ``raster_data`` (trial, ms) and ``raster_labels``. The neurons were not recorded at once:
+    presentation ``k`` of a stimulus is each neuron's ``k``-th trial of it, NaN for a neuron that has fewer. A bin holds
+    the mean of the raster over ``[start, start + width)`` ms from onset.
+
+    Parameters
+    ----------
+    files
+        One MATLAB file for each neuron.
+    onset
+        Column of the raster at stimulus onset.
+    width, step
+        Width of the bins and distance of their starts, in ms; they cover the raster from its beginning.
+    region
+        Where the neurons are.
+    labels
+        Names of the object and of the position among the labels.
+
+    Raises
+    ------
+    DataError
+        A file is not MATLAB's, or holds no raster.
+    """
+    neurons = [_neuron(files[name], labels) for name in sorted(files)]
+    if not neurons:
+        raise DataError("there are no rasters to read")
+    duration = min(raster.shape[1] for raster, _, _ in neurons)
+    starts = np.arange(0, duration - width + 1, step)
+    stimuli = encode(np.concatenate([np.char.add(np.char.add(a, "_"), b) for _, a, b in neurons]))
+    repetitions = max(int(np.unique(_keys(a, b), return_counts=True)[1].max()) for _, a, b in neurons)
+    values = np.full((len(stimuli.labels), repetitions, len(neurons), len(starts)), np.nan)
+    for place, (raster, objects, positions) in enumerate(neurons):
+        sums = np.concatenate(
+            [np.zeros((len(raster), 1)), np.cumsum(raster, axis=1, dtype=np.float64)], axis=1
+        )
+        binned = (sums[:, starts + width] - sums[:, starts]) / width
+        at = np.searchsorted(stimuli.labels, _keys(objects, positions))
+        order = np.argsort(at, kind="stable")
+        first = np.searchsorted(at[order], at[order])
+        values[at[order], np.arange(len(order)) - first, place] = binned[order]
+    ids = np.repeat(stimuli.labels.astype(str), repetitions)
+    parts = np.char.partition(ids, "_")
+    assembly = xr.DataArray(
+        values.reshape(-1, len(neurons), len(starts)),
+        dims=("presentation", "neuroid", "time_bin"),
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "object_name": ("presentation", parts[:, 0]),
+            "position": ("presentation", parts[:, 2]),
+            "repetition": ("presentation", np.tile(np.arange(repetitions), len(stimuli.labels))),
+            "neuroid_id": ("neuroid", [name.split("_raster")[0] for name in sorted(files)]),
+            "region": ("neuroid", np.full(len(neurons), region)),
+            "time_bin_start": ("time_bin", (starts - onset).astype(np.float64)),
+            "time_bin_end": ("time_bin", (starts - onset + width).astype(np.float64)),
+        },
+        attrs={"units": "spikes per ms"},
+    )
+    return Dataset(stimuli=None, assembly=assembly)
+
+
+def _keys(objects: npt.NDArray[np.str_], positions: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
+    return np.char.add(np.char.add(objects, "_"), positions)
+
+
+def _neuron(
+    path: Path, labels: tuple[str, str]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.str_], npt.NDArray[np.str_]]:
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        held = loadmat(path, squeeze_me=True, variable_names=["raster_data", "raster_labels"])
+    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise DataError(f"{path.name} cannot be read as a MATLAB file ({error}); fetch it again") from error
+    try:
+        raster, named = held["raster_data"], held["raster_labels"]
+        columns = [np.asarray(named[name].item()).astype(str) for name in labels]
+    except (KeyError, ValueError, IndexError) as error:
+        raise DataError(
+            f"{path.name} holds no raster with the labels {' and '.join(labels)} ({error})"
+        ) from error
+    if raster.ndim != 2 or any(len(column) != len(raster) for column in columns):
+        raise DataError(
+            f"{path.name}: {raster.shape} raster for {[len(column) for column in columns]} labels"
+        )
+    return raster, columns[0], columns[1]

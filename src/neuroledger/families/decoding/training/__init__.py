@@ -1,0 +1,1 @@
+"""Training of decoders: recipes, objectives and steps."""

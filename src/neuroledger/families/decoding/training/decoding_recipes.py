@@ -1,0 +1,88 @@
+"""How a network is trained on signals: named, versioned recipes that a model spec refers to, whole."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from neuroledger.families.decoding.protocols.task_recipe import TaskRecipe
+from neuroledger.spec.base import Frozen
+
+__all__ = ["Laptop", "NeuralBench", "Recipe", "TrainingRecipe"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Part = Annotated[float, Field(gt=0, lt=1)]
+Rate = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class TrainingRecipe(Frozen):
+    """What every recipe says, with the values of NeuralBench; a spec may change single fields, and then says so.
+
+    AdamW; one-cycle cosine schedule per step over the whole budget of epochs, `warm_up` of it rising; the epoch with
+    the best `monitor` on the validation part is kept, and `patience` epochs without a better one end the training.
+    Each channel is scaled by `scale` statistics of the training part and clamped at `clamp`. The fields are those of
+    `TaskRecipe`, which says what they mean.
+    """
+
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    learning_rate: Rate = 1e-4
+    weight_decay: NotNegative = 0.05
+    gradient_norm: NotNegative = 1.0
+    schedule: Literal["one_cycle", "constant"] = "one_cycle"
+    warm_up: Share = 0.1
+    start_divisor: Rate = 25.0
+    end_divisor: Rate = 1e4
+    epochs: Count = 40
+    patience: Count = 5
+    batch: Count = 64
+    loss: Literal["squared", "absolute"] = "squared"
+    loss_weight: Rate = 1.0
+    label_smoothing: Share = 0.1
+    class_weights: bool = True
+    sampler: Literal["shuffled", "balanced"] = "shuffled"
+    bins: tuple[float, ...] = ()
+    scale: Literal["robust", "standard", "none"] = "robust"
+    clamp: NotNegative = 20.0
+    target_scale: Literal["standard", "none"] = "standard"
+    monitor: Literal["headline", "loss", "mae", "binned_mae"] = "headline"
+    validation: Part = 0.2
+    threads: Count = 1
+
+    def for_task(self, task: TaskRecipe | None) -> Self:
+        """The recipe on a benchmark that asks for something of its own; this one does as it always does."""
+        return self
+
+
+class NeuralBench(TrainingRecipe):
+    """What the code of NeuralBench 0.2.3 and 0.4.0 does for every network, and for a task as its benchmark says.
+
+    Its paper says 50 epochs and patience 10.
+    """
+
+    name: Literal["neuralbench"] = "neuralbench"
+    version: Literal[2] = 2
+
+    def for_task(self, task: TaskRecipe | None) -> Self:
+        """The recipe with the fields that the task gives and that were not changed already."""
+        given = {} if task is None else task.model_dump(exclude_none=True)
+        return self.model_copy(
+            update={field: value for field, value in given.items() if field not in self.model_fields_set}
+        )
+
+
+class Laptop(TrainingRecipe):
+    """A recipe for small data on a laptop: more steps at a higher rate, and more patience."""
+
+    name: Literal["laptop"] = "laptop"
+    version: Literal[1] = 1
+    learning_rate: Rate = 1e-3
+    epochs: Count = 60
+    patience: Count = 20
+    batch: Count = 32
+    label_smoothing: Share = 0.0
+
+
+Recipe = Annotated[NeuralBench | Laptop, Field(discriminator="name")]

@@ -1,0 +1,189 @@
+"""Linear heads of classical decoders: logistic or ridge regression, one copy for each label where several hold at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from neuroledger.errors import ModelError
+from neuroledger.families.decoding.protocols.decoder import Objective, Signature
+from neuroledger.spec.base import Frozen
+
+__all__ = [
+    "LOGISTIC",
+    "LOGISTIC_SEARCH",
+    "Head",
+    "Logistic",
+    "LogisticSearch",
+    "RidgeSearch",
+    "chosen_rows",
+    "for_objective",
+    "head_of",
+    "objectives_of",
+    "one_vs_rest",
+]
+
+Array = npt.NDArray[Any]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Logistic(Frozen):
+    """Logistic regression, classes weighted by their rarity unless `balanced` is false."""
+
+    name: Literal["logistic"] = "logistic"
+    c: Positive = 0.01
+    balanced: bool = True
+    iterations: int = 1000
+
+
+class LogisticSearch(Frozen):
+    """Logistic regression whose strength is chosen by cross-validation inside the training part."""
+
+    name: Literal["logistic_search"] = "logistic_search"
+    strengths: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
+    folds: int = 5
+    iterations: int = 1000
+
+
+class RidgeSearch(Frozen):
+    """Ridge regression whose penalty is chosen by leave-one-out inside the training part."""
+
+    name: Literal["ridge_search"] = "ridge_search"
+    penalties: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
+
+
+LOGISTIC, LOGISTIC_SEARCH = Logistic(), LogisticSearch()
+Head = Annotated[Logistic | LogisticSearch | RidgeSearch, Field(discriminator="name")]
+
+
+def objectives_of(head: Logistic | LogisticSearch | RidgeSearch) -> tuple[Objective, ...]:
+    """What a head can be asked."""
+    return ("regression", "retrieval") if isinstance(head, RidgeSearch) else ("classification", "multilabel")
+
+
+def head_of(head: Logistic | LogisticSearch | RidgeSearch, objective: Objective) -> Any:
+    """scikit-learn's estimator; for several labels at once, one copy of it against the rest for each."""
+    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeCV
+
+    if isinstance(head, RidgeSearch):
+        return RidgeCV(alphas=list(head.penalties))
+    if isinstance(head, Logistic):
+        weight = "balanced" if head.balanced else None
+        one: Any = LogisticRegression(C=head.c, class_weight=weight, max_iter=head.iterations)
+        return one_vs_rest(one) if objective == "multilabel" else one
+    one = LogisticRegressionCV(
+        Cs=list(head.strengths),
+        cv=head.folds,
+        class_weight="balanced",
+        max_iter=head.iterations,
+        scoring="accuracy",
+    )
+    return one_vs_rest(one, least=2) if objective == "multilabel" else one
+
+
+def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
+    """Somebody's estimator, copied for each label or number where it can have only one.
+
+    Raises
+    ------
+    ModelError
+        It is a classifier that is asked for numbers, or a regressor that is asked for labels; `name` is what it is called.
+    """
+    from sklearn.base import is_classifier, is_regressor
+    from sklearn.multioutput import MultiOutputRegressor
+    from sklearn.utils import get_tags
+
+    objective = signature.objective
+    if not hasattr(estimator, "__sklearn_tags__"):
+        return estimator
+    if is_regressor(estimator) and objective in ("multilabel", "sequence"):
+        raise ModelError(
+            f"{name} answers numbers, and {objective} needs a classifier: take one, or leave it out"
+        )
+    if is_classifier(estimator) and objective in ("regression", "retrieval"):
+        raise ModelError(
+            f"{name} answers classes, and {objective} needs a regressor: take one, or leave it out"
+        )
+    tags = get_tags(estimator)
+    if objective == "multilabel" and not (tags.classifier_tags and tags.classifier_tags.multi_label):
+        return one_vs_rest(estimator)
+    several = objective in ("regression", "retrieval") and signature.outputs > 1
+    if several and not tags.target_tags.multi_output:
+        return MultiOutputRegressor(estimator)
+    return estimator
+
+
+def one_vs_rest(estimator: Any, least: int = 1) -> Any:
+    """A copy of a classifier for each label; after `fit`, `notes_` tell which labels could not be learnt.
+
+    A label that all training windows have, or none, or that fewer than `least` windows have (or lack), teaches nothing
+    and is answered with what the training windows mostly say.
+    """
+    from sklearn.base import BaseEstimator, clone
+
+    class OneVsRest(BaseEstimator):  # type: ignore[misc]
+        """One against the rest, (window, label) zeros and ones."""
+
+        def __init__(self, estimator: Any, least: int) -> None:
+            self.estimator, self.least = estimator, least
+
+        def fit(self, x: Array, y: Array) -> OneVsRest:
+            """Learn (window, label) zeros and ones."""
+            labels = np.asarray(y).astype(int)
+            self.parts_: list[Any] = []
+            self.notes_: list[str] = []
+            for column, given in enumerate(labels.T):
+                ones = int(given.sum())
+                if min(ones, len(given) - ones) < self.least:
+                    answer = float(2 * ones > len(given))
+                    self.parts_.append(answer)
+                    self.notes_.append(
+                        f"label {column + 1} of {labels.shape[1]} is in {ones} of {len(given)} training windows: "
+                        f"always answered {'yes' if answer else 'no'}"
+                    )
+                else:
+                    self.parts_.append(clone(self.estimator).fit(x, given))
+            return self
+
+        def predict_proba(self, x: Array) -> Array:
+            """Probability of each label, (window, label)."""
+            return np.stack([_probability(part, x) for part in self.parts_], axis=1)
+
+        def predict(self, x: Array) -> Array:
+            """Zeros and ones, (window, label)."""
+            return (self.predict_proba(x) > 0.5).astype(int)
+
+    return OneVsRest(estimator, least)
+
+
+def _probability(part: Any, x: Array) -> Array:
+    if isinstance(part, float):
+        return np.full(len(x), part)
+    if hasattr(part, "predict_proba"):
+        return np.asarray(part.predict_proba(x)[:, 1])
+    return np.asarray(part.predict(x), dtype=float)
+
+
+def chosen_rows(y: Array, most: int | None) -> npt.NDArray[np.int64]:
+    """At most so many rows, in order: all, or a sample that holds every class by its share, seed 0.
+
+    Of numbers, embeddings, several labels at once and more classes than rows, every row is as likely as any other.
+    """
+    if most is None or len(y) <= most:
+        return np.arange(len(y))
+    rng = np.random.default_rng(0)
+    numbers = y.ndim > 1 or y.dtype.kind == "f"
+    _, codes, counts = np.unique(np.zeros(len(y)) if numbers else y, return_inverse=True, return_counts=True)
+    if numbers or len(counts) > most:
+        return np.sort(rng.choice(len(y), most, replace=False))
+    shares = counts * (most / len(y))
+    quota = np.maximum(1, np.floor(shares)).astype(int)
+    for code in np.argsort(np.floor(shares) - shares, kind="stable")[: max(0, most - int(quota.sum()))]:
+        quota[code] += 1
+    picked = [
+        rng.choice(np.flatnonzero(codes == code), number, replace=False) for code, number in enumerate(quota)
+    ]
+    return np.sort(np.concatenate(picked))

@@ -1,0 +1,1 @@
+"""Efficiency: what a network computes, and what that computation costs."""

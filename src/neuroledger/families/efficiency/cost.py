@@ -1,0 +1,215 @@
+"""What a torch module costs: one pass over its batches, every cost metric read from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.engine.bound_metric import resolve
+from neuroledger.errors import RequestError
+from neuroledger.families.efficiency.counting.counts import Mode, Need, Trace
+from neuroledger.families.efficiency.counting.reading import Reading, needs_of
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog, open_definitions
+from neuroledger.spec.kinds import CeilingSpec, MetricSpec
+from neuroledger.spec.registry import Registered
+from neuroledger.stats.score import Score
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from neuroledger.data.stimuli import StimulusSet
+    from neuroledger.models.model import LayeredModel
+
+__all__ = ["DEFAULT", "answering_cost", "cost", "needs_for", "read_costs"]
+
+DEFAULT = (
+    "parameter_count",
+    "footprint",
+    "connection_sparsity",
+    "activation_sparsity",
+    "effective_macs",
+    "effective_acs",
+    "dense_operations",
+    "membrane_updates",
+)
+
+BATCH = 64
+
+Wanted = str | Mapping[str, Any] | Override
+Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
+
+
+def cost(
+    module: nn.Module,
+    batches: Iterable[Any],
+    metrics: Sequence[Wanted] = DEFAULT,
+    mode: Mode = "strict",
+    *,
+    time_axis: int | Literal["auto"] | None = "auto",
+) -> dict[str, Score]:
+    """Cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
+
+    Parameters
+    ----------
+    module
+        Any torch module. It runs in evaluation mode without gradients, the state of its spiking layers set back
+        before each batch, and is left as it was found.
+    batches
+        Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time.
+    metrics
+        Ids of cost metrics, or mappings of an id (``name``) with fields to override.
+    mode
+        ``"strict"`` counts what is there; ``"neurobench-2.3"`` gives the figure of NeuroBench 2.3.0.
+    time_axis
+        Axis along which a network that takes one time step at a time is stepped; ``"auto"`` finds such networks
+        out among spiking ones, None hands over whole batches.
+
+    Returns
+    -------
+    dict[str, Score]
+        ``partial`` scores name what could not be counted; ``failed`` ones say why, and are never 0.
+
+    Raises
+    ------
+    RequestError
+        An unknown metric or mode, one that is no cost metric, or something that is no torch module.
+    """
+    if mode not in ("strict", "neurobench-2.3"):
+        raise RequestError(f"no mode {mode!r}; modes are strict and neurobench-2.3")
+    if isinstance(metrics, (str, Mapping, Override)):
+        raise RequestError(f"metrics is a list of ids: [{metrics!r}]")
+    if not isinstance(metrics, Iterable):
+        raise RequestError(f"metrics is a list of ids, such as ['footprint'], not {type(metrics).__name__}")
+    from neuroledger.families.efficiency.counting.run_trace import trace
+
+    bound = _bound(str(Path.cwd()), tuple(item if isinstance(item, str) else _text(item) for item in metrics))
+    counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
+    return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+
+
+def answering_cost(
+    model: LayeredModel,
+    stimuli: StimulusSet,
+    metrics: Sequence[Wanted] = ("synaptic_operations", "dense_operations"),
+) -> dict[str, Score]:
+    """Cost of showing each stimulus once to a model that is scored against a brain, by metric id.
+
+    What torch computes is counted, for all layers that the model records; decoding and resizing of images are not.
+
+    Raises
+    ------
+    RequestError
+        A metric is no cost metric, or needs more than operations and activations.
+    """
+    from neuroledger.families.efficiency.counting.run_trace import watched
+    from neuroledger.models.activations import Trial
+
+    bound = _bound(str(Path.cwd()), tuple(item if isinstance(item, str) else _text(item) for item in metrics))
+    beyond = _needs(bound) - {"operations", "activations"}
+    if beyond:
+        raise RequestError(
+            f"of a whole model only operations and activations are counted, not {', '.join(sorted(beyond))}"
+        )
+    ids = stimuli.table["stimulus_id"].astype(str).tolist()
+
+    def run() -> int:
+        for start in range(0, len(ids), BATCH):
+            model.extract(stimuli, ids[start : start + BATCH], model.layers, Trial())
+        return len(ids)
+
+    counted = watched(run)
+    return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+
+
+def needs_for(metrics: Iterable[Wanted], catalog: Catalog) -> frozenset[Need]:
+    """What a pass must count for those of the metrics that are cost metrics."""
+    found = [_resolve(item, catalog) for item in metrics]
+    return _needs([item for item in found if item[1].input == "trace"])
+
+
+def read_costs(wanted: Mapping[str, Wanted], trace: Trace, catalog: Catalog) -> dict[str, Score]:
+    """The scores of those of the metrics that are read from a trace, by the names they are given here."""
+    bound = {name: _resolve(item, catalog) for name, item in wanted.items()}
+    return {name: _score(*item, trace) for name, item in bound.items() if item[1].input == "trace"}
+
+
+def _needs(bound: Iterable[Bound]) -> frozenset[Need]:
+    return frozenset(need for _, component, _ in bound for need in needs_of(component.name))
+
+
+def _text(item: Mapping[str, Any] | Override) -> str:
+    if isinstance(item, Override):
+        item = {"name": item.name, **item.parameters}
+    if not isinstance(item, Mapping):
+        raise RequestError(f"a metric is its id, or a mapping with its id as `name`, not {item!r}")
+    if "name" not in item:
+        raise RequestError(f"a metric with overrides has its id as `name`: {dict(item)}")
+    return json.dumps(dict(item), sort_keys=True, default=str)
+
+
+@lru_cache(maxsize=256)
+def _bound(folder: str, items: tuple[str, ...]) -> tuple[Bound, ...]:
+    """Cost metrics of the repository at ``folder``, resolved once in a process."""
+    catalog = _catalog(folder)
+    return tuple(
+        _costs_only(_resolve(json.loads(item) if item.startswith("{") else item, catalog)) for item in items
+    )
+
+
+@lru_cache(maxsize=4)
+def _catalog(folder: str) -> Catalog:
+    return open_definitions()
+
+
+def _resolve(item: Wanted, catalog: Catalog) -> Bound:
+    if isinstance(item, Mapping):
+        item = Override.model_validate(dict(item))
+    return resolve("metrics", item, catalog, {})
+
+
+def _costs_only(bound: Bound) -> Bound:
+    if bound[1].input != "trace":
+        raise RequestError(
+            f"metric {bound[0].id!r} is no cost: it compares answers or responses with what was recorded. Costs alone "
+            "are counted here; a benchmark of the paradigm `inference` lists both (docs/efficiency.md)"
+        )
+    return bound
+
+
+def _score(
+    spec: MetricSpec | CeilingSpec, component: Registered, parameters: Mapping[str, Any], trace: Trace
+) -> Score:
+    reading: Reading = component.function(trace, **parameters)
+    status, reason = reading.status, reading.reason
+    if status != "failed" and not math.isfinite(reading.value):
+        status, reason = "failed", f"{spec.id} is {reading.value}: the network's values are not finite"
+    return Score(
+        float("nan") if status == "failed" else reading.value,
+        scale=spec.scale,
+        direction=spec.direction,
+        unit=spec.unit,
+        samples=(lambda: _parts(spec.id, reading)) if reading.parts else None,
+        n=reading.n,
+        status=status,
+        reason=reason,
+        notes=(*reading.notes, f"mode {trace.mode}"),
+        id=spec.id,
+    )
+
+
+def _parts(id: str, reading: Reading) -> xr.DataArray:
+    """The number's parts, by layer or repeat."""
+    return xr.DataArray(
+        np.fromiter(reading.parts.values(), dtype=np.float64),
+        dims=(reading.parts_are,),
+        coords={reading.parts_are: list(reading.parts)},
+        name=id,
+    )

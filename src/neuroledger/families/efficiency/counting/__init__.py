@@ -1,0 +1,1 @@
+"""Counting: operations, activations and memory of one pass of a network."""

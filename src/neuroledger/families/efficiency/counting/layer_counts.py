@@ -1,0 +1,272 @@
+"""Where the counts of one pass are added up, layer by layer, as plain numbers."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from neuroledger.families.efficiency.counting.batches import Network
+from neuroledger.families.efficiency.counting.buffers import Fan, Scratch, count_nonzero
+from neuroledger.families.efficiency.counting.counts import Layer, Uncounted
+from neuroledger.families.efficiency.counting.derived_weights import Made
+from neuroledger.families.efficiency.counting.row_buffer import Inbox
+from neuroledger.families.efficiency.counting.static import connection_weights
+
+__all__ = ["Site", "Tally", "storage_of"]
+
+FRAMES = 12
+"""How far up the callers the module is sought that uses a weight made on the way."""
+
+SITES = 512
+"""Inputs of ever new shapes are forgotten beyond this number, so that memory stays bounded."""
+
+
+# Types of most attributes of modules: quicker to look up than a tensor is to tell.
+_NO_TENSORS = frozenset({bool, int, float, str, tuple, list, dict, set, OrderedDict, type(None)})
+
+
+@dataclass
+class Site:
+    """A layer's weights as they meet inputs of one shape: what is the same at every such call, found once."""
+
+    weight: Tensor
+    version: int
+    layer: Layer
+    inbox: Inbox
+    shape: tuple[int, int]
+    leading: Sequence[int]
+    dense: float
+
+
+class Tally:
+    """Counts by layer name. Memory does not grow with the number of batches: little waits, and only until it is due."""
+
+    def __init__(self, network: Network) -> None:
+        self.layers: dict[str, Layer] = {}
+        self.uncounted: dict[str, Uncounted] = {}
+        self.reached: dict[object, int] = {}
+        self.sites: dict[object, Site] = {}
+        self.full: dict[int, tuple[Tensor, int]] = {}  # weights known to have no zero, and their version then
+        self.scratch = Scratch()
+        self.samples = self.batch = 0
+        self._unit = Fan(1, each=1.0)
+        self._network = network
+        self._inboxes: dict[object, tuple[Layer, Inbox]] = {}
+        self._waiting: list[tuple[Layer, str, Tensor]] = []
+        # What the network holds before it runs: tensors that it keeps on the way are no weights of it.
+        self._own: list[tuple[str, Tensor]] = []
+        self._named: dict[int, str] = {}
+        self._owners: dict[int, str] | None = None
+        self._parts: dict[int, str] = {}
+        for prefix, child in network.parts:
+            name = prefix or type(child).__name__
+            self._parts[id(child)] = name
+            others = [value for value in vars(child).values() if value.__class__ not in _NO_TENSORS]
+            for value in (*child._parameters.values(), *child._buffers.values(), *others):
+                if isinstance(value, torch.Tensor):
+                    self._own.append((name, value))
+        for name, tensor in self._own:
+            self._named.setdefault(id(tensor), name)
+        self.made = Made(self._own)
+
+    def owner(self, tensor: Tensor) -> str | None:
+        """Dotted name of the module that holds the tensor's storage, or None for a tensor made on the way."""
+        name = self._named.get(id(tensor))
+        if name is not None:
+            return name
+        place = storage_of(tensor)
+        if place is None:
+            return None
+        if self._owners is None:
+            self._owners = {}
+            for holder, own in self._own:
+                lies = storage_of(own)
+                if lies is not None:
+                    self._owners.setdefault(lies, holder)
+        return self._owners.get(place)
+
+    def weight_of(self, tensor: Tensor) -> str | None:
+        """Dotted name of the module whose weights a tensor is, or is made of; None for what a sample brings about."""
+        made = self.made.origin(tensor)
+        return None if made is None else made.name
+
+    def module(self, part: object) -> str | None:
+        """Dotted name of a part of the network; of the network itself, its type."""
+        return self._parts.get(id(part))
+
+    def name(self, weight: Tensor, otherwise: str) -> str:
+        """Dotted name of the module that holds a weight; of one made on the way, that of the module it is used in."""
+        found = self.owner(weight)
+        if found is not None:
+            return found
+        frame = sys._getframe(2)
+        for _ in range(FRAMES):
+            if frame.f_code.co_varnames[:1] == ("self",):
+                found = self.module(frame.f_locals.get("self"))
+                if found is not None:
+                    return found
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+        return otherwise
+
+    def reach(self, weight: Tensor, name: str) -> None:
+        """Note that operations were counted for these weights; those made on the way go by the layer's name."""
+        own = self.owner(weight) is not None
+        key = storage_of(weight) or id(weight) if own else (name, tuple(weight.shape))
+        self.reached[key] = weight.numel()
+
+    def is_full(self, weight: Tensor) -> bool:
+        """Whether none of the weights is zero."""
+        known = self.full.get(id(weight))
+        if known is not None and known[0] is weight and known[1] == weight._version:
+            return True
+        return count_nonzero(weight) == int(weight.numel())
+
+    def layer(self, name: str) -> Layer:
+        """The counts of one layer, to be added to."""
+        found = self.layers.get(name)
+        if found is None:
+            found = self.layers[name] = Layer()
+        return found
+
+    def add(self, layer: Layer, what: str, amount: Tensor) -> None:
+        """Add a number that is still on the device."""
+        self._waiting.append((layer, what, amount))
+
+    def known_inbox(self, name: str, role: object) -> Inbox | None:
+        """The inbox of weights that were met before."""
+        found = self._inboxes.get((name, role))
+        return None if found is None else found[1]
+
+    def inbox(self, name: str, role: object, fan: Fan, *, remade: bool = False) -> Inbox:
+        """Where rows wait that met the same weights (``role``) of one layer, which drive ``fan`` weights each.
+
+        Weights ``remade`` at every call are one layer's, whose samples are judged over all calls.
+        """
+        found = self._inboxes.get((name, role))
+        if found is not None and remade:
+            found[1].flush(self.batch)
+            found[1].fan = fan
+        elif found is None or found[1].fan is not fan:
+            if found is not None:
+                found[1].flush(None)
+                self._book(*found)
+            found = self._inboxes[name, role] = (self.layer(name), Inbox(fan, self.scratch))
+        return found[1]
+
+    def again(self, kind: str, args: tuple[Any, ...]) -> bool:
+        """Count a call of the function ``kind`` with ``(input, weight, …)`` like one before; whether there was one."""
+        x, weight = args[0], args[1]
+        try:
+            site = self.sites.get((kind, id(weight), x.shape, args[3:]))
+        except TypeError:  # a stride or padding written as a list
+            return False
+        if site is None or site.weight is not weight or site.version != weight._version:
+            return False
+        site.inbox.again(x, site.shape, site.leading, self.batch, self.samples)
+        site.layer.dense += site.dense
+        return True
+
+    def at(self, site: Site, x: Tensor) -> None:
+        """Count inputs at a known site."""
+        site.inbox.take(x.reshape(site.shape), site.leading, self.batch, self.samples)
+        site.layer.dense += site.dense
+
+    def amounts(
+        self, name: str, role: object, leading: Sequence[int], per_row: Tensor, plain: Tensor
+    ) -> None:
+        """Count operations that are known by row already, ``plain`` where they need no multiplication."""
+        inbox = self.inbox(name, (role, "amounts"), self._unit)
+        inbox.fold(self.batch, self.samples, leading, per_row, plain)
+
+    def activations(self, name: str, values: Tensor) -> None:
+        """Count the zeros among a layer's activations."""
+        layer = self.layers.get(name) or self.layer(name)
+        count = values.numel()
+        layer.elements += count
+        if values.is_cpu:
+            layer.zeros += count - count_nonzero(values)
+        else:
+            self.add(layer, "zeros", values.eq(0).sum())
+
+    def multiplied(self, one: object, other: object, result: Tensor) -> None:
+        """Note a matrix of weights that inputs are spread over by a product of single values: no rule counts that."""
+        for weight, values in ((one, other), (other, one)):
+            if isinstance(weight, Tensor) and isinstance(values, Tensor) and weight.dim() >= 2:
+                name = self.weight_of(weight)
+                if (
+                    name is not None
+                    and self.weight_of(values) is None
+                    and result.numel() > values.numel() > 1
+                ):
+                    self.miss(name, "weights multiplied value by value", weight.numel())
+
+    def miss(self, name: str, why: str, weights: int = 0) -> None:
+        """Note a part that cannot be counted."""
+        self.uncounted.setdefault(name, Uncounted(name, why, weights))
+
+    def begin(self, size: int) -> None:
+        """A batch of ``size`` samples begins."""
+        self.samples = size
+        self.batch += 1
+
+    def settle(self, *, last: bool = False) -> None:
+        """Fetch what is due from its device; at the end of the pass, everything is."""
+        last = last or len(self.sites) > SITES or len(self._inboxes) > SITES
+        if last or self.scratch.due:
+            self.scratch.due = False
+            for layer, inbox in self._inboxes.values():
+                if last:
+                    inbox.flush(None)
+                self._book(layer, inbox)
+        if not self._waiting and not last:
+            return
+        for (layer, what, _), amount in zip(self._waiting, self._fetch(), strict=True):
+            setattr(layer, what, getattr(layer, what) + amount)
+        self._waiting.clear()
+        if last:
+            self.sites.clear()
+            self._inboxes.clear()
+            self.scratch.give_back()
+
+    @staticmethod
+    def _book(layer: Layer, inbox: Inbox) -> None:
+        total, plain = inbox.fetch()
+        layer.acs += plain
+        layer.macs += total - plain
+
+    def _fetch(self) -> list[float]:
+        """The waiting numbers, in one transfer where they lie on a device."""
+        amounts = [amount for _, _, amount in self._waiting]
+        if not amounts or amounts[0].device.type == "cpu":
+            return [amount.item() for amount in amounts]
+        return [
+            float(x)
+            for x in torch.stack([amount.to(amounts[0].device, torch.float64) for amount in amounts]).tolist()
+        ]
+
+    def unreached(self, module: nn.Module) -> int:
+        """Number of connection weights that the module holds itself and that no counted operation used."""
+        return sum(
+            weight.numel()
+            for name, weight in connection_weights(module)
+            if "." not in name and (storage_of(weight) or id(weight)) not in self.reached
+        )
+
+
+def storage_of(tensor: Tensor) -> int | None:
+    """Where the tensor's values lie; None for one that has none yet, or that keeps them in a way of its own."""
+    if is_lazy(tensor) or tensor.layout != torch.strided:
+        return None
+    try:
+        return int(tensor.untyped_storage().data_ptr()) or None
+    except RuntimeError:
+        return None

@@ -1,0 +1,253 @@
+"""A pass that counts as NeuroBench 2.3 does, with its rules for which layers it sees and how it counts them.
+
+What it defines otherwise than the strict pass: only Linear, Conv and recurrent cells are seen, below the root; zero
+padding multiplies nothing; the whole batch decides between MACs and ACs, from the input alone; an LSTM's dense count
+keeps its zero states; a GRU's candidate is taken from the hidden part. Where NeuroBench itself fails and reports 0,
+this pass says so instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from neuroledger.errors import MetricError
+from neuroledger.families.efficiency.counting.batches import Network, hooks_of
+from neuroledger.families.efficiency.counting.counts import Need, Weights
+from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.recurrent import ones
+from neuroledger.families.efficiency.counting.spiking import (
+    is_spiking,
+    membrane,
+    operations_per_update,
+    spikes,
+)
+from neuroledger.families.efficiency.counting.static import count_weights
+
+__all__ = ["PeerPass", "peer_weights"]
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONNECTIONS = (nn.Linear, *CONVOLUTIONS, nn.RNNBase, nn.RNNCellBase)
+ACTIVATIONS = (nn.ReLU, nn.Sigmoid)
+COUNTING_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
+
+
+def below(module: nn.Module, sought: Callable[[nn.Module], bool]) -> Iterator[tuple[str, nn.Module]]:
+    """Name within its parent and module of what is sought below the root, as often as a parent holds it."""
+    for name, child in module.named_children():
+        if sought(child):
+            yield name, child
+        else:
+            yield from below(child, sought)
+
+
+def peer_weights(module: nn.Module) -> Weights:
+    """Static counts as NeuroBench has them before its first run.
+
+    Weights of Linear and Conv without their biases, recurrent layers with theirs; nothing packed, masks counted.
+    """
+    strict = count_weights(module)
+    parameters = list(module.parameters())
+    zeros = connections = 0
+    for leaf in module.modules():
+        if leaf is module or any(True for _ in leaf.children()):
+            continue
+        if isinstance(leaf, (nn.Linear, *CONVOLUTIONS)):
+            tensors = [leaf.weight]
+        elif isinstance(leaf, (nn.RNNBase, nn.RNNCellBase)):
+            tensors = list(leaf.parameters(recurse=False))
+        else:
+            continue
+        zeros += sum(int((tensor == 0).sum()) for tensor in tensors)
+        connections += sum(tensor.numel() for tensor in tensors)
+    return Weights(
+        parameters=sum(p.numel() for p in parameters),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
+        buffer_bytes=strict.buffer_bytes + strict.mask_bytes,
+        state_bytes=strict.state_bytes,
+        mask_bytes=0,
+        zeros=zeros,
+        connections=connections,
+    )
+
+
+class PeerPass:
+    """NeuroBench's hooks, owned by one pass: they count only while it runs, in its thread, and go when it ends."""
+
+    def __init__(self, network: Network, needs: frozenset[Need]) -> None:
+        self.network, self.module, self.needs = network, network.module, needs
+        self.tally = Tally(network)
+        self.failures: dict[Need, str] = {}
+        self.batch_sparsity = 0.0
+        self._zeros: list[tuple[Tensor, int]] = []
+        self._past: dict[nn.Module, Tensor] = {}
+        self._thread: int | None = None
+        self._hooks: list[RemovableHandle] = []
+
+    def __enter__(self) -> PeerPass:
+        with hooks_of(self.network):
+            self._register()
+        return self
+
+    def _register(self) -> None:
+        if "operations" in self.needs:
+            for name, child in below(self.module, lambda m: isinstance(m, CONNECTIONS)):
+                self._hooks.append(child.register_forward_pre_hook(self._connection(name), with_kwargs=True))
+        if {"activations", "membranes"} & self.needs:
+            for name, child in below(self.module, lambda m: isinstance(m, ACTIVATIONS) or is_spiking(m)):
+                self._hooks.append(child.register_forward_hook(self._activation(name)))
+
+    def __exit__(self, *_: object) -> None:
+        with hooks_of(self.network):
+            for hook in self._hooks:
+                hook.remove()
+        self._hooks.clear()
+
+    def begin(self, size: int) -> None:
+        """Count what this thread does from here on to a batch of ``size`` samples."""
+        self.tally.begin(size)
+        self._thread = threading.get_ident()
+
+    def end(self) -> None:
+        """Count no more."""
+        self._thread = None
+        self._past.clear()
+
+    def settle(self) -> None:
+        """Settle the counts of the batch."""
+        zeros = float(sum(float(zero) for zero, _ in self._zeros))
+        elements = sum(count for _, count in self._zeros)
+        self._zeros.clear()
+        self.batch_sparsity = zeros / elements if elements else 0.0
+        self.tally.settle()
+
+    def finish(self) -> None:
+        """Settle what is left."""
+        self.tally.settle(last=True)
+
+    def _connection(self, name: str) -> Callable[..., None]:
+        def enter(layer: nn.Module, args: Any, kwargs: Any) -> None:
+            if self._thread != threading.get_ident() or "operations" in self.failures:
+                return
+            try:
+                count_as_peer(self.tally, name, layer, args)
+            except MetricError as error:
+                self.failures["operations"] = str(error)
+            except COUNTING_ERRORS as error:
+                self.failures["operations"] = f"{name!r} cannot be counted as NeuroBench 2.3 does: {error}"
+
+        return enter
+
+    def _activation(self, name: str) -> Callable[..., None]:
+        def end(layer: nn.Module, _: Any, output: Any) -> None:
+            if self._thread != threading.get_ident():
+                return
+            counts, fired = self.tally.layer(name), spikes(output)
+            silent = (fired == 0).sum()
+            self._zeros.append((silent, fired.numel()))
+            counts.elements += fired.numel()
+            self.tally.add(counts, "zeros", silent)
+            potential = membrane(layer) if is_spiking(layer) else None
+            if potential is not None:
+                past = self._past.get(layer)
+                counts.membranes += potential.numel()
+                counts.neuron, counts.per_update = type(layer).__name__, operations_per_update(layer)
+                changed = torch.ones_like(potential) if past is None else potential.ne(past)
+                self.tally.add(counts, "updates", changed.sum())
+                self._past[layer] = potential.clone()
+
+        return end
+
+
+def count_as_peer(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ...]) -> None:
+    """Count one call as NeuroBench does.
+
+    Raises
+    ------
+    MetricError
+        NeuroBench fails on such a call.
+    """
+    kind = type(layer).__name__
+    if isinstance(layer, nn.RNNBase):
+        raise MetricError(
+            f"NeuroBench 2.3 raises an error for {kind} layers and reports 0; use mode='strict'"
+        )
+    if not args:
+        raise MetricError("NeuroBench 2.3 fails on layers called with keyword arguments; use mode='strict'")
+    if hasattr(layer, "weight") and not layer.weight.is_leaf:
+        raise MetricError(
+            f"NeuroBench 2.3 cannot copy the reparametrised weights of {name!r}; use mode='strict'"
+        )
+    x = args[0]
+    if isinstance(layer, nn.RNNCellBase):
+        effective, dense = _cell(layer, x, args[1] if len(args) > 1 else None)
+    elif isinstance(layer, nn.Linear):
+        active = x.ne(0).to(torch.float64).reshape(-1, x.shape[-1]).sum(0)
+        effective = (active * layer.weight.ne(0).sum(0)).sum()
+        dense = torch.tensor(float(x.numel()) * layer.out_features, dtype=torch.float64, device=x.device)
+    else:
+        effective = _convolved(layer, x.ne(0).to(torch.float64), layer.weight.ne(0).to(torch.float64))
+        every = torch.ones_like(x[:1] if x.dim() == layer.weight.dim() else x, dtype=torch.float64)
+        dense = _convolved(layer, every, torch.ones_like(layer.weight, dtype=torch.float64))
+        dense = dense * (len(x) if x.dim() == layer.weight.dim() else 1)
+    counts = tally.layer(name)
+    plain = tally.scratch.plain(x.reshape(1, -1))
+    tally.add(counts, "acs" if bool(plain) else "macs", effective)
+    tally.add(counts, "dense", dense)
+
+
+def _convolved(layer: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
+    return layer._conv_forward(x, weight, None).sum()
+
+
+def _cell(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+    """Effective and dense operations of one step of a cell."""
+    if state is None:
+        if not isinstance(layer, nn.RNNCell):
+            kind = type(layer).__name__
+            raise MetricError(f"NeuroBench 2.3 fails on {kind} called without a state; use mode='strict'")
+        first = x[:1]  # without a state, NeuroBench sees no more than the first sample of the batch
+        weight = layer.weight_ih
+        return (ones(first) @ ones(weight).t()).sum(dtype=torch.float64), torch.tensor(
+            float(weight.numel()), device=x.device
+        )
+    hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
+    effective = _cell_operations(
+        layer, ones(x), ones(hidden), None if memory is None else ones(memory), dense=False
+    )
+    if memory is None:
+        hidden = torch.ones_like(hidden)
+    dense = _cell_operations(
+        layer, torch.ones_like(x), ones(hidden), None if memory is None else ones(memory), dense=True
+    )
+    return effective, dense
+
+
+def _cell_operations(
+    layer: nn.Module, x: Tensor, hidden: Tensor, memory: Tensor | None, *, dense: bool
+) -> Tensor:
+    def flag(tensor: Tensor) -> Tensor:
+        return torch.ones_like(tensor, dtype=torch.float32) if dense else ones(tensor)
+
+    from_input, from_hidden = x.float() @ flag(layer.weight_ih).t(), hidden @ flag(layer.weight_hh).t()
+    total = (from_input + from_hidden).sum(dtype=torch.float64)
+    if isinstance(layer, nn.RNNCell):
+        return total
+    none = torch.zeros((), device=x.device)
+    bias_ih, bias_hh = (flag(b) if b is not None else none for b in (layer.bias_ih, layer.bias_hh))
+    if memory is not None:
+        i, f, g, o = ones(from_input + from_hidden + bias_ih + bias_hh).chunk(4, 1)
+        carried = f * memory + i * g
+        return total + carried.sum(dtype=torch.float64) + (o * ones(carried)).sum(dtype=torch.float64)
+    reset, update, _ = (from_input + from_hidden + bias_ih + bias_hh).chunk(3, 1)
+    recurrent = from_hidden.chunk(3, 1)[2]
+    own_ih, own_hh = (b.chunk(3)[2] if b is not none else none for b in (bias_ih, bias_hh))
+    gated = ones(reset) * ones(recurrent + own_hh)
+    candidate = ones(recurrent + own_hh) + own_ih + gated
+    kept = ones(1 - update) * ones(candidate)
+    return total + (gated.sum() + kept.sum() + (ones(update) * hidden).sum()).to(torch.float64)

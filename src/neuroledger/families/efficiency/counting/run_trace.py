@@ -1,0 +1,259 @@
+"""One pass of a network over its batches, and everything that is counted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
+from neuroledger.families.efficiency.counting.batches import (
+    Network,
+    answered,
+    copied,
+    evaluation,
+    inputs_of,
+    same_chances,
+    size_of,
+    steps_through_time,
+    uncompiled,
+    without_values,
+    written,
+)
+from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace
+from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.neurobench_compat import PeerPass, peer_weights
+from neuroledger.families.efficiency.counting.operations import Watch
+from neuroledger.families.efficiency.counting.restore_state import may_write, unaltered
+from neuroledger.families.efficiency.counting.static import count_weights
+from neuroledger.families.efficiency.counting.strict import StrictPass
+from neuroledger.families.efficiency.energy.meters import measure_energy
+from neuroledger.families.efficiency.energy.timing import measure_memory, measure_time
+
+__all__ = ["trace", "watched"]
+
+TimeAxis = int | Literal["auto"] | None
+Receive = Callable[[Any, Any], None]
+
+
+def trace(
+    module: nn.Module,
+    batches: Iterable[Any],
+    *,
+    needs: Iterable[Need],
+    mode: Mode = "strict",
+    time_axis: TimeAxis = "auto",
+    receive: Receive | None = None,
+) -> Trace:
+    """Run the network over the batches once, in evaluation mode, and count what ``needs`` name.
+
+    Batches are read one at a time and nothing of them is kept: memory does not grow with their number. State of
+    spiking layers starts afresh with every batch, and torch's random numbers go on afterwards as if there had been no
+    pass. A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or
+    a mapping of keyword arguments.
+
+    Parameters
+    ----------
+    time_axis
+        Axis of the input along which a network that takes single steps is stepped; None hands over whole batches;
+        ``"auto"`` finds out whether a spiking network takes single steps, and then steps along axis 1.
+    receive
+        Called with each batch and the network's answer.
+
+    Raises
+    ------
+    RequestError
+        ``module`` is no torch module, or a batch holds no tensor.
+    ModelError
+        Something was to be received, but the forward pass fails. Otherwise a failing pass is a failure of the needs.
+    """
+    network, wanted = Network.of(module), frozenset(needs)
+    if isinstance(batches, (torch.Tensor, Mapping)):  # one batch handed over bare: its samples are no batches
+        batches = (batches,)
+    if not isinstance(batches, Iterable):
+        raise RequestError(f"batches are a list or another iterable, not {type(batches).__name__}")
+    failures: dict[str, str] = {}
+    full: dict[int, tuple[torch.Tensor, int]] = {}
+    weights = _weights(network, mode, failures, full) if "weights" in wanted else None
+    running = wanted - {"weights"}
+    counting = running & {"operations", "activations", "membranes"}
+    run = StrictPass(network, counting) if mode == "strict" else PeerPass(network, counting)
+    run.tally.full = full
+    state = _Progress()
+    if running or receive is not None:
+        try:
+            with same_chances(network.module), unaltered(network), uncompiled(), run:
+                for batch in batches:
+                    _one(network, run, batch, time_axis, running, receive, state)
+        except ModelError as error:
+            if receive is not None:
+                raise
+            failures.update(dict.fromkeys(running, str(error)))
+        if not state.samples:
+            failures.update({need: failures.get(need, "there were no batches to run") for need in running})
+        run.finish()
+    if "weights" in failures and state.batches:  # layers that took their shape from the first batch
+        del failures["weights"]
+        weights = _weights(network, mode, failures, {})
+    failures.update(state.failures)
+    if isinstance(run, PeerPass):
+        failures.update({str(need): why for need, why in run.failures.items()})
+    return Trace(
+        mode=mode,
+        needs=wanted,
+        samples=state.samples,
+        batches=state.batches,
+        steps=state.steps,
+        layers=run.tally.layers,
+        batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
+        spiking_layers=len(network.spiking),
+        uncounted=tuple(run.tally.uncounted.values()),
+        connection_weights=sum(run.tally.reached.values()),
+        weights=weights,
+        timing=state.timing,
+        memory=state.memory,
+        energy=state.energy,
+        failures=failures,
+        notes=tuple(state.notes),
+    )
+
+
+class _Progress:
+    """What a pass knows of itself between two batches."""
+
+    def __init__(self) -> None:
+        self.samples = self.batches = 0
+        self.steps = 1
+        self.sparsity = 0.0
+        self.time_axis: int | None = None
+        self.writes = False  # whether the network may write into its inputs
+        self.timing: Timing | None = None
+        self.memory: Memory | None = None
+        self.energy: Energy | None = None
+        self.failures: dict[str, str] = {}
+        self.notes: list[str] = []
+
+
+def _one(
+    network: Network,
+    run: StrictPass | PeerPass,
+    batch: Any,
+    time_axis: TimeAxis,
+    needs: frozenset[Need],
+    receive: Receive | None,
+    state: _Progress,
+) -> None:
+    """Run and count one batch."""
+    inputs = inputs_of(batch)
+    size = size_of(inputs)
+    if size == 0:
+        return
+    if state.batches == 0:
+        empty = without_values(network, inputs)
+        if empty is not None:
+            raise ModelError(
+                f"{empty} lies on the meta device, which holds no values: load them first (module.to_empty)"
+            )
+        state.writes = may_write(network)
+        state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
+        if state.time_axis is not None:
+            state.steps = _steps(inputs, state.time_axis)
+            if time_axis == "auto":
+                state.notes.append(
+                    f"the network takes single steps: it was stepped {state.steps} times along axis 1"
+                )
+        if needs & {"timing", "memory", "energy"}:
+            with same_chances(network.module), unaltered(network):
+                _measure(network, copied(inputs), needs, state)
+    given = copied(inputs) if state.writes else inputs
+    with evaluation(network):
+        run.begin(size)
+        try:
+            answer = answered(network, given, state.time_axis)
+        finally:
+            run.end()
+        run.settle()
+        if receive is not None:
+            receive(batch, answer)
+    if isinstance(run, PeerPass):
+        state.sparsity += run.batch_sparsity * size
+    state.writes = state.writes and written(given)
+    state.samples += size
+    state.batches += 1
+
+
+def _steps(inputs: Any, axis: Any) -> int:
+    shape = getattr(inputs, "shape", None)
+    there = shape is not None and isinstance(axis, int) and -len(shape) < axis < len(shape)
+    if shape is None or not there or axis == 0:
+        of = f"of shape {tuple(shape)}" if shape is not None else "that are several tensors"
+        raise RequestError(
+            f"time_axis {axis!r}: inputs {of} have no such axis of time steps; axis 0 is that of the samples"
+        )
+    return int(shape[axis])
+
+
+def _time_axis(network: Network, inputs: Any) -> int | None:
+    if not network.spiking:
+        return None
+    with same_chances(network.module), unaltered(network):
+        return steps_through_time(network, copied(inputs))
+
+
+def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
+    """Times, memory and energy, from the first batch, before anything is counted."""
+    if "timing" in needs:
+        try:
+            state.timing = measure_time(network, inputs, state.time_axis)
+        except NeuroLedgerError as error:
+            state.failures["timing"] = str(error)
+    if "memory" in needs:
+        try:
+            state.memory = measure_memory(network, inputs, state.time_axis)
+        except NeuroLedgerError as error:
+            state.failures["memory"] = str(error)
+    if "energy" in needs:
+        try:
+            state.energy = measure_energy(network, inputs, state.time_axis)
+        except NeuroLedgerError as error:
+            state.failures["energy"] = str(error)
+
+
+def _weights(
+    network: Network, mode: Mode, failures: dict[str, str], full: dict[int, tuple[torch.Tensor, int]]
+) -> Any:
+    try:
+        if mode == "strict":
+            return count_weights(network.module, network.parts, full)
+        return peer_weights(network.module)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        failures["weights"] = f"the weights cannot be read: {error}"
+        return None
+
+
+def watched(run: Callable[[], int]) -> Trace:
+    """Count the operations of whatever torch functions ``run`` calls; it returns how many samples it answered.
+
+    For models that are more than one module: nothing is known of their parts, so counts go by the functions' names,
+    and operations done outside of torch are not seen.
+    """
+    network = Network.of(nn.Module())
+    tally = Tally(network)
+    tally.begin(0)
+    with torch.no_grad(), Watch(tally, operations=True, activations=True):
+        samples = run()
+    tally.settle(last=True)
+    return Trace(
+        mode="strict",
+        needs=frozenset({"operations", "activations"}),
+        samples=samples,
+        batches=1,
+        layers=tally.layers,
+        uncounted=tuple(tally.uncounted.values()),
+        notes=("operations of torch alone, by function",),
+        failures={}
+        if samples
+        else {"operations": "nothing was answered", "activations": "nothing was answered"},
+    )

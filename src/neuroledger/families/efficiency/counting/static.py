@@ -1,0 +1,199 @@
+"""What can be counted without running the network: parameters, bytes, and zeros among the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from neuroledger.families.efficiency.counting.buffers import count_nonzero
+from neuroledger.families.efficiency.counting.counts import Weights
+from neuroledger.families.efficiency.counting.spiking import is_spiking, state_names
+
+__all__ = [
+    "CONNECTIONS",
+    "connection_weights",
+    "count_weights",
+    "is_quantised",
+    "nonzero",
+    "packed",
+    "packed_weights",
+]
+
+# Tables and gains are parameters with two or more dimensions that connect no neuron to another.
+NOT_CONNECTIONS = (
+    nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase,
+)  # fmt: skip
+CONNECTIONS = (
+    nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Bilinear,
+)  # fmt: skip
+
+
+class _Kind(NamedTuple):
+    """What is known of modules of one class."""
+
+    packs: bool
+    connects: bool
+    never: bool
+
+
+@lru_cache(maxsize=1024)
+def _kind(kind: type) -> _Kind:
+    return _Kind(
+        ".quantized" in kind.__module__ and ".reference" not in kind.__module__,
+        issubclass(kind, CONNECTIONS),
+        issubclass(kind, NOT_CONNECTIONS) or "Embedding" in kind.__name__,
+    )
+
+
+def _kind_of(module: nn.Module) -> _Kind:
+    return _kind(type(module))  # type: ignore[arg-type]
+
+
+def is_quantised(module: nn.Module) -> bool:
+    """Whether the module keeps its weights packed in the way of torch's quantised layers."""
+    return _kind_of(module).packs and callable(getattr(module, "weight", None))
+
+
+def packed(module: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Weight (quantised) and bias of a quantised layer."""
+    bias = getattr(module, "bias", None)
+    return module.weight(), bias() if callable(bias) else bias
+
+
+def packed_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Quantised weights of a layer by name; those of a recurrent layer too. Empty for what keeps none."""
+    if is_quantised(module):
+        return {"weight": packed(module)[0]}
+    return dict(module.get_weight()) if callable(getattr(module, "get_weight", None)) else {}
+
+
+def packed_biases(module: nn.Module) -> list[Tensor]:
+    """Biases of a quantised layer, which stay in floating point."""
+    if is_quantised(module):
+        return [bias for bias in packed(module)[1:] if bias is not None]
+    return list(module.get_bias().values()) if callable(getattr(module, "get_bias", None)) else []
+
+
+def nonzero(tensor: Tensor) -> Tensor:
+    """Boolean mask of the values that are not zero, of a dense, sparse or quantised tensor."""
+    if tensor.is_quantized:
+        return tensor.dequantize().ne(0)
+    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).ne(0)
+
+
+def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Dotted name and tensor of everything that connects neurons with neurons; biases do not.
+
+    Weights are those the forward pass uses: pruned and reparametrised ones are the tensors after the mask or the
+    norm. Every tensor comes once, however many modules share it. Of modules that torch does not know, parameters
+    with two dimensions are taken to be connections.
+    """
+    seen: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
+    for prefix, child in module.named_modules():
+        for name, tensor in _connections_of(prefix, child):
+            if id(tensor) not in seen:
+                seen[id(tensor)] = tensor
+                yield f"{prefix}.{name}".lstrip("."), tensor
+
+
+def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Name and tensor of the weights that a module holds itself."""
+    kind = _kind_of(child)
+    if kind.packs:
+        yield from () if kind.never else packed_weights(child).items()
+    elif not kind.never and ("parametrizations" not in prefix or "parametrizations" not in prefix.split(".")):
+        for name, tensor in _effective(child):
+            if tensor.dim() >= 2 if kind.connects else tensor.dim() == 2:
+                yield name, tensor
+
+
+def _effective(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """A module's own parameters by name, with masks and norms applied."""
+    for name in module.parametrizations if "parametrizations" in module._modules else ():
+        yield name, getattr(module, name)
+    for name, parameter in module._parameters.items():
+        if parameter is None:
+            continue
+        if name == "weight" or name == "bias":
+            yield name, parameter
+            continue
+        suffix = name[-5:] if name.endswith("_orig") else name[-2:]
+        stem = name.removesuffix(suffix) if suffix in ("_orig", "_g", "_v") else name
+        value: Any = getattr(module, stem, None) if stem != name else None
+        if not isinstance(value, torch.Tensor):
+            yield name, parameter
+        elif suffix != "_g":
+            yield stem, value
+
+
+def count_weights(
+    module: nn.Module,
+    parts: Iterable[tuple[str, nn.Module]] | None = None,
+    full: dict[int, tuple[Tensor, int]] | None = None,
+) -> Weights:
+    """Parameters, bytes and zeros of the module as it stands; see :class:`Weights`.
+
+    ``parts`` are its parts by name, if known; into ``full`` go weights without a zero, by identity, with their version.
+    """
+    numbers = size = constant = state = mask = zeros = connections = 0
+    seen: set[int] = set()
+    met: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
+    for prefix, child in module.named_modules() if parts is None else parts:
+        kind = _kind_of(child)
+        if not (child._parameters or child._buffers or child._modules or kind.packs):
+            continue
+        for parameter in child._parameters.values():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                numbers += parameter.numel()
+                size += _bytes(parameter)
+        if kind.packs:
+            for tensor in (*packed_weights(child).values(), *packed_biases(child)):
+                numbers += tensor.numel()
+                size += _bytes(tensor)
+        states = state_names(child) if child._buffers and is_spiking(child) else ()
+        for name, buffer in child._buffers.items():
+            if buffer is None or id(buffer) in seen:
+                continue
+            seen.add(id(buffer))
+            if name in states:
+                state += _bytes(buffer)
+            elif name.endswith("_mask") and f"{name.removesuffix('_mask')}_orig" in child._parameters:
+                mask += _bytes(buffer)
+            else:
+                constant += _bytes(buffer)
+        for _, tensor in _connections_of(prefix, child):
+            if id(tensor) not in met:
+                met[id(tensor)] = tensor
+                found = tensor.numel() - count_nonzero(tensor)
+                zeros += found
+                connections += tensor.numel()
+                if full is not None and not found and not tensor.is_inference():
+                    full[id(tensor)] = (tensor, tensor._version)
+    return Weights(
+        parameters=numbers,
+        parameter_bytes=size,
+        buffer_bytes=constant,
+        state_bytes=state,
+        mask_bytes=mask,
+        zeros=zeros,
+        connections=connections,
+    )
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Bytes that a tensor's values take, and those of its indices where it is sparse."""
+    if tensor.layout == torch.sparse_coo:
+        coalesced = tensor.coalesce()
+        parts = [coalesced.values(), coalesced.indices()]
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [tensor.values(), tensor.crow_indices(), tensor.col_indices()]
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [tensor.values(), tensor.ccol_indices(), tensor.row_indices()]
+    else:
+        return int(tensor.numel() * tensor.element_size())
+    return int(sum(part.numel() * part.element_size() for part in parts))

@@ -1,0 +1,1 @@
+"""Measured energy, time and memory."""

@@ -1,0 +1,1 @@
+"""Event cameras: file formats, bins, boxes and frames."""

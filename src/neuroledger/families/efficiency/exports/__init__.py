@@ -1,0 +1,1 @@
+"""Exports of scores to the formats of other projects."""

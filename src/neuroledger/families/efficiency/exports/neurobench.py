@@ -1,0 +1,105 @@
+"""Scores in NeuroBench's flat layout: one JSON object, metric class names as keys, no number that is not one."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from neuroledger.engine.record import Record
+from neuroledger.errors import RequestError
+from neuroledger.report.exports import export_records
+from neuroledger.spec.catalog import Catalog
+from neuroledger.stats.score import Score
+
+__all__ = ["export_neurobench", "flat", "plain"]
+
+# Our metric: NeuroBench's class name (its version 2), and the name it had in version 1.
+NAMES: Final = {
+    "parameter_count": ("ParameterCount", "parameter_count"),
+    "footprint": ("Footprint", "footprint"),
+    "connection_sparsity": ("ConnectionSparsity", "connection_sparsity"),
+    "accuracy": ("ClassificationAccuracy", "classification_accuracy"),
+    "activation_sparsity": ("ActivationSparsity", "activation_sparsity"),
+    "membrane_updates": ("MembraneUpdates", "membrane_updates"),
+    "mse": ("MSE", "mse"),
+    "smape": ("SMAPE", "sMAPE"),
+    "r2": ("R2", "r2"),
+    "coco_map": ("CocoMap", "COCO_mAP"),
+}
+OPERATIONS: Final = {
+    "effective_macs": "Effective_MACs",
+    "effective_acs": "Effective_ACs",
+    "dense_operations": "Dense",
+}
+NEURONS: Final = {
+    "neuron_operations": "Effective Neuron Ops",
+    "dense_neuron_operations": "Neuron Dense Ops",
+}
+COUNTS: Final = frozenset({"parameter_count", "footprint"})
+
+
+def plain(score: Score | Mapping[str, Any]) -> float | None:
+    """A score's raw value, before any floor or ceiling; None for one that failed, never 0."""
+    if isinstance(score, Score):
+        value, status = score.raw, score.status
+    else:
+        value, status = score.get("raw"), score.get("status", "scored")  # type: ignore[assignment]
+    return None if value is None or status == "failed" or not math.isfinite(value) else float(value)
+
+
+def flat(
+    scores: Mapping[str, Score | Mapping[str, Any]], *, version: Literal["v1", "v2"] = "v2"
+) -> dict[str, Any]:
+    """NeuroBench's result object: its keys, counts as integers, and only the metrics that it has.
+
+    A metric that failed or is only partly counted is null: NeuroBench's layout has no place for a reason. Numbers of
+    the strict mode are NeuroBench's only where the two agree; take scores of mode ``neurobench-2.3`` for its own.
+    """
+    place = 0 if version == "v2" else 1
+    result: dict[str, Any] = {}
+    for name, names in NAMES.items():
+        if name in scores:
+            value = _whole(scores[name])
+            result[names[place]] = int(value) if name in COUNTS and value is not None else value
+    activity = scores.get("activation_sparsity")
+    if isinstance(activity, Score) and activity.samples is not None and "layer" in activity.samples.dims:
+        key = "ActivationSparsityByLayer" if version == "v2" else "activation_sparsity_by_layer"
+        layers = activity.samples["layer"].values.tolist()
+        result[key] = dict(zip(layers, activity.samples.values.tolist(), strict=True))
+    operations = {key: _whole(scores[name]) for name, key in OPERATIONS.items() if name in scores}
+    if operations:
+        result["SynapticOperations" if version == "v2" else "synaptic_operations"] = operations
+    neurons = {key: _whole(scores[name]) for name, key in NEURONS.items() if name in scores}
+    if neurons:
+        result["NeuronOperations" if version == "v2" else "neuron_operations"] = neurons
+    return result
+
+
+def _whole(score: Score | Mapping[str, Any]) -> float | None:
+    status = score.status if isinstance(score, Score) else score.get("status", "scored")
+    return plain(score) if status == "scored" else None
+
+
+def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]:
+    """Write ``out/neurobench/<benchmark>/<model>.json`` for every record of the benchmark.
+
+    Raises
+    ------
+    RequestError
+        No such benchmark, none of its metrics has a place in that layout, or no model was scored on it.
+    """
+    asked = [m if isinstance(m, str) else m.name for m in catalog.benchmark(benchmark).all_metrics]
+    known = {*NAMES, *OPERATIONS, *NEURONS}
+    if known.isdisjoint(asked):
+        raise RequestError(
+            f"benchmark {benchmark!r} asks for {', '.join(asked)}, and NeuroBench's layout has places for "
+            f"{', '.join(sorted(known))} only"
+        )
+
+    def text(record: Record) -> str:
+        return json.dumps(flat(record.scores), indent=4, allow_nan=False) + "\n"
+
+    return export_records(catalog, benchmark, out / "neurobench", text)

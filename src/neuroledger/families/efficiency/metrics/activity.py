@@ -1,0 +1,98 @@
+"""Costs of the neurons: how many of them are silent, how often a membrane is written, and what that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from neuroledger.families.efficiency.counting.counts import Layer, Trace
+from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+
+__all__ = [
+    "activation_sparsity",
+    "dense_neuron_operations",
+    "membrane_updates",
+    "neuron_operations",
+    "spikes",
+]
+
+
+@cost_metric("activation_sparsity", version=1, needs=("activations",))
+def activation_sparsity(trace: Trace) -> Reading:
+    """Share of zeros among the outputs of activation functions and spiking layers, over samples and time [yik2025].
+
+    Every activation function of torch counts, as a module or as a function. NeuroBench sees ReLU, Sigmoid and
+    spiking modules only, and reports 0 where it sees none.
+    """
+    if "activations" in trace.failures:
+        return failed(trace.failures["activations"])
+    layers = {name: layer for name, layer in trace.layers.items() if layer.elements}
+    parts = {name: layer.zeros / layer.elements for name, layer in layers.items()}
+    n = {"samples": trace.samples}
+    if trace.mode == "neurobench-2.3":
+        return Reading(trace.batch_sparsity, parts=parts, n=n)
+    elements = sum(layer.elements for layer in layers.values())
+    if not elements:
+        return failed("not applicable: no activation function or spiking layer was called")
+    return Reading(
+        sum(layer.zeros for layer in layers.values()) / elements, parts=parts, n=n, notes=trace.notes
+    )
+
+
+@cost_metric("membrane_updates", version=2, needs=("membranes",))
+def membrane_updates(trace: Trace) -> Reading:
+    """Membrane potentials per sample that a time step changed; the first step writes every one [yik2025]."""
+    if "membranes" in trace.failures:
+        return failed(trace.failures["membranes"])
+    parts = {name: layer.updates / trace.samples for name, layer in trace.layers.items() if layer.membranes}
+    notes = trace.notes if trace.spiking_layers else ("no spiking layer was recognised",)
+    return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=notes)
+
+
+@cost_metric("neuron_operations", version=2, needs=("membranes",))
+def neuron_operations(trace: Trace) -> Reading:
+    """Operations per sample of the neurons themselves, of the updates that changed a membrane [yik2025].
+
+    Updates times what one takes: leaky neurons 4; of snntorch, Synaptic 6 (8 where a reset sets to zero), Lapicque
+    11, Alpha 18 (24), as NeuroBench counts them.
+    """
+    return _of_neurons(trace, lambda layer: layer.updates)
+
+
+@cost_metric("dense_neuron_operations", version=1, needs=("membranes",))
+def dense_neuron_operations(trace: Trace) -> Reading:
+    """Operations per sample of the neurons themselves where every neuron is updated at every step [yik2025]."""
+    return _of_neurons(trace, lambda layer: layer.membranes)
+
+
+@cost_metric("spikes", version=1, needs=("activations", "membranes"))
+def spikes(trace: Trace) -> Reading:
+    """Spikes per sample of all spiking layers, over all time steps."""
+    for need in ("activations", "membranes"):
+        if need in trace.failures:
+            return failed(trace.failures[need])
+    layers = {name: layer for name, layer in trace.layers.items() if layer.membranes}
+    if not layers:
+        return failed("not applicable: no spiking layer was recognised")
+    parts = {name: (layer.elements - layer.zeros) / trace.samples for name, layer in layers.items()}
+    return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
+
+
+def _of_neurons(trace: Trace, of: Callable[[Layer], int]) -> Reading:
+    if "membranes" in trace.failures:
+        return failed(trace.failures["membranes"])
+    layers = {name: layer for name, layer in trace.layers.items() if layer.membranes}
+    if not layers:
+        return failed("not applicable: no spiking layer was recognised")
+    parts = {
+        name: of(layer) * layer.per_update / trace.samples
+        for name, layer in layers.items()
+        if layer.per_update is not None
+    }
+    unknown = sorted({layer.neuron for layer in layers.values() if layer.per_update is None})
+    why = f"it is not known how many operations an update of {', '.join(unknown)} takes" if unknown else ""
+    if why and trace.mode == "strict":
+        why += ": its class says so with `operations_per_update`"
+    if not parts or (why and trace.mode == "neurobench-2.3"):
+        return failed(f"{why}; NeuroBench 2.3 fails there too" if trace.mode == "neurobench-2.3" else why)
+    n = {"samples": trace.samples}
+    return Reading(sum(parts.values()), "partial" if why else "scored", why, parts, n=n, notes=trace.notes)

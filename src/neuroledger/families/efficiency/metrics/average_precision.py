@@ -1,0 +1,156 @@
+"""Mean average precision: ranked scores of classes, or boxes found in scenes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.errors import MetricError
+from neuroledger.spec.registry import metric
+
+__all__ = ["average_precision", "box_overlap", "detection_average_precision"]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.str_]
+
+RECALLS = np.linspace(0, 1, 101)
+THRESHOLDS = tuple(np.round(np.arange(0.5, 1.0, 0.05), 2).tolist())
+BOX = ("x1", "y1", "x2", "y2")
+
+
+@metric("average_precision", version=1, input="predictions")
+def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+    r"""Average precision of every class, ``(class,)``: :math:`\sum_k (R_k - R_{k-1}) P_k` down the ranking.
+
+    Presentations with the same score are passed together. Classes that never occur are left out and noted.
+
+    Parameters
+    ----------
+    source
+        Scores ``(presentation, choice)``.
+    target
+        True labels ``(presentation,)``, of the same rows.
+
+    Raises
+    ------
+    MetricError
+        There are no scores by choice, rows do not match, or no class occurs.
+    """
+    if "choice" not in source.dims:
+        raise MetricError("average precision needs scores (presentation, choice), not labels")
+    scores = np.asarray(source.transpose("presentation", "choice").values, dtype=np.float64)
+    truth = np.asarray(target.values).astype(str)
+    if len(scores) != len(truth):
+        raise MetricError(f"{len(scores)} predictions for {len(truth)} presentations")
+    if not np.isfinite(scores).all():
+        raise MetricError(f"{int((~np.isfinite(scores)).sum())} scores are not finite: the model diverged")
+    classes = np.asarray(source["choice"].values).astype(str)
+    present = np.isin(classes, truth)
+    if not present.any():
+        raise MetricError("none of the choices is ever the truth")
+    values = [_ranked(scores[:, i], truth == classes[i]) for i in np.flatnonzero(present)]
+    samples = xr.DataArray(np.array(values), dims=("class",), coords={"class": classes[present]})
+    if not present.all():
+        samples.attrs["notes"] = [f"{int((~present).sum())} choices that are never the truth were left out"]
+    return samples
+
+
+def _ranked(scores: Floats, right: npt.NDArray[np.bool_]) -> float:
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(right[order])
+    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
+    recall = hits[ends] / hits[-1]
+    return float(np.sum(np.diff(recall, prepend=0.0) * hits[ends] / (ends + 1)))
+
+
+@metric("detection_average_precision", version=1, input="predictions")
+def detection_average_precision(
+    source: xr.DataArray, target: xr.DataArray, *, overlaps: Sequence[float] = THRESHOLDS
+) -> xr.DataArray:
+    """Average precision of boxes, ``(overlap, class)``, as COCO defines it: at 101 recalls, by overlap threshold.
+
+    Down the ranking by score, a box is right if it overlaps a true box of its class and scene, not yet found, by at
+    least the threshold; the best overlap is taken. Precision at a recall is the best at that recall or beyond.
+
+    Parameters
+    ----------
+    source
+        Boxes found, ``(presentation, corner)`` with corners x1, y1, x2, y2 and the coordinates ``scene``, ``label``
+        and ``score`` on presentation.
+    target
+        True boxes, the same without ``score``.
+
+    Raises
+    ------
+    MetricError
+        A coordinate is missing, or there are no true boxes.
+    """
+    boxes, scenes, labels = _boxes(target, "true boxes")
+    found, found_scenes, found_labels = _boxes(source, "boxes found")
+    if "score" not in source.coords:
+        raise MetricError("boxes found have no coordinate 'score' to be ranked by")
+    scores = np.asarray(source["score"].values, dtype=np.float64)
+    if len(boxes) == 0:
+        raise MetricError("there are no true boxes to be found")
+    classes = np.unique(labels)
+    values = np.zeros((len(overlaps), len(classes)))
+    for column, label in enumerate(classes):
+        own, given = np.flatnonzero(labels == label), np.flatnonzero(found_labels == label)
+        given = given[np.argsort(-scores[given], kind="stable")]
+        for row, overlap in enumerate(overlaps):
+            right = _matched(found[given], found_scenes[given], boxes[own], scenes[own], overlap)
+            values[row, column] = _at_recalls(right, len(own))
+    return xr.DataArray(
+        values, dims=("overlap", "class"), coords={"overlap": list(overlaps), "class": classes}
+    )
+
+
+def box_overlap(box: Floats, others: Floats) -> Floats:
+    """Intersection over union of one box ``(corner,)`` with others ``(box, corner)``."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    shared = np.clip(high - low, 0, None).prod(axis=1)
+    areas = (others[:, 2:] - others[:, :2]).prod(axis=1)
+    union = (box[2:] - box[:2]).prod() + areas - shared
+    shares: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return shares
+
+
+def _matched(
+    found: Floats, found_scenes: Labels, boxes: Floats, scenes: Labels, overlap: float
+) -> npt.NDArray[np.bool_]:
+    """Whether each box found, best score first, meets a true box of its scene that none before it has met."""
+    left = np.ones(len(boxes), dtype=bool)
+    right = np.zeros(len(found), dtype=bool)
+    for number, box in enumerate(found):
+        candidates = np.flatnonzero(left & (scenes == found_scenes[number]))
+        if candidates.size:
+            shares = box_overlap(box, boxes[candidates])
+            best = int(np.argmax(shares))
+            if shares[best] >= overlap:
+                right[number], left[candidates[best]] = True, False
+    return right
+
+
+def _at_recalls(right: npt.NDArray[np.bool_], truths: int) -> float:
+    hits = np.cumsum(right)
+    recall, precision = hits / truths, hits / np.arange(1, len(hits) + 1)
+    best_beyond = np.maximum.accumulate(precision[::-1])[::-1]
+    places = np.searchsorted(recall, RECALLS, side="left")
+    return float(np.mean(np.append(best_beyond, 0.0)[np.minimum(places, len(right))]))
+
+
+def _boxes(array: xr.DataArray, what: str) -> tuple[Floats, Labels, Labels]:
+    missing = [name for name in ("scene", "label") if name not in array.coords]
+    if "corner" not in array.dims or array.sizes["corner"] != len(BOX) or missing:
+        raise MetricError(
+            f"{what} are (presentation, corner) with four corners and coordinates scene and label"
+        )
+    values = np.asarray(array.transpose("presentation", "corner").values, dtype=np.float64)
+    return (
+        values,
+        np.asarray(array["scene"].values).astype(str),
+        np.asarray(array["label"].values).astype(str),
+    )

@@ -1,0 +1,70 @@
+"""Costs of the synapses: multiplications and accumulations for each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from neuroledger.families.efficiency.counting.counts import Layer, Trace
+from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+
+__all__ = [
+    "dense_operations",
+    "effective_acs",
+    "effective_macs",
+    "operations_per_sample",
+    "synaptic_operations",
+]
+
+
+@cost_metric("effective_macs", version=3, needs=("operations",))
+def effective_macs(trace: Trace) -> Reading:
+    """Multiply-accumulates per sample of which neither factor is zero, for inputs that are not all -1, 0 or 1.
+
+    Whether a layer's inputs need multiplying is decided for each sample over all time steps; NeuroBench lets the
+    whole batch decide at each call, so that its figure depends on the batch size [yik2025].
+    """
+    return operations_per_sample(trace, lambda layer: layer.macs)
+
+
+@cost_metric("effective_acs", version=3, needs=("operations",))
+def effective_acs(trace: Trace) -> Reading:
+    """Accumulates per sample: operations with inputs in -1, 0, 1 (spikes) whose input and weight are not zero."""
+    return operations_per_sample(trace, lambda layer: layer.acs)
+
+
+@cost_metric("synaptic_operations", version=3, needs=("operations",))
+def synaptic_operations(trace: Trace) -> Reading:
+    """Effective operations per sample, multiply-accumulates and accumulates together."""
+    return operations_per_sample(trace, lambda layer: layer.macs + layer.acs)
+
+
+@cost_metric("dense_operations", version=3, needs=("operations",))
+def dense_operations(trace: Trace) -> Reading:
+    """Operations per sample of a machine that skips no zero: every output of every layer times what it sums.
+
+    A padded place of a convolution counts, for it is multiplied; NeuroBench leaves it out.
+    """
+    return operations_per_sample(trace, lambda layer: layer.dense)
+
+
+def operations_per_sample(trace: Trace, of: Callable[[Layer], float]) -> Reading:
+    """Operations of every layer over the samples; partial where a part of the network could not be counted."""
+    if "operations" in trace.failures:
+        return failed(trace.failures["operations"])
+    parts = {name: of(layer) / trace.samples for name, layer in trace.layers.items() if layer.dense}
+    n: dict[str, float] = {"samples": trace.samples}
+    if trace.steps > 1:
+        n["time_steps"] = trace.steps
+    total = sum(parts.values())
+    if not trace.uncounted:
+        return Reading(total, parts=parts, n=n, notes=trace.notes)
+    left = sum(part.weights for part in trace.uncounted)
+    counted = trace.connection_weights
+    coverage = counted / (counted + left) if counted + left else 0.0
+    n["coverage"] = coverage
+    names = "; ".join(f"{part.name or 'the network'} ({part.why})" for part in trace.uncounted[:8])
+    more = f" and {len(trace.uncounted) - 8} more" if len(trace.uncounted) > 8 else ""
+    reason = f"not counted: {names}{more}; {coverage:.1%} of the connection weights met were counted"
+    if not parts:
+        return failed(reason)
+    return Reading(total, "partial", reason, parts, n=n, notes=trace.notes)

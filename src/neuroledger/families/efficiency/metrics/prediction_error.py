@@ -1,0 +1,128 @@
+"""How far predicted numbers are from the true ones: squared, relative, or against the spread of the truth."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import MetricError
+from neuroledger.spec.registry import metric
+
+__all__ = ["coefficient_of_determination", "prediction_error", "relative_error"]
+
+Floats = npt.NDArray[np.float64]
+
+WORST = 200.0
+
+
+@metric("prediction_error", version=1, input="predictions")
+def prediction_error(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    measure: Literal["mse", "rmse", "smape", "r2"] = "mse",
+    series: str | None = None,
+    horizon: str | None = None,
+    within: Annotated[float, Field(gt=0)] | None = None,
+) -> xr.DataArray:
+    r"""Error of predicted numbers, one value per series (or one in all).
+
+    ``mse``: :math:`\overline{(p-t)^2}`; ``rmse``: its root, taken for each series; ``smape``:
+    :math:`200\,\overline{|p-t|/(|p|+|t|)}`, from 0 to 200; ``r2``: :math:`1 - \sum(p-t)^2/\sum(t-\bar t)^2`, the mean
+    over outputs. For sMAPE, 0/0 is 0 and a prediction that is no finite number costs 200 for itself alone; NeuroBench
+    lets either spoil its whole batch. The other measures refuse predictions that are not finite.
+
+    Parameters
+    ----------
+    source, target
+        Predictions and truth, ``(presentation,)`` or ``(presentation, output)``, in the same order.
+    series
+        A coordinate of the presentations: each of its values is scored by itself.
+    horizon, within
+        A coordinate that tells how far ahead a prediction is, and the farthest that counts.
+
+    Returns
+    -------
+    xr.DataArray
+        ``(series,)``; one series where none is named.
+
+    Raises
+    ------
+    MetricError
+        Shapes differ, nothing is left to compare, predictions are not finite, or a truth does not vary (r2).
+    """
+    predicted, true = _columns(source), _columns(target)
+    if predicted.shape != true.shape:
+        raise MetricError(
+            f"predictions {predicted.shape} for a truth {true.shape}: the shapes must be the same"
+        )
+    kept = np.ones(len(true), dtype=bool)
+    if horizon is not None and within is not None:
+        kept = _along(target, horizon).astype(np.float64) <= within + 1e-9
+    names = _along(target, series) if series is not None else np.full(len(true), "all")
+    if not kept.any():
+        raise MetricError(
+            "there are no predictions to compare" + (f" within {within} {horizon}" if horizon else "")
+        )
+    notes = []
+    broken = int((~np.isfinite(predicted[kept])).sum())
+    if broken and measure != "smape":
+        raise MetricError(f"{broken} predictions are not finite: the model diverged")
+    if broken:
+        notes.append(f"{broken} predictions are not finite; each counts as {WORST:g}")
+    labels = np.unique(names[kept])
+    values = [
+        _measured(measure, predicted[kept & (names == name)], true[kept & (names == name)]) for name in labels
+    ]
+    samples = xr.DataArray(np.array(values), dims=("series",), coords={"series": labels.astype(str)})
+    samples.attrs["notes"] = notes
+    samples.attrs["n"] = {"predictions": int(kept.sum())}
+    return samples
+
+
+def _measured(measure: str, predicted: Floats, true: Floats) -> float:
+    if measure == "smape":
+        return float(relative_error(predicted, true).mean())
+    if measure == "r2":
+        return coefficient_of_determination(predicted, true)
+    error = float(np.mean((predicted - true) ** 2))
+    return float(np.sqrt(error)) if measure == "rmse" else error
+
+
+def relative_error(predicted: Floats, true: Floats) -> Floats:
+    """``200 |p-t| / (|p|+|t|)`` of each value: 0 where both are 0, 200 where the prediction is not finite."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        errors = WORST * np.abs(predicted - true) / (np.abs(predicted) + np.abs(true))
+    errors = np.where((predicted == 0) & (true == 0), 0.0, errors)
+    return np.where(np.isfinite(predicted), errors, WORST)
+
+
+def coefficient_of_determination(predicted: Floats, true: Floats) -> float:
+    """Mean over outputs of ``1 - SSE / SST``, for ``(presentation, output)``.
+
+    Raises
+    ------
+    MetricError
+        An output's truth does not vary.
+    """
+    spread = ((true - true.mean(axis=0)) ** 2).sum(axis=0)
+    if (spread == 0).any():
+        raise MetricError("r2 is undefined: the truth does not vary")
+    return float(np.mean(1 - ((predicted - true) ** 2).sum(axis=0) / spread))
+
+
+def _columns(array: Any) -> Floats:
+    values = np.asarray(getattr(array, "values", array), dtype=np.float64)
+    if values.ndim == 0 or values.size == 0:
+        raise MetricError("there are no predictions to compare")
+    return values.reshape(len(values), -1)
+
+
+def _along(array: Any, name: str) -> npt.NDArray[Any]:
+    if not isinstance(array, xr.DataArray) or name not in array.coords or array[name].ndim != 1:
+        raise MetricError(f"the truth has no coordinate {name!r} on its presentations")
+    return np.asarray(array[name].values)

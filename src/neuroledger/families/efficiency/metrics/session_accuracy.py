@@ -1,0 +1,60 @@
+"""Accuracy after each session of incremental learning."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import MetricError
+from neuroledger.spec.registry import metric
+
+__all__ = ["session_accuracy"]
+
+
+@metric("session_accuracy", version=1, input="predictions")
+def session_accuracy(
+    source: xr.DataArray, target: xr.DataArray, *, of: Literal["all", "base", "new"] = "all"
+) -> xr.DataArray:
+    """Share of right answers after each session, ``(session,)``, over all classes met so far [yik2025].
+
+    Parameters
+    ----------
+    source
+        Scores ``(presentation, choice)``, minus infinity for classes that were not met; the highest is the answer.
+    target
+        True labels ``(presentation,)`` of the same rows, with the coordinates ``session`` (when a row was asked) and
+        ``introduced`` (the session that brought its class).
+    of
+        ``all`` rows; ``base``: only the first session, before anything was added; ``new``: of every later session,
+        only the classes it brought.
+
+    Raises
+    ------
+    MetricError
+        Rows do not match, a coordinate is missing, or no row is left.
+    """
+    if "choice" not in source.dims or source.sizes["presentation"] != target.sizes["presentation"]:
+        raise MetricError("session accuracy needs scores (presentation, choice) for the rows of the truth")
+    missing = [name for name in ("session", "introduced") if name not in target.coords]
+    if missing:
+        raise MetricError(f"the truth has no coordinate {missing[0]!r}: this was no incremental learning")
+    scores = source.transpose("presentation", "choice").values
+    if np.isnan(scores).any():
+        raise MetricError(f"{int(np.isnan(scores).sum())} scores are no numbers: the model diverged")
+    choices = source["choice"].values.astype(str)
+    right = choices[scores.argmax(axis=1)] == target.values.astype(str)
+    session, introduced = target["session"].values.astype(int), target["introduced"].values.astype(int)
+    kept = np.ones(len(right), dtype=bool)
+    if of == "base":
+        kept = session == 0
+    elif of == "new":
+        kept = (session > 0) & (introduced == session)
+    numbers = np.unique(session[kept])
+    if not numbers.size:
+        raise MetricError("there are no answers to compare")
+    values = [float(right[kept & (session == number)].mean()) for number in numbers]
+    samples = xr.DataArray(values, dims=("session",), coords={"session": numbers})
+    samples.attrs["n"] = {"answers": int(kept.sum()), "sessions": len(numbers)}
+    return samples

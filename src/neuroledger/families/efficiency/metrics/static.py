@@ -1,0 +1,56 @@
+"""Costs that stand before anything runs: parameters, bytes, zeros among the weights."""
+
+from __future__ import annotations
+
+from neuroledger.families.efficiency.counting.counts import Trace
+from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+
+__all__ = ["connection_sparsity", "footprint", "parameter_count"]
+
+
+@cost_metric("parameter_count", version=2, needs=("weights",))
+def parameter_count(trace: Trace) -> Reading:
+    """Number of parameters, trainable or not, each tensor once; packed weights of quantised layers included [yik2025].
+
+    NeuroBench counts no packed weights: a quantised network has 0 parameters there.
+    """
+    if trace.weights is None:
+        return failed(trace.failures.get("weights", "the weights were not counted"))
+    return Reading(float(trace.weights.parameters))
+
+
+@cost_metric("footprint", version=2, needs=("weights",))
+def footprint(trace: Trace) -> Reading:
+    """Bytes of parameters and constant buffers, in the types they are stored in [yik2025].
+
+    State of spiking layers is no part of it (NeuroBench adds what the last batch left behind, so that its figure
+    depends on the batch size), nor are pruning masks in strict mode: a deployed network has neither.
+    """
+    counted = trace.weights
+    if counted is None:
+        return failed(trace.failures.get("weights", "the weights were not counted"))
+    notes = [f"{counted.mask_bytes} bytes of pruning masks left out"] if counted.mask_bytes else []
+    return Reading(
+        float(counted.parameter_bytes + counted.buffer_bytes),
+        n={"parameters": counted.parameter_bytes, "buffers": counted.buffer_bytes},
+        notes=tuple(notes),
+    )
+
+
+@cost_metric("connection_sparsity", version=2, needs=("weights",))
+def connection_sparsity(trace: Trace) -> Reading:
+    """Share of connection weights that are exactly zero [yik2025].
+
+    Weights of linear, convolutional (transposed too), recurrent, bilinear and attention layers as the forward pass
+    uses them, masks and norms applied. Biases connect nothing. NeuroBench counts the biases of recurrent layers,
+    knows no attention or transposed convolutions, and rounds to four decimals.
+    """
+    counted = trace.weights
+    if counted is None:
+        return failed(trace.failures.get("weights", "the weights were not counted"))
+    if not counted.connections:
+        return failed("not applicable: the network has no connection weights")
+    share = counted.zeros / counted.connections
+    return Reading(
+        round(share, 4) if trace.mode == "neurobench-2.3" else share, n={"connections": counted.connections}
+    )

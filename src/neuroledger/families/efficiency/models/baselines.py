@@ -1,0 +1,81 @@
+"""Floors: what is reached without looking, the constant answer and the last value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, Task
+from neuroledger.models.torch_module import require
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["constant", "last_value"]
+
+
+@builder("constant", version=1)
+def constant(*, id: str) -> Learner:
+    """What the training part is on average: shares of classes, the mean of numbers, or the mean box of each class.
+
+    Of incremental learning: the shares of all examples met so far.
+    """
+    require("torch", "torch")
+
+    def ready(examples: Examples) -> nn.Module:
+        truth = np.asarray(examples.truth, dtype=np.float64)
+        if truth.ndim == 2 and examples.classes:
+            return _always(_mean_boxes(truth, len(examples.classes)))
+        if examples.classes:
+            return _shares(np.bincount(truth.astype(int), minlength=len(examples.classes)))
+        return _always(truth.reshape(len(truth), -1).mean(axis=0)[None])
+
+    def learn(before: nn.Module, examples: Examples) -> nn.Module:
+        counts = np.bincount(examples.truth.astype(int), minlength=len(examples.classes))
+        known = before.counts
+        counts[: len(known)] += known
+        return _shares(counts)
+
+    tasks: tuple[Task, ...] = ("classification", "regression", "forecast", "detection", "incremental")
+    return Learner(id=id, tasks=tasks, ready=ready, learn=learn)
+
+
+def _always(answer: npt.NDArray[np.float64]) -> nn.Module:
+    import torch
+
+    from neuroledger.families.efficiency.networks.sequences import Constant
+
+    return Constant(torch.from_numpy(answer))
+
+
+def _shares(counts: npt.NDArray[np.int64]) -> nn.Module:
+    made = _always(counts[None] / counts.sum())
+    made.counts = counts
+    return made
+
+
+def _mean_boxes(boxes: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.float64]:
+    """(1, class, 4 + class): for each class its mean box, scored by its share of all boxes."""
+    answer = np.zeros((1, classes, 4 + classes))
+    for number in range(classes):
+        own = boxes[boxes[:, 5] == number, 1:5]
+        if len(own):
+            answer[0, number, :4] = own.mean(axis=0)
+            answer[0, number, 4 + number] = len(own) / len(boxes)
+    return answer
+
+
+@builder("last_value", version=1)
+def last_value(*, id: str) -> Learner:
+    """The last value that was seen, for ever."""
+    require("torch", "torch")
+
+    def ready(examples: Examples) -> nn.Module:
+        from neuroledger.families.efficiency.networks.sequences import LastValue
+
+        return LastValue()
+
+    return Learner(id=id, tasks=("forecast",), ready=ready)

@@ -1,0 +1,116 @@
+"""Forecasters fitted by ridge regression: an echo state network, and a linear one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from neuroledger.errors import ModelError
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.models.torch_module import require
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["echo_state", "linear_forecast", "ridge", "solved"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def ridge(features: Floats, targets: Floats, penalty: float) -> Floats:
+    """Weights (feature, output) that minimise ``‖features·w - targets‖² + penalty·‖w‖²``."""
+    return solved(features.T @ features, features.T @ targets, penalty)
+
+
+def solved(gram: Floats, cross: Floats, penalty: float) -> Floats:
+    """The same weights from the products ``featuresᵀ·features`` (changed in place) and ``featuresᵀ·targets``."""
+    gram[np.diag_indices_from(gram)] += penalty
+    return np.asarray(np.linalg.solve(gram, cross), dtype=np.float64)
+
+
+@builder("echo_state", version=1)
+def echo_state(
+    *,
+    id: str,
+    units: Annotated[int, Field(gt=0, le=20_000)] = 200,
+    connectivity: Annotated[float, Field(gt=0, le=1)] = 0.1,
+    radius: Annotated[float, Field(gt=0)] = 1.2,
+    input_scale: Annotated[float, Field(gt=0)] = 1.0,
+    leak: Annotated[float, Field(gt=0, le=1)] = 0.5,
+    penalty: Annotated[float, Field(gt=0)] = 1e-8,
+    warm_up: Annotated[int, Field(ge=0)] = 45,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Learner:
+    """An echo state network: fixed sparse recurrent weights of spectral ``radius``, a readout fitted by ridge.
+
+    Weights are uniform in -1…1, drawn with NumPy from ``seed``. The first ``warm_up`` values only set the state.
+    """
+    require("torch", "torch")
+
+    def ready(examples: Examples) -> nn.Module:
+        import torch
+
+        from neuroledger.families.efficiency.networks.sequences import EchoState
+
+        series = _series(examples, warm_up, id)
+        rng = np.random.default_rng(seed)
+        w_in = rng.uniform(-1, 1, (units, 2)) * input_scale
+        w = rng.uniform(-1, 1, (units, units)) * (rng.random((units, units)) < connectivity)
+        largest = np.abs(np.linalg.eigvals(w)).max()
+        if largest == 0:
+            raise ModelError(f"model {id!r}: no connections were drawn; raise `connectivity` or `units`")
+        w *= radius / largest
+        made = EchoState(torch.from_numpy(w_in), torch.from_numpy(w), leak)
+        state = np.zeros(units)
+        features = np.empty((len(series), units + 2))
+        for step, value in enumerate(series):
+            state = (1 - leak) * state + leak * np.tanh(w_in @ [1.0, value] + w @ state)
+            features[step] = [1.0, value, *state]
+        targets = examples.truth.reshape(-1, 1).astype(np.float64)
+        fitted = ridge(features[warm_up:], targets[warm_up:], penalty)
+        made.w_out.weight = torch.nn.Parameter(torch.from_numpy(fitted.T.copy()), requires_grad=False)
+        made.state = torch.from_numpy(state[None])
+        return made
+
+    return Learner(id=id, tasks=("forecast",), ready=ready)
+
+
+@builder("linear_forecast", version=1)
+def linear_forecast(
+    *,
+    id: str,
+    lags: Annotated[int, Field(gt=0, le=10_000)] = 50,
+    penalty: Annotated[float, Field(gt=0)] = 1e-8,
+) -> Learner:
+    """The next value as a weighted sum of the last ``lags`` values and a constant, fitted by ridge."""
+    require("torch", "torch")
+
+    def ready(examples: Examples) -> nn.Module:
+        import torch
+
+        from neuroledger.families.efficiency.networks.sequences import Linear
+
+        series = _series(examples, lags, id)
+        rows = np.lib.stride_tricks.sliding_window_view(series, lags)
+        features = np.hstack([np.ones((len(rows), 1)), rows])
+        targets = examples.truth.reshape(-1, 1).astype(np.float64)[lags - 1 :]
+        fitted = ridge(features, targets, penalty)
+        return Linear(torch.from_numpy(fitted.T.copy()), torch.from_numpy(series[None, -lags:].copy()))
+
+    return Learner(id=id, tasks=("forecast",), ready=ready)
+
+
+def _series(examples: Examples, needed: int, id: str) -> Floats:
+    values = np.asarray(examples.inputs, dtype=np.float64)
+    if values.ndim != 3 or values.shape[:2] != (1, 1):
+        raise ModelError(f"model {id!r} forecasts one series of single values, not inputs {values.shape}")
+    if values.shape[2] <= needed:
+        raise ModelError(
+            f"model {id!r} needs more than {needed} values to learn from, there are {values.shape[2]}"
+        )
+    series: Floats = values[0, 0]
+    return series

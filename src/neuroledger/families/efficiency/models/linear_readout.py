@@ -1,0 +1,67 @@
+"""A linear readout of all neuroids and time bins, fitted by ridge regression to one or several outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from neuroledger.errors import ModelError
+from neuroledger.families.efficiency.models.echo_state import solved
+from neuroledger.families.efficiency.networks.presentations import in_batches
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.models.torch_module import require
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["linear_readout"]
+
+Floats = npt.NDArray[np.float64]
+
+AT_ONCE: Final = 1 << 25
+"""Values (of 8 bytes) that are held at once while the readout is fitted."""
+
+
+@builder("linear_readout", version=1)
+def linear_readout(*, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, device: str = "cpu") -> Learner:
+    """Weights that minimise squared errors plus ``penalty`` times their squares; means are fitted without a penalty."""
+    require("torch", "torch")
+
+    def ready(examples: Examples) -> nn.Module:
+        import torch
+        from torch import nn
+
+        if not len(examples.inputs):
+            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+        y = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
+        middle = y.mean(axis=0)
+        mean, gram, cross = _products(examples, y - middle)
+        weights = solved(gram, cross, penalty)
+        linear = nn.Linear(len(mean), len(middle))
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(weights.T))
+            linear.bias.copy_(torch.from_numpy(middle - mean @ weights))
+        return nn.Sequential(nn.Flatten(), linear).to(device)
+
+    return Learner(id=id, tasks=("regression",), ready=ready)
+
+
+def _products(examples: Examples, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Means of the features, and their products with each other and with ``y``, both after the means are taken away."""
+    features = int(np.prod(examples.inputs.shape[1:]))
+    size = max(1, AT_ONCE // max(1, features))
+    mean = np.zeros(features)
+    for batch in in_batches(examples.inputs, size):
+        mean += batch.reshape(len(batch), -1).astype(np.float64).sum(axis=0)
+    mean /= len(y)
+    gram, cross, at = np.zeros((features, features)), np.zeros((features, y.shape[1])), 0
+    for batch in in_batches(examples.inputs, size):
+        x = batch.reshape(len(batch), -1).astype(np.float64) - mean
+        gram += x.T @ x
+        cross += x.T @ y[at : at + len(x)]
+        at += len(x)
+    return mean, gram, cross

@@ -1,0 +1,261 @@
+"""Small networks over time that learn to name sounds, and new classes from a few examples."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import ModelError
+from neuroledger.families.efficiency.models.prototypes import prototype_rows
+from neuroledger.families.efficiency.models.spiking import network as spiking_network
+from neuroledger.families.efficiency.networks.presentations import Presentations, in_batches
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, Task
+from neuroledger.families.efficiency.sound.hearing import Hearing, heard
+from neuroledger.models.torch_module import require
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["m5", "narrow", "sound_network"]
+
+Positive = Annotated[int, Field(gt=0, le=100_000)]
+Floats = npt.NDArray[np.float32]
+Inputs = Floats | Presentations
+Make = Callable[[int, int], "nn.Module"]
+
+IN_MEMORY: Final = 1 << 30
+"""Bytes of what a network hears that are kept in memory while it is trained; more goes to a temporary file."""
+AT_ONCE: Final = 256
+
+
+def m5(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int) -> nn.Sequential:
+    """Four convolutions along time, each normalised, rectified and pooled, then the mean over time [dai2017].
+
+    The first is ``kernel`` bins wide and moves by ``stride``, the others are three bins wide; the last two have twice
+    as many channels.
+    """
+    from torch import nn
+
+    layers: list[nn.Module] = []
+    before = inputs
+    for number, wide in enumerate((channels, channels, 2 * channels, 2 * channels)):
+        layers += [
+            nn.Conv1d(before, wide, kernel if number == 0 else 3, stride=stride if number == 0 else 1),
+            nn.BatchNorm1d(wide),
+            nn.ReLU(),
+            nn.MaxPool1d(pool),
+        ]
+        before = wide
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(before, outputs))
+
+
+def narrow(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int) -> nn.Sequential:
+    """Inputs normalised, two convolutions along time, and what ``pool`` stretches of the sound hold on average."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.BatchNorm1d(inputs),
+        nn.Conv1d(inputs, channels, kernel, stride=stride),
+        nn.ReLU(),
+        nn.Conv1d(channels, channels, kernel, stride=stride),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool1d(pool),
+        nn.Flatten(),
+        nn.Linear(pool * channels, outputs),
+    )
+
+
+@builder("sound_network", version=1)
+def sound_network(
+    *,
+    id: str,
+    hearing: Hearing,
+    architecture: Literal["narrow", "m5", "spiking"] = "narrow",
+    channels: Positive = 32,
+    kernel: Positive = 5,
+    stride: Positive = 2,
+    pool: Positive = 4,
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
+    last_layer: Literal["trained", "prototypes"] = "trained",
+    epochs: Positive = 10,
+    at_once: Positive = 64,
+    learning_rate: Annotated[float, Field(gt=0)] = 0.01,
+    weight_decay: Annotated[float, Field(ge=0)] = 1e-4,
+    seed: Annotated[int, Field(ge=0)] = 0,
+    threads: Annotated[int, Field(ge=1, le=64)] = 1,
+    device: str = "cpu",
+) -> Learner:
+    """A network trained on the training part: AdamW, a one-cycle learning rate, cross-entropy, ``at_once`` examples a step.
+
+    Parameters
+    ----------
+    hearing
+        What the network is shown of a sound. It is worked out once, before the network is trained.
+    architecture, channels, kernel, stride, pool
+        See :func:`m5` and :func:`narrow`. ``spiking`` has three layers of ``channels`` leaky neurons, whose membranes
+        keep ``beta`` from frame to frame, and counts the spikes of its outputs.
+    last_layer
+        ``trained``, or ``prototypes``: a class is the mean of the features before the last layer, so that new classes
+        can be added by means of their own while all else stays [snell2017].
+    threads
+        Another number gives other bits.
+    """
+    require("torch", "torch")
+    if architecture == "spiking" and last_layer == "prototypes":
+        raise ModelError(
+            f"model {id!r}: a spiking network has no features to take means of: use `last_layer: trained`"
+        )
+    made = {"m5": m5, "narrow": narrow}
+    if architecture == "spiking":
+        make: Make = partial(_spiking, units=channels, beta=beta)
+    else:
+        make = partial(made[architecture], channels=channels, kernel=kernel, stride=stride, pool=pool)
+
+    def ready(examples: Examples) -> nn.Module:
+        if not len(examples.inputs):
+            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+        inputs = _kept(examples.inputs, id)
+        from neuroledger.families.efficiency.networks.fitting import seeded
+
+        with seeded(seed, threads):
+            network = _made(make, id, inputs, len(examples.classes)).to(device)
+            _train(network, inputs, examples.truth, epochs, at_once, learning_rate, weight_decay, device, id)
+            if last_layer == "prototypes":
+                rows = prototype_rows(
+                    _features(network, inputs, device), examples.truth, range(len(examples.classes))
+                )
+                _with_readout(network, *rows, device)
+        return network
+
+    def learn(before: nn.Module, examples: Examples) -> nn.Module:
+        from copy import deepcopy
+
+        network = deepcopy(before)
+        weights, biases = (part.detach().cpu().numpy() for part in (network[-1].weight, network[-1].bias))
+        new = range(len(weights), len(examples.classes))
+        from neuroledger.families.efficiency.networks.fitting import seeded
+
+        with seeded(seed, threads):
+            features = _features(network, examples.inputs, device)
+        fresh = prototype_rows(features, examples.truth, new)
+        _with_readout(
+            network, np.concatenate([weights, fresh[0]]), np.concatenate([biases, fresh[1]]), device
+        )
+        return network
+
+    tasks: tuple[Task, ...] = ("classification",)
+    if last_layer == "prototypes":
+        tasks = ("classification", "incremental")
+    return Learner(
+        id=id,
+        tasks=tasks,
+        ready=ready,
+        learn=learn if last_layer == "prototypes" else None,
+        prepare=partial(heard, hearing),
+    )
+
+
+def _kept(inputs: Inputs, id: str) -> Inputs:
+    """What is heard, so that every time through it need not be worked out again: in memory, or in a temporary file."""
+    if isinstance(inputs, np.ndarray) or 4 * int(np.prod(inputs.shape)) <= IN_MEMORY:
+        return np.asarray(inputs, dtype=np.float32)
+    try:
+        with tempfile.TemporaryFile() as file:  # its bytes stay until the memory map goes
+            for batch in in_batches(inputs, AT_ONCE):
+                file.write(batch.tobytes())
+            file.flush()
+            held = np.memmap(file, dtype=np.float32, mode="r", shape=inputs.shape)
+    except OSError as error:
+        raise ModelError(
+            f"model {id!r}: {4 * int(np.prod(inputs.shape)) / 1024**3:.1f} GiB of what it hears do not fit into "
+            f"{tempfile.gettempdir()} ({error.strerror}): free space there, or name another folder by TMPDIR"
+        ) from error
+    assembly = xr.DataArray(held, dims=("presentation", "neuroid", "time_bin"))
+    return Presentations(assembly, np.arange(len(held)))
+
+
+def _spiking(inputs: int, outputs: int, units: int, beta: float) -> nn.Module:
+    return spiking_network((inputs, units, units, units, outputs), beta)
+
+
+def _made(make: Make, id: str, inputs: Inputs, outputs: int) -> nn.Module:
+    """The untrained network, after one example went through it."""
+    import torch
+
+    made = make(inputs.shape[1], outputs)
+    try:
+        with torch.no_grad():
+            made.eval()(torch.from_numpy(inputs[:1]))
+    except RuntimeError as error:
+        raise ModelError(
+            f"model {id!r}: {inputs.shape[2]} time bins are too few for its kernels and pools: "
+            f"take smaller ones or a finer hearing ({error})"
+        ) from error
+    return made
+
+
+def _train(
+    network: nn.Module,
+    inputs: Inputs,
+    truth: npt.NDArray[np.integer],
+    epochs: int,
+    at_once: int,
+    learning_rate: float,
+    weight_decay: float,
+    device: str,
+    id: str,
+) -> None:
+    import torch
+
+    labels = torch.from_numpy(np.asarray(truth, dtype=np.int64))
+    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
+    steps = epochs * -(-len(inputs) // at_once)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=learning_rate, total_steps=steps)
+    network.train()
+    for _ in range(epochs):
+        for rows in torch.randperm(len(inputs)).split(at_once):
+            if len(rows) == 1 and len(inputs) > 1:
+                schedule.step()  # one example has no spread to normalise by
+                continue
+            optimiser.zero_grad()
+            answer = network(torch.from_numpy(inputs[rows.numpy()]).to(device))
+            loss = torch.nn.functional.cross_entropy(answer, labels[rows].to(device))
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+        if not bool(torch.isfinite(loss)):
+            raise ModelError(f"model {id!r}: training diverged: lower the learning rate")
+    network.eval()
+
+
+def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Floats:
+    """What the last layer sees (presentation, feature)."""
+    import torch
+
+    network.eval()
+    with torch.no_grad():
+        parts = [
+            network[:-1](torch.from_numpy(batch).to(device)).cpu().numpy()
+            for batch in in_batches(inputs, AT_ONCE)
+        ]
+    return np.concatenate(parts)
+
+
+def _with_readout(network: nn.Sequential, weights: Floats, biases: Floats, device: str) -> None:
+    """Put a linear layer of these rows in the last layer's place."""
+    import torch
+    from torch import nn
+
+    linear = nn.Linear(weights.shape[1], len(weights))
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(weights))
+        linear.bias.copy_(torch.from_numpy(biases))
+    network[-1] = linear.to(device).eval()

@@ -1,0 +1,66 @@
+"""Small spiking networks: layers of leaky integrate-and-fire neurons, read out by counting spikes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from neuroledger.errors import ModelError
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.models.torch_module import require
+from neuroledger.models.torch_weights import load_weights
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["network", "spiking"]
+
+Sizes = tuple[Annotated[int, Field(gt=0, le=100_000)], ...]
+
+
+def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] = "subtract") -> nn.Module:
+    """An untrained spiking network for (batch, neuroid, time_bin): ``sizes`` are inputs, hidden layers and classes.
+
+    Raises
+    ------
+    ModelError
+        Fewer than two sizes.
+    """
+    from torch import nn
+
+    from neuroledger.families.efficiency.networks.lif import Lif, OverTime
+
+    if len(sizes) < 2:
+        raise ModelError("a spiking network has at least inputs and outputs: give two sizes or more")
+    layers: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after), Lif(beta, reset=reset)]
+    return OverTime(nn.Sequential(*layers))
+
+
+@builder("spiking", version=1)
+def spiking(
+    *,
+    id: str,
+    sizes: Sizes,
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
+    reset: Literal["subtract", "zero"] = "subtract",
+    weights: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+) -> Learner:
+    """A spiking network that comes trained: ``weights`` name a safetensors file."""
+    require("torch", "torch")
+    if not weights:
+        raise ModelError(f"model {id!r} has no weights: this builder does not train")
+
+    def ready(_: Examples) -> nn.Module:
+        made = network(sizes, beta, reset)
+        load_weights(made, weights, id)
+        return made.to(device)
+
+    return Learner(id=id, tasks=("classification",), ready=ready)

@@ -1,0 +1,1 @@
+"""Networks that learn, forecast and answer labelled data."""

@@ -1,0 +1,110 @@
+"""Inference: a trained network answers labelled data; what it answered and what that cost come from one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import DataError, ModelError
+from neuroledger.families.efficiency.cost import read_costs
+from neuroledger.families.efficiency.counting.counts import Need, Trace
+from neuroledger.families.efficiency.networks.answers import answers
+from neuroledger.families.efficiency.networks.forecasts import forecast
+from neuroledger.families.efficiency.networks.increments import incremental
+from neuroledger.families.efficiency.networks.trainable_model import Learner, Task
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog, open_definitions
+from neuroledger.spec.registry import paradigm
+
+__all__ = ["inference"]
+
+COUNTED: tuple[Need, ...] = ("weights", "operations", "activations", "membranes")
+
+
+@paradigm("inference", version=2, asks=None, itself=False, permuted=None)
+def inference(
+    model: Learner,
+    data: Dataset,
+    *,
+    task: Task = "classification",
+    target: str | tuple[str, ...] = "label",
+    split: str = "split",
+    increments: tuple[tuple[str, ...], ...] = (),
+    session: str = "session",
+    shots: Annotated[int, Field(gt=0)] = 5,
+    count: tuple[Need, ...] = COUNTED,
+    mode: Literal["strict", "neurobench-2.3"] = "strict",
+    train: Annotated[int, Field(gt=1)] = 750,
+    test: Annotated[int, Field(gt=0)] = 750,
+    windows: Annotated[int, Field(gt=0)] = 30,
+    stride: Annotated[float, Field(gt=0)] = 37.5,
+    per_time: Annotated[float, Field(gt=0)] = 75.0,
+    metrics: Sequence[str | Override] = (),
+    catalog: Catalog | None = None,
+) -> Measurement:
+    """Answers to the test part beside the truth, with the trace of the same pass.
+
+    Parameters
+    ----------
+    model
+        A learner; it is made ready on the training part, or comes trained.
+    data
+        An assembly (presentation, neuroid, time_bin). For all but forecasts, presentations carry ``target`` and
+        ``split`` (train, test; others are left aside). A ``regression`` may have several targets. The target of a
+        ``detection`` is text: a JSON list of boxes ``[label, x1, y1, x2, y2]``. For a ``forecast``, each presentation
+        is a series.
+    increments, session, shots
+        Incremental learning: the classes of each session after the first, which has all others; or, where none are
+        listed, the coordinate that numbers the sessions from 0. After the first, no more than so many training
+        presentations of a class are shown, the first ones in the order of the data.
+    count, mode
+        What is counted on the way, and by whose definitions.
+    train, test, windows, stride
+        Forecasts: values to learn from and values to foretell, in how many windows, so many values apart. At the
+        test the first input is true, and each later one is the answer before.
+    per_time
+        Forecasts: values per unit of the horizon (a Lyapunov time).
+
+    Raises
+    ------
+    DataError
+        The data lack what the task needs.
+    ModelError
+        The model is no learner, cannot be asked this, or fails.
+    """
+    if not isinstance(model, Learner):
+        raise ModelError(
+            f"model {getattr(model, 'id', model)!r} is no learner: it cannot be asked for {task}"
+        )
+    if task not in model.tasks:
+        raise ModelError(
+            f"model {model.id!r} cannot be asked for {task}; it can for {', '.join(model.tasks)}"
+        )
+    assembly = data.assembly
+    if assembly is None or set(assembly.dims) != {"presentation", "neuroid", "time_bin"}:
+        raise DataError(f"data set {data.id!r} has no assembly (presentation, neuroid, time_bin)")
+    assembly = assembly.transpose("presentation", "neuroid", "time_bin")
+    if task == "forecast":
+        return _with_costs(
+            *forecast(model, assembly, count, mode, train, test, windows, stride, per_time), metrics, catalog
+        )
+    names = (target,) if isinstance(target, str) else target
+    if task == "incremental":
+        answered = incremental(model, assembly, names, split, increments or session, shots, count, mode)
+    else:
+        answered = answers(model, assembly, task, names, split, count, mode)
+    return _with_costs(*answered, metrics, catalog)
+
+
+def _with_costs(
+    measured: Measurement, trace: Trace | None, metrics: Sequence[str | Override], catalog: Catalog | None
+) -> Measurement:
+    """The measurement with the scores of those metrics that are read from the trace of its pass."""
+    wanted = {item.name if isinstance(item, Override) else item: item for item in metrics}
+    costs = read_costs(wanted, trace, catalog or open_definitions()) if trace is not None else {}
+    return replace(measured, costs=costs, trace=trace)

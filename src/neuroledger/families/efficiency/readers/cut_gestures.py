@@ -1,0 +1,127 @@
+"""Gestures before an event camera that were cut out in advance: one NumPy array for each, in an archive for each part."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.memory import require_memory
+from neuroledger.data.tar_members import tar_members
+from neuroledger.errors import DataError
+from neuroledger.families.efficiency.events.event_bins import Events, Grid, denoised
+from neuroledger.families.efficiency.readers.aedat_gestures import (
+    GESTURES,
+    GRID,
+    Gesture,
+    bins_of,
+    gesture_assembly,
+)
+from neuroledger.spec.registry import reader
+
+__all__ = ["cut_gestures"]
+
+MEMBER = re.compile(r"(?:.*/)?(user\d+_\w+)/(\d+)\.npy")
+ARCHIVES = {"train": "ibmGestureTrain.tar.gz", "test": "ibmGestureTest.tar.gz"}
+
+
+@reader("cut_gestures", version=1)
+def cut_gestures(
+    files: Mapping[str, Path],
+    *,
+    grid: Grid = GRID,
+    width: Annotated[float, Field(gt=0)] | None = None,
+    denoise: Annotated[float, Field(gt=0)] | None = None,
+    parts: Mapping[str, str] | None = None,
+    classes: Sequence[str] = GESTURES,
+) -> Dataset:
+    """Counts of events, ``(presentation, neuroid, time_bin)``, one presentation for each array ``userNN_LIGHT/K.npy``.
+
+    An array is (event, 4): column, row, polarity and time in ms; K is the number of the gesture from 0. The fields are those
+    of ``aedat_gestures``.
+
+    Parameters
+    ----------
+    files
+        One archive (.tar.gz) for each part.
+    grid, width, denoise, classes
+        As of ``aedat_gestures``; bins of one width begin with the first event.
+    parts
+        The archive of each part; by default ibmGestureTrain.tar.gz and ibmGestureTest.tar.gz.
+
+    Raises
+    ------
+    DataError
+        An archive is missing or damaged, an array is none of events, or one person is in two parts.
+    RequestError
+        The counts do not fit into memory.
+    """
+    archives = dict(parts or ARCHIVES)
+    for part, name in archives.items():
+        if name not in files:
+            raise DataError(f"{name}, the archive of part {part!r}, is not among the files")
+    count = sum(
+        1 for name in archives.values() for member, _ in tar_members(files[name]) if MEMBER.fullmatch(member)
+    )
+    if not count:
+        raise DataError(f"{' and '.join(archives.values())} hold no array userNN_LIGHT/K.npy")
+    shape = (count, grid.neuroids, grid.bins)
+    needed = int(np.prod(shape, dtype=np.int64)) * grid.dtype.itemsize
+    require_memory(
+        needed,
+        f"{count} gestures of {grid.neuroids} x {grid.bins} values",
+        "raise `pool` or take fewer `bins`",
+    )
+    values = np.zeros(shape, dtype=grid.dtype)
+    gestures: list[Gesture] = []
+    people: dict[str, str] = {}
+    for part, name in archives.items():
+        for member, content in tar_members(files[name]):
+            match = MEMBER.fullmatch(member)
+            if match is None:
+                continue
+            recording, number = match[1], int(match[2])
+            person = recording.split("_")[0]
+            if people.setdefault(person, part) != part:
+                raise DataError(f"{person} is both in part {people[person]!r} and in part {part!r}")
+            if number >= len(classes):
+                raise DataError(f"{name}: {member} is of class {number}; classes are 0 to {len(classes) - 1}")
+            events = _events(content(), f"{name}: {member}", grid)
+            start, end = int(events.t[0]), int(events.t[-1])
+            gesture = Gesture(f"{recording}.aedat", classes[number], start, end, part)
+            own = events if denoise is None else denoised(events, round(denoise * 1000), grid.width)
+            if len(own.t):
+                first, bin_us = bins_of(own, gesture, grid.bins, width)
+                values[len(gestures)] = grid.count(own, first, bin_us)
+            gestures.append(gesture)
+    return Dataset(stimuli=None, assembly=gesture_assembly(values, gestures, grid, width))
+
+
+def _events(content: bytes, name: str, grid: Grid) -> Events:
+    """The events of one array, in time, in µs."""
+    try:
+        array = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(
+            f"{name} cannot be read as a NumPy array ({error}); fetch the archive again"
+        ) from error
+    if array.ndim != 2 or array.shape[1] != 4 or not len(array) or not np.isfinite(array).all():
+        raise DataError(
+            f"{name} is {array.shape} {array.dtype}, not numbers (event, 4): column, row, polarity, ms"
+        )
+    x, y = array[:, 0].astype(np.int64), array[:, 1].astype(np.int64)
+    outside = (x < 0) | (y < 0) | (x >= grid.width) | (y >= grid.height)
+    if outside.any():
+        one = int(np.argmax(outside))
+        raise DataError(
+            f"{name} has an event outside of {grid.width} x {grid.height} pixels: column {x[one]}, row {y[one]}"
+        )
+    times = np.round(array[:, 3].astype(np.float64) * 1000).astype(np.int64)
+    order = np.argsort(times, kind="stable")
+    return Events(times[order], x[order], y[order], array[order, 2] > 0)

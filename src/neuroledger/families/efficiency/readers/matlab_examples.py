@@ -1,0 +1,101 @@
+"""Examples for a regression in one MATLAB file: neurons in bins, and what they are to tell, in parts given by the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.errors import DataError
+from neuroledger.spec.registry import reader
+
+__all__ = ["matlab_examples"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@reader("matlab_examples", version=1)
+def matlab_examples(
+    files: Mapping[str, Path],
+    *,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    condition: Mapping[str, str] | None = None,
+    width: Annotated[float, Field(gt=0)] = 1.0,
+) -> Dataset:
+    """An assembly ``(presentation, neuroid, time_bin)`` of one bin each, with ``output_0``, ``output_1``, … and ``split``.
+
+    Parameters
+    ----------
+    files
+        One MATLAB file (version 7.2 or older).
+    inputs, outputs
+        For each part (train, test, …) the variables ``(bin, neuron)`` and ``(bin, output)``.
+    condition
+        For each part a variable ``(bin,)``, such as the target of a reach.
+    width
+        Width of a bin, in ms.
+
+    Raises
+    ------
+    DataError
+        There is not one file, a variable is missing, or shapes do not fit.
+    """
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    if len(files) != 1:
+        raise DataError(f"examples are read from one MATLAB file, not from {len(files)}")
+    path = next(iter(files.values()))
+    try:
+        held = loadmat(path)
+    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise DataError(f"{path.name} cannot be read as a MATLAB file: {error}") from error
+    if set(inputs) != set(outputs) or (condition is not None and set(condition) != set(inputs)):
+        raise DataError("inputs, outputs and conditions must name the same parts")
+    x = {part: _variable(held, name, path) for part, name in inputs.items()}
+    y = {part: _variable(held, name, path) for part, name in outputs.items()}
+    for part in inputs:
+        if len(x[part]) != len(y[part]):
+            raise DataError(f"{path.name}: {len(x[part])} inputs and {len(y[part])} outputs of part {part!r}")
+    for what, found in (("neurons", x), ("outputs", y)):
+        widths = {part: values.shape[1] for part, values in found.items()}
+        if len(set(widths.values())) > 1:
+            raise DataError(
+                f"{path.name}: parts have different numbers of {what}, {widths}: no model fits both"
+            )
+    truth = np.concatenate(list(y.values()))
+    coords: dict[str, Any] = {f"output_{i}": ("presentation", truth[:, i]) for i in range(truth.shape[1])}
+    if condition is not None:
+        kinds = [_variable(held, name, path).ravel() for name in condition.values()]
+        if [len(kind) for kind in kinds] != [len(values) for values in x.values()]:
+            raise DataError(f"{path.name}: conditions and inputs differ in number")
+        coords["condition"] = ("presentation", np.concatenate(kinds))
+    values = np.concatenate(list(x.values()))[:, :, None]
+    ids = [f"{part}_{number:05d}" for part, found in x.items() for number in range(len(found))]
+    assembly = xr.DataArray(
+        values,
+        dims=("presentation", "neuroid", "time_bin"),
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "split": ("presentation", np.repeat(list(x), [len(found) for found in x.values()])),
+            **coords,
+            "neuroid_id": ("neuroid", [f"unit_{number:03d}" for number in range(values.shape[1])]),
+            "time_bin_start": ("time_bin", [0.0]),
+            "time_bin_end": ("time_bin", [width]),
+        },
+    )
+    return Dataset(stimuli=None, assembly=assembly)
+
+
+def _variable(held: Mapping[str, Any], name: str, path: Path) -> Floats:
+    if name not in held or getattr(held[name], "ndim", 0) != 2:
+        there = ", ".join(sorted(key for key in held if not key.startswith("__")))
+        raise DataError(f"{path.name} has no matrix {name!r}; it has {there}")
+    return np.asarray(held[name], dtype=np.float64)

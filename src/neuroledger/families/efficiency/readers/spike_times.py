@@ -1,0 +1,207 @@
+"""Labelled spike trains as times and units in HDF5, counted in bins that stay on the disk where they are many."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.hdf5 import array, opened, variable
+from neuroledger.errors import DataError
+from neuroledger.spec.registry import reader
+
+__all__ = ["spike_times"]
+
+Counts = npt.NDArray[np.uint8]
+
+IN_MEMORY: Final = 1 << 28
+"""Bytes up to which counts are kept in memory."""
+AT_ONCE: Final = 256
+MOST: Final = 255
+
+
+class Trains(NamedTuple):
+    """The spike trains of one open file, read a few at a time, with their labels and speakers."""
+
+    path: Path
+    part: str
+    times: Any
+    units: Any
+    labels: npt.NDArray[np.str_]
+    speakers: npt.NDArray[np.str_]
+
+
+@reader("spike_times", version=1)
+def spike_times(
+    files: Mapping[str, Path],
+    *,
+    parts: Mapping[str, str],
+    units: Annotated[int, Field(gt=0, le=100_000)] = 700,
+    pool: Annotated[int, Field(gt=0)] = 1,
+    bin_width: Annotated[float, Field(gt=0)] = 10.0,
+    duration: Annotated[float, Field(gt=0)] = 1400.0,
+    count: Literal["spikes", "presence"] = "spikes",
+) -> Dataset:
+    """Counts (presentation, neuroid, time_bin) of the layout of the Spiking Heidelberg Digits [cramer2022].
+
+    A file has ``spikes/times`` (s) and ``spikes/units``, a row of any length for each presentation, ``labels`` with the
+    number of its class, ``extra/keys`` with the names of the classes and, where known, ``extra/speaker``. Its name may
+    end in ``.gz``. Counts above 255 are 255. More than 256 MiB of counts lie in a file without a name, in the folder for
+    temporary files, and are read as they are asked for.
+
+    Parameters
+    ----------
+    files, parts
+        Which file holds which part: ``{train: a.h5, test: b.h5}``.
+    units, pool
+        Number of units, and how many neighbours are added up into one neuroid.
+    bin_width, duration
+        Width of a time bin, and the time that all bins cover, in ms.
+    count
+        ``spikes`` in a bin, or their ``presence``: 0 or 1.
+
+    Raises
+    ------
+    DataError
+        A file is damaged or has another layout, a unit or a time lies beyond what was declared, a presentation has no
+        label, or there is no room for the counts.
+    """
+    bins = round(duration / bin_width)
+    if abs(bins * bin_width - duration) > 1e-6 or bins < 1:
+        raise DataError(
+            f"`duration` is a multiple of `bin_width`: {duration:g} ms are not bins of {bin_width:g} ms"
+        )
+    if units % pool:
+        raise DataError(f"`pool` divides the number of units: {units} units are not groups of {pool}")
+    lost = sorted(set(parts.values()) ^ set(files))
+    if lost:
+        raise DataError(
+            f"`parts` and the spec's `files` name the same files, and differ in {', '.join(lost)}"
+        )
+    with ExitStack() as stack:
+        trains = [
+            _trains(stack.enter_context(opened(files[name])), files[name], part)
+            for part, name in parts.items()
+        ]
+        shape = (sum(len(one.labels) for one in trains), units // pool, bins)
+        counts, at = _room(shape), 0
+        for one in trains:
+            for first in range(0, len(one.labels), AT_ONCE):
+                found = _counted(one, first, units, pool, bin_width, bins, count == "presence")
+                counts[at : at + len(found)] = found
+                at += len(found)
+    neuroids = np.arange(0, units, pool)
+    starts = np.arange(bins) * bin_width
+    ids = [f"{one.part}_{row:05d}" for one in trains for row in range(len(one.labels))]
+    assembly = xr.DataArray(
+        counts,
+        dims=("presentation", "neuroid", "time_bin"),
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "label": ("presentation", np.concatenate([one.labels for one in trains])),
+            "speaker": ("presentation", np.concatenate([one.speakers for one in trains])),
+            "split": (
+                "presentation",
+                np.repeat([one.part for one in trains], [len(one.labels) for one in trains]),
+            ),
+            "neuroid_id": ("neuroid", [f"unit_{first:03d}" for first in neuroids]),
+            "first_unit": ("neuroid", neuroids),
+            "time_bin_start": ("time_bin", starts),
+            "time_bin_end": ("time_bin", starts + bin_width),
+        },
+    )
+    return Dataset(stimuli=None, assembly=assembly)
+
+
+def _trains(file: Any, path: Path, part: str) -> Trains:
+    import h5py
+
+    times, units = variable(file, "spikes/times", path), variable(file, "spikes/units", path)
+    for held in (times, units):
+        if h5py.check_vlen_dtype(held.dtype) is None or held.ndim != 1:
+            raise DataError(f"{path.name}: {held.name} has no row of its own length for each presentation")
+    numbers = array(variable(file, "labels", path), path)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(times) == len(units) == len(numbers):
+        raise DataError(
+            f"{path.name}: {len(times)} rows of times, {len(units)} of units and labels {numbers.shape} of type "
+            f"{numbers.dtype}: each presentation has one of each"
+        )
+    names = [
+        key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+        for key in array(variable(file, "extra/keys", path), path).ravel().tolist()
+    ]
+    if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(names):
+        raise DataError(
+            f"{path.name}: labels do not run from 0 to {len(names) - 1}, the numbers of its classes"
+        )
+    spoken = file.get("extra/speaker")
+    speakers = (
+        array(spoken, path).astype(str)
+        if spoken is not None
+        else np.full(len(numbers), "unknown", dtype=np.str_)
+    )
+    if speakers.shape != numbers.shape:
+        raise DataError(f"{path.name}: {speakers.shape} speakers for {len(numbers)} presentations")
+    return Trains(path, part, times, units, np.array(names)[numbers], speakers)
+
+
+def _counted(
+    trains: Trains, first: int, units: int, pool: int, bin_width: float, bins: int, presence: bool
+) -> Counts:
+    """Counts (presentation, neuroid, bin) of the presentations from ``first`` on."""
+    rows = slice(first, first + AT_ONCE)
+    try:
+        times, places = trains.times[rows], trains.units[rows]
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            f"{trains.path.name}: presentations from {first} on cannot be read ({error}); fetch the file again"
+        ) from error
+    counts = np.empty((len(times), units // pool, bins), dtype=np.uint8)
+    for row, (when, where) in enumerate(zip(times, places, strict=True)):
+        number = first + row
+        if len(when) != len(where):
+            raise DataError(
+                f"{trains.path.name}: presentation {number} has {len(when)} times for {len(where)} units"
+            )
+        unit = where.astype(np.int64)
+        if len(unit) and (unit.min() < 0 or unit.max() >= units):
+            wrong = int(unit.max() if unit.max() >= units else unit.min())
+            raise DataError(
+                f"{trains.path.name}: presentation {number} has a spike of unit {wrong}; units are 0 to {units - 1}"
+            )
+        ms = when.astype(np.float64) * 1000
+        if len(ms) and not (ms.min() >= 0 and ms.max() < bins * bin_width):
+            raise DataError(
+                f"{trains.path.name}: presentation {number} has spikes from {ms.min():g} to {ms.max():g} ms; "
+                f"`duration` is {bins * bin_width:g} ms"
+            )
+        place = unit // pool * bins + np.minimum(ms / bin_width, bins - 1).astype(np.int64)
+        found = np.bincount(place, minlength=counts[row].size)
+        counts[row] = np.minimum(found, 1 if presence else MOST).reshape(counts[row].shape)
+    return counts
+
+
+def _room(shape: tuple[int, int, int]) -> Counts:
+    """An array of zeros: in memory, or a map of a file that is gone when nothing refers to it any more."""
+    size = int(np.prod(shape))
+    if size <= IN_MEMORY:
+        return np.zeros(shape, dtype=np.uint8)
+    try:
+        with tempfile.TemporaryFile(prefix="neuroledger-") as held:
+            if hasattr(os, "posix_fallocate"):  # a full disk is noticed here, not while it is written to
+                os.posix_fallocate(held.fileno(), 0, size)
+            return np.memmap(held, dtype=np.uint8, mode="w+", shape=shape)
+    except OSError as error:
+        raise DataError(
+            f"{size / 1024**3:.1f} GiB of counts have no room in {tempfile.gettempdir()} ({error.strerror}): name a "
+            "folder on a larger disk in TMPDIR, or take wider bins or a higher `pool`"
+        ) from error

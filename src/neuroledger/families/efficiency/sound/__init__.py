@@ -1,0 +1,1 @@
+"""Sound: clips, band energies and the spikes of their changes."""

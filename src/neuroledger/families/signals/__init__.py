@@ -1,0 +1,1 @@
+"""Signals: recordings become windows, and stimuli become embeddings."""

@@ -1,0 +1,1 @@
+"""Embeddings of stimuli by pretrained networks."""

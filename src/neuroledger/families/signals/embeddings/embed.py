@@ -1,0 +1,155 @@
+"""Embeddings of stimuli by a model of the catalog: the table that retrieval looks for, made of a pinned model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data import assembly
+from neuroledger.engine.session import Session
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.families.signals.embeddings.stimulus_source import Source
+from neuroledger.models.embedder import Embedder, Tell
+from neuroledger.models.model import LayeredModel, unknown
+from neuroledger.spec.identity import canonical
+
+__all__ = ["embed", "require_place", "write_embeddings"]
+
+
+def embed(
+    session: Session,
+    model: str,
+    source: Source,
+    *,
+    layer: str | None = None,
+    mean: Sequence[int] = (),
+    tell: Tell = lambda done: None,
+) -> xr.DataArray:
+    """What model `model` makes of each stimulus, float32 (stimulus, feature), with what determines it in the attributes.
+
+    Parameters
+    ----------
+    layer
+        One of the model's; needed where it names several. Of a model that embeds, its hidden states, as `8` or `22,24`, in
+        place of those that its spec names.
+    mean
+        Axes of the layer that are averaged, 1 being the first after the stimulus: `[1]` for tokens (stimulus, token,
+        feature), `[2, 3]` for the maps of a convolution. What is left is laid side by side.
+    tell
+        Is told how many stimuli a model that embeds is through with.
+
+    Raises
+    ------
+    RequestError
+        No such layer or axis, or a table that does not fit the model.
+    DataError
+        A stimulus cannot be read or is shorter than what is asked of it.
+    ModelError
+        The model has no layers, or its answers are not finite.
+    """
+    built: Any = session.model(model)
+    if isinstance(built, Embedder):
+        values, told = _embedded(built, source, layer, mean, tell)
+    elif isinstance(built, LayeredModel):
+        values, told = _of_layer(built, source, layer, mean)
+    else:
+        raise ModelError(
+            f"model {model!r} makes no embeddings: it has no layers, and its builder is no embedder"
+        )
+    table = np.asarray(values, dtype=np.float32).reshape(len(values), -1)
+    if not np.isfinite(table).all():
+        wrong = source.table["stimulus_id"].iloc[int(np.argmin(np.isfinite(table).all(axis=1)))]
+        raise ModelError(f"model {model!r}: the embedding of stimulus {wrong!r} is not finite")
+    return xr.DataArray(
+        table,
+        dims=("stimulus", "feature"),
+        coords={"stimulus_id": ("stimulus", source.table["stimulus_id"].to_numpy().astype(str))},
+        attrs={"model": model, **told, "stimuli_sha256": source.content_sha256},
+    )
+
+
+def _embedded(
+    built: Embedder, source: Source, layer: str | None, mean: Sequence[int], tell: Tell
+) -> tuple[Any, dict[str, str]]:
+    if mean:
+        raise RequestError(f"--mean is for layers: the spec of model {built.id!r} says what it averages")
+    asked = None if layer is None else _states(layer, built)
+    made = built.embed(source.shown(built.takes), asked, tell)
+    states = asked if asked is not None else built.described.get("states", ())
+    told = {"layer": ",".join(map(str, states)) or "vectors", "embedder": canonical(dict(built.described))}
+    return made.rows, told | ({"notes": "; ".join(made.notes)} if made.notes else {})
+
+
+def _states(layer: str, built: Embedder) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in layer.split(","))
+    except ValueError:
+        raise RequestError(
+            f"--layer {layer}: model {built.id!r} has hidden states by number, from 0: --layer 8, or 22,24 for their mean"
+        ) from None
+
+
+def _of_layer(
+    built: LayeredModel, source: Source, layer: str | None, mean: Sequence[int]
+) -> tuple[Any, dict[str, str]]:
+    if layer is None:
+        if len(built.layers) != 1:
+            raise RequestError(f"--layer is needed: model {built.id!r} has {', '.join(built.layers)}")
+        layer = built.layers[0]
+    if layer not in built.layers:
+        raise RequestError(f"no {unknown('layer', layer, built.layers)}")
+    stimuli = source.images()
+    values = np.asarray(built.activations(stimuli, [layer])[layer])
+    if len(values) != len(stimuli):
+        values = values.reshape(-1, len(stimuli), *values.shape[1:]).mean(axis=0)
+    wrong = sorted(axis for axis in mean if not 0 < axis < values.ndim)
+    if wrong or len(set(mean)) != len(mean):
+        raise RequestError(
+            f"layer {layer!r} is (stimulus, …) of shape {values.shape}: axes to average are among 1 to "
+            f"{values.ndim - 1}, each once"
+        )
+    told = {"layer": layer, "mean": ",".join(map(str, mean))}
+    if isinstance(built.identity, Mapping):
+        told["embedder"] = canonical(dict(built.identity))
+    return (values.mean(axis=tuple(mean), dtype=np.float64) if mean else values), told
+
+
+def require_place(path: Path) -> None:
+    """Return if embeddings can be written to this file: it is asked before they are made, which may take hours.
+
+    Raises
+    ------
+    RequestError
+        The name does not end in .nc, there is no such folder, or nothing may be written to it.
+    """
+    if path.suffix != ".nc" or not path.parent.is_dir() or path.is_dir():
+        raise RequestError(f"{path}: embeddings are written to a file .nc in a folder that is there")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise RequestError(
+            f"{path} cannot be written ({error.strerror}): name a folder that is yours"
+        ) from error
+
+
+def write_embeddings(table: xr.DataArray, path: Path) -> None:
+    """The table as netCDF, for the `embeddings` of a reader; a file that was there stays until the new one is whole.
+
+    Raises
+    ------
+    RequestError
+        As `require_place`, or the disk is full.
+    """
+    require_place(path)
+    try:
+        assembly.write(table, path)
+    except (OSError, RuntimeError) as error:
+        raise RequestError(
+            f"{path} cannot be written ({error}); it takes up to {table.nbytes / 1e6:.0f} MB: free space on that disk"
+        ) from error

@@ -1,0 +1,1 @@
+"""fMRI: runs, events, spaces and layouts."""

@@ -1,0 +1,1 @@
+"""Language: words and sentences that were heard, read or typed."""

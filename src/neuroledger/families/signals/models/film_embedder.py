@@ -1,0 +1,117 @@
+"""Embeddings of films: clips of frames through a video network, tokens and clips averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from neuroledger.errors import DataError
+from neuroledger.families.signals.embeddings.film_frames import clips, seconds_of
+from neuroledger.families.signals.embeddings.pretrained import (
+    States,
+    described,
+    pretrained,
+    require_tensors_only,
+)
+from neuroledger.families.signals.models.image_embedder import Tokens, pooled
+from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell
+from neuroledger.models.hub import PHOTOGRAPH, Arguments
+from neuroledger.models.preprocessing import Preprocessing
+from neuroledger.spec.registry import builder
+
+Positive = Annotated[float, Field(gt=0, le=10_000)]
+
+
+@builder("film_embedder", version=1)
+def film_embedder(
+    *,
+    id: str,
+    architecture: str,
+    states: States,
+    frames: Annotated[int, Field(gt=0, le=4096)],
+    clips_per_second: Positive,
+    clip_seconds: Positive | None = None,
+    config: Arguments | None = None,
+    tokens: Tokens = "mean",
+    preprocessing: Preprocessing = PHOTOGRAPH,
+    input: Annotated[str, Field(pattern=r"^[a-z_]+$")] = "pixel_values_videos",
+    unused: tuple[str, ...] = (),
+    weights: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+) -> Embedder:
+    """A video network of transformers with pinned weights.
+
+    Parameters
+    ----------
+    states
+        Hidden states that are averaged: 0 is what the first block receives, k what the k-th gives.
+    frames
+        Frames of a clip: what is on the screen at equal steps, the last at the clip's end.
+    clips_per_second, clip_seconds
+        Clips end at equal steps, the last at the stimulus's end, and last so long (1 / ``clips_per_second`` unless said).
+    tokens
+        Mean over all tokens of a clip, or the first, or the last; then the mean over clips.
+    input
+        What the network calls its frames, (stimulus, frame, channel, height, width).
+    unused
+        Beginnings of names of tensors that the files hold and the network lacks.
+    """
+    require_tensors_only(weights or {}, id)
+    network = pretrained(
+        id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
+    )
+    preprocessing.check(id)
+    span = clip_seconds or 1 / clips_per_second
+
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
+        import torch
+
+        wanted = network.checked(asked or states)
+        rows = []
+        for one in shown:
+            start, duration = one.start or 0.0, one.duration
+            when = moments(
+                start, duration or seconds_of(one.file) - start, clips_per_second, span, frames, one
+            )
+            seen = (
+                pooled(network.hidden(wanted, **{input: torch.from_numpy(clip)[None]}), tokens)[0]
+                for clip in clips(one.file, when, preprocessing.one)
+            )
+            rows.append(np.mean([row.astype(np.float64) for row in seen], axis=0))
+            tell(len(rows))
+        return Embedded(np.stack(rows).astype(np.float32))
+
+    how: dict[str, Any] = {"states": list(states), "frames": frames, "clips_per_second": clips_per_second}
+    how |= {"clip_seconds": span, "tokens": tokens, "preprocessing": preprocessing.model_dump(mode="json")}
+    told = described(architecture, config or {}, weights or {}, device, ("av", "pillow"), **how)
+    return Embedder(id=id, takes="films", embed=embed, described=told)
+
+
+def moments(
+    start: float, duration: float, clips_per_second: float, span: float, frames: int, one: Shown
+) -> NDArray[np.float64]:
+    """When the frames of each clip are taken, (clip, frame) in seconds of the film.
+
+    Clip c of n ends at start + duration (c + 1) / n; its frame f of F is span (F - 1 - f) / F before that, and none is
+    before the stimulus begins.
+
+    Raises
+    ------
+    DataError
+        The stimulus has no length, or begins before the film.
+    """
+    if start < 0 or duration <= 0:
+        raise DataError(
+            f"stimulus {one.stimulus_id!r} is {start:g} to {start + duration:g} s of {one.where}: it must begin in "
+            "the film and last"
+        )
+    count = max(1, round(clips_per_second * duration))
+    ends = start + duration * np.arange(1, count + 1) / count
+    before = span * np.arange(frames - 1, -1, -1) / frames
+    taken: NDArray[np.float64] = np.maximum(ends[:, None] - before[None], start)
+    return taken

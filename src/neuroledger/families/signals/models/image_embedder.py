@@ -1,0 +1,106 @@
+"""Embeddings of images: the tokens of hidden states of a vision network, averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.data.images import decode
+from neuroledger.families.signals.embeddings.pretrained import (
+    States,
+    described,
+    pretrained,
+    require_tensors_only,
+)
+from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell
+from neuroledger.models.hub import PHOTOGRAPH, Arguments
+from neuroledger.models.preprocessing import Preprocessing, Side
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    import torch
+    from PIL.Image import Image
+
+AT_ONCE: Final = 8
+
+Tokens = Literal["mean", "first", "last"]
+
+
+@builder("image_embedder", version=1)
+def image_embedder(
+    *,
+    id: str,
+    architecture: str,
+    states: States,
+    config: Arguments | None = None,
+    tokens: Tokens = "mean",
+    resize_first: Side | None = None,
+    preprocessing: Preprocessing = PHOTOGRAPH,
+    unused: tuple[str, ...] = (),
+    weights: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+) -> Embedder:
+    """A vision network of transformers with pinned weights.
+
+    Parameters
+    ----------
+    states
+        Hidden states that are averaged: 0 is what the first block receives, k what the k-th gives.
+    tokens
+        Mean over all tokens, the class token among them; or the first, or the last.
+    resize_first
+        The shorter side, in pixels, that images are brought to (bilinear) before ``preprocessing``.
+    unused
+        Beginnings of names of tensors that the files hold and the network lacks.
+    """
+    require_tensors_only(weights or {}, id)
+    network = pretrained(
+        id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
+    )
+    preprocessing.check(id)
+
+    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
+        wanted = network.checked(asked or states)
+        parts: list[NDArray[Any]] = []
+        for batch in _batches(shown, resize_first, preprocessing, id):
+            parts.append(pooled(network.hidden(wanted, pixel_values=batch), tokens))
+            tell(sum(map(len, parts)))
+        return Embedded(np.concatenate(parts).astype(np.float32))
+
+    how: dict[str, Any] = {"states": list(states), "tokens": tokens, "resize_first": resize_first}
+    how |= {"preprocessing": preprocessing.model_dump(mode="json")}
+    told = described(architecture, config or {}, weights or {}, device, ("pillow",), **how)
+    return Embedder(id=id, takes="images", embed=embed, described=told)
+
+
+def pooled(hidden: torch.Tensor, tokens: Tokens) -> NDArray[Any]:
+    """(stimulus, feature) of (stimulus, token, feature)."""
+    taken = {"mean": lambda: hidden.mean(dim=1), "first": lambda: hidden[:, 0], "last": lambda: hidden[:, -1]}
+    values: NDArray[Any] = taken[tokens]().cpu().numpy()
+    return values
+
+
+def _batches(
+    shown: Sequence[Shown], first: int | None, preprocessing: Preprocessing, model: str
+) -> Iterator[torch.Tensor]:
+    import torch
+
+    for at in range(0, len(shown), AT_ONCE):
+        images = [
+            _sized(decode(one.file.read_bytes(), one.stimulus_id), first) for one in shown[at : at + AT_ONCE]
+        ]
+        yield torch.from_numpy(preprocessing(images, model=model))
+
+
+def _sized(image: Image, side: int | None) -> Image:
+    if side is None:
+        return image
+    from PIL.Image import Resampling
+
+    short = min(image.size)
+    width, height = (side * length // short for length in image.size)
+    return image.resize((width, height), Resampling.BILINEAR)

@@ -1,0 +1,208 @@
+"""Recordings in a folder of downloads: whose they are and what is decoded go into the reader's fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from neuroledger.data.pin.downloads import Downloads, Recorded
+from neuroledger.data.pin.install_files import place_of
+from neuroledger.data.pin.select_files import files_below
+from neuroledger.data.pin.tables import without_recordings
+from neuroledger.data.pin.yaml_edit import with_field
+from neuroledger.errors import DataError, RequestError, SpecError
+from neuroledger.families.signals.pinning.scan_downloads import (
+    NOT_RAW,
+    OPENED,
+    Found,
+    Table,
+    facts_of,
+    people,
+    recordings_in,
+    sidecars,
+)
+from neuroledger.families.signals.recordings.signal_spans import Partner, own_spans, read_partner
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.load import explain
+
+__all__ = ["expected", "recorded"]
+
+# Coordinates that every window has, whatever the data set.
+GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
+
+
+def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads) -> Recorded:
+    """Files to pin and the spec's text with their recordings, or with the task and facts that mne-bids is to read.
+
+    Raises
+    ------
+    RequestError
+        Something is missing: files, people, what events mean, what is to be decoded.
+    """
+    names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
+    table = people(downloads.folder)
+    told = spec.reader.parameters if spec.reader is not None else {}
+    bids = downloads.bids or (spec.reader is not None and spec.reader.name == "bids_epochs")
+    task = downloads.task or (told.get("task") if bids else None)
+    rule = _rule(catalog, spec, bids)
+    only = {name: tuple(told.get(name) or ()) for name in ("subjects", "sessions")} if bids else {}
+    found = recordings_in(downloads.folder, names, task=task, table=table, rule=rule, **only)
+    facts, remarks = facts_of(found, table, downloads.label)
+    remarks += _left_out(rule, names, found)
+    window = dict(told.get("window", {}))
+    if downloads.events:
+        window["labels"] = {**window.get("labels", {}), **downloads.events}
+        text = with_field(text, ("reader", "window"), window)
+    laid = any(window.get(name) for name in ("labels", "marks", "stride")) or told.get("events")
+    if not laid:
+        raise RequestError(
+            f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
+            f"{_descriptions(downloads.folder, found[0], rule)}"
+        )
+    subjects = {item.subject for item in found}
+    expected(spec, subjects, downloads)
+    _decodable(catalog, spec, window, facts[0], told)
+    files = [name for item in found for name in item.files]
+    files += _embeddings(told, names, downloads.folder, spec.id)
+    if bids:
+        if "dataset_description.json" not in names:
+            raise RequestError(f"{downloads.folder} has no dataset_description.json: it is no BIDS folder")
+        if task is None:
+            raise RequestError(
+                "--bids needs --task: the name of the task whose recordings are read, as in task-NAME"
+            )
+        text = _by_bids(text, task, downloads, table, facts[0])
+        return Recorded(sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks, None)
+    entries = [_entry(item, fact) for item, fact in zip(found, facts, strict=True)]
+    return Recorded(files, text, len(subjects), remarks, entries)
+
+
+def _embeddings(told: Mapping[str, Any], names: Sequence[str], folder: Path, id: str) -> list[str]:
+    """The tables of embeddings that go with the recordings."""
+    wanted = [str(name) for name in (told.get("embeddings") or {}).values()]
+    lost = [name for name in wanted if name not in names]
+    if lost:
+        raise RequestError(
+            f"{folder} lacks {', '.join(lost)}, the embeddings of the stimuli of {id}: make it of a model with "
+            f"`neuroledger embed MODEL --images FOLDER --layer LAYER --out {folder / lost[0]}` (docs/signals.md)"
+        )
+    return wanted
+
+
+def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
+    """How the files with the annotations are called, if they lie beside the recordings."""
+    told = spec.reader.parameters.get("annotations") if spec.reader is not None else None
+    if told is None:
+        return None
+    if bids:
+        raise RequestError(
+            f"{spec.id} says under `annotations` which files hold them, and mne-bids reads others: leave out --bids"
+        )
+    try:
+        return Partner.model_validate(told)
+    except ValidationError as error:
+        document = catalog.entry("datasets", spec.id).document
+        raise SpecError(explain(error, document, Partner, ("reader", "annotations"))) from None
+
+
+def _left_out(rule: Partner | None, names: Sequence[str], found: Sequence[Found]) -> list[str]:
+    """Recordings that the rule does not know."""
+    taken = {name for item in found for name in item.files}
+    rest = [name for name in names if Path(name).suffix.lower() in OPENED and name not in taken]
+    if rule is None or not rest:
+        return []
+    return [f"{len(rest)} recordings are not called {rule.recording} and are left out, first {rest[0]}"]
+
+
+def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
+    entry |= {name: value for name, value in (("session", item.session), ("run", item.run)) if value != "1"}
+    return entry | ({"facts": dict(facts)} if facts else {})
+
+
+def _by_bids(
+    text: str, task: str | Sequence[str], downloads: Downloads, table: Table | None, facts: Mapping[str, Any]
+) -> str:
+    """The text with a reader that leaves recordings to mne-bids."""
+    text = with_field(text, ("reader", "name"), "bids_epochs")
+    text = without_recordings(text)
+    text = with_field(text, ("reader", "task"), task)
+    columns = {re.sub(r"\W+", "_", c.strip()).strip("_").lower(): c for c in (table.columns if table else ())}
+    kept = {name: column for name, column in columns.items() if name in facts}
+    if downloads.label is not None:
+        kept["label"] = downloads.label
+    return with_field(text, ("reader", "facts"), kept) if kept else text
+
+
+def _descriptions(folder: Path, item: Found, rule: Partner | None) -> str:
+    """What the events of a recording are called, where MNE is here to tell."""
+    name = item.file if rule is None else item.companions[-1]
+    try:
+        import mne
+
+        raw = mne.io.read_raw(folder / item.file, preload=False, verbose="ERROR")
+        spans = own_spans(raw) if rule is None else read_partner(folder / name, name, rule, raw)
+    except (ImportError, OSError, ValueError, RuntimeError, DataError) as error:
+        return f"Its events could not be read from {name} ({error})."
+    kinds = sorted({span.description for span in spans})
+    shown = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
+    return f"{name} has {shown}" if kinds else f"{name} has no events; are they in events.tsv (--bids)?"
+
+
+def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:
+    """Return if there are as many people as the spec expects.
+
+    Raises
+    ------
+    RequestError
+        There are not.
+    """
+    for check in spec.expectations.assembly:
+        said = check.model_dump()
+        about = said.get("check") == "distinct" and said.get("column") == "subject"
+        if about and said.get("count") not in (None, len(subjects)):
+            raise RequestError(
+                f"{spec.id} expects {said['count']} subjects, {downloads.folder} holds {len(subjects)}: "
+                "bring the rest, or correct the expectation in the spec"
+            )
+
+
+def _decodable(
+    catalog: Catalog, spec: DatasetSpec, window: Mapping[str, Any], facts: Mapping[str, Any], told: Any
+) -> None:
+    """Everything that a benchmark on these data decodes, holds out or groups by is known of each window."""
+    known = {*GIVEN, *facts, *window.get("until", {}), *told.get("event_fields", ())}
+    known |= {"label"} if window.get("labels") else set()
+    known |= {*window.get("marks", {}), *([window["countdown"]["name"]] if window.get("countdown") else [])}
+    known |= {"trial"} if window.get("trial_starts_with") else set()
+    events, embeddings = told.get("events") or {}, told.get("embeddings") or {}
+    known |= set(events.get("coordinates") or ())
+    for id in catalog.ids("benchmarks"):
+        benchmark = catalog.benchmark(id)
+        if benchmark.dataset != spec.id or benchmark.paradigm.name != "decoding":
+            continue
+        rules = benchmark.paradigm.parameters
+        target, splits = rules.get("target", "label"), rules.get("splits", {})
+        wanted = [target] if isinstance(target, str) else list(target)
+        if rules.get("objective") == "retrieval":
+            if target not in embeddings:
+                raise RequestError(
+                    f"benchmark {id} retrieves {target!r}, and {spec.id} has no such `embeddings`: name the table of them "
+                    f"in its reader, `embeddings: {{{target}: FILE.nc}}`, and say under `events` what each window shows"
+                )
+            wanted = []
+        wanted += [splits[name] for name in ("by", "column", "stratify", "trial") if splits.get(name)]
+        wanted += ["split"] if splits.get("name") == "declared" and "column" not in splits else []
+        lost = [name for name in wanted if name not in known]
+        if lost:
+            raise RequestError(
+                f"benchmark {id} needs {', '.join(lost)} of each window, and the downloads do not say it; they say "
+                f"{', '.join(sorted(known))}. Name the column to decode with --label, or put a table recordings.tsv "
+                f"(file, subject, {', '.join(lost)}) into the folder; what changes within a recording needs --event, or "
+                "windows that you cut yourself (reader prepared_signals, docs/signals.md)"
+            )

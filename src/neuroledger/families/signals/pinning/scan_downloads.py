@@ -1,0 +1,284 @@
+"""What a folder of downloads holds: recordings, whose they are, and what is known about these people."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import NamedTuple
+
+from neuroledger.errors import RequestError
+from neuroledger.families.signals.recordings.signal_spans import Partner, fields_in, partner_of
+
+__all__ = [
+    "Found",
+    "Table",
+    "companions_of",
+    "facts_of",
+    "people",
+    "recordings_in",
+    "sidecars",
+]
+
+OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".nwb", ".hea"})
+# Files without which MNE cannot open the one that it is given, and whether they must be there.
+COMPANIONS: Mapping[str, tuple[tuple[str, bool], ...]] = {
+    ".set": ((".fdt", False),),
+    ".vhdr": ((".eeg", True), (".vmrk", True)),
+    ".hea": ((".mat", False), (".dat", False)),
+}
+# A recording that is a folder of files (CTF).
+FOLDER = ".ds"
+# Parts of a BIDS folder that are not the recordings as they were made.
+NOT_RAW = frozenset({"derivatives", "sourcedata", "code", "stimuli"})
+ENTITY = re.compile(r"(?:^|_)(sub|ses|task|acq|run|split)-([A-Za-z0-9+]+)")
+TABLES = ("recordings.tsv", "participants.tsv")
+MISSING = frozenset({"", "n/a", "na", "nan", "none"})
+# Placeholders in the name of a recording that are no facts.
+WHOSE = frozenset({"subject", "session", "run", "name"})
+# What a recording says by itself; a table cannot say it once more.
+TAKEN = frozenset(
+    {"file", "participant_id", "subject", "session", "run", "recording", "recording_sha256", "onset"}
+)
+
+
+class Found(NamedTuple):
+    """One recording: its file and companions relative to the folder, whose it is, and facts that its name says."""
+
+    file: str
+    companions: tuple[str, ...]
+    subject: str
+    session: str
+    run: str
+    said: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What is pinned of it; a recording that is a folder is what lies in it."""
+        return self.companions if self.file.endswith(FOLDER) else (self.file, *self.companions)
+
+
+class Table(NamedTuple):
+    """A table of facts: its name, its columns, and its rows by recording or person."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, str]]
+
+
+def recordings_in(
+    folder: Path,
+    names: Sequence[str],
+    *,
+    task: str | Sequence[str] | None = None,
+    table: Table | None = None,
+    rule: Partner | None = None,
+    subjects: Sequence[str] = (),
+    sessions: Sequence[str] = (),
+) -> list[Found]:
+    """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
+
+    Without BIDS, a table `recordings.tsv` says whose a file is; the file's own name does where there is none. With a
+    `rule`, recordings are those that are called as it says, and each has a file of annotations beside it. `subjects` and
+    `sessions` are those that are wanted, all where none are named.
+
+    Raises
+    ------
+    RequestError
+        There are none, a companion is missing, or two have the same name.
+    DataError
+        A recording has no file of annotations, or several.
+    """
+    known = set(names)
+    tasks = [task] if isinstance(task, str) else list(task or ())
+    listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
+    folders = {outer for name in names if (outer := _folder(name)) is not None}
+    single = {
+        name for name in names if PurePosixPath(name).suffix.lower() in OPENED and _folder(name) is None
+    }
+    opened = sorted(folders | single)
+    named = [name for name in opened if "sub" in _entities(name)]
+    found: list[Found] = []
+    for name in opened if rule is not None else named or opened:
+        entities = _entities(name)
+        fields = {} if rule is None else fields_in(rule, name)
+        if fields is None:
+            continue
+        if (tasks and entities.get("task") not in tasks) or int(entities.get("split", "1")) > 1:
+            continue
+        if (subjects and entities.get("sub") not in subjects) or (
+            sessions and entities.get("ses") not in sessions
+        ):
+            continue
+        row = listed.get(name, {})
+        if listed and not row:
+            continue
+        subject = (
+            row.get("subject") or fields.get("subject") or entities.get("sub") or PurePosixPath(name).stem
+        )
+        session, run = (
+            row.get(long) or fields.get(long) or entities.get(short, "1")
+            for long, short in (("session", "ses"), ("run", "run"))
+        )
+        companions = list(_companions(folder, name, known))
+        if rule is not None:
+            companions.append(partner_of(rule, name, names))
+        said = {key: value for key, value in fields.items() if key not in WHOSE}
+        found.append(Found(name, tuple(companions), subject, session, run, said))
+    if not found:
+        of_task = f" of task {' or '.join(map(repr, tasks))}" if tasks else ""
+        called = f" called {rule.recording}" if rule is not None else ""
+        raise RequestError(f"{folder} holds no recording{of_task}{called} ({', '.join(sorted(OPENED))})")
+    absent = sorted(set(listed) - {item.file for item in found})
+    if absent:
+        raise RequestError(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
+    return found
+
+
+def _entities(name: str) -> dict[str, str]:
+    return dict(ENTITY.findall(PurePosixPath(name).name))
+
+
+def _folder(name: str) -> str | None:
+    """The outermost folder above a file that is itself a recording."""
+    parts = name.split("/")
+    at = next((at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None)
+    return None if at is None else "/".join(parts[:at])
+
+
+def companions_of(folder: Path, name: str, names: Sequence[str]) -> list[str]:
+    """Files without which MNE cannot open a recording, and the continuations of a FIF file (`block1-1.fif`).
+
+    Raises
+    ------
+    RequestError
+        One that must be there is not.
+    """
+    path = PurePosixPath(name)
+    further = re.compile(re.escape(path.with_suffix("").as_posix()) + r"-\d+" + re.escape(path.suffix))
+    continued = [other for other in names if path.suffix == ".fif" and further.fullmatch(other)]
+    return [*_companions(folder, name, set(names)), *continued]
+
+
+def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
+    path = PurePosixPath(name)
+    if path.suffix == FOLDER:
+        yield from sorted(part for part in known if part.startswith(f"{name}/"))
+        return
+    for suffix, needed in COMPANIONS.get(path.suffix.lower(), ()):
+        beside = path.with_suffix(suffix).as_posix()
+        if beside in known:
+            yield beside
+        elif needed:
+            raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(beside).name}")
+    for part in sorted(known):
+        if part != name and "split-01" in name and part == re.sub(r"split-01", f"split-{_split(part)}", name):
+            yield part
+
+
+def _split(name: str) -> str:
+    return _entities(name).get("split", "")
+
+
+def sidecars(names: Sequence[str], found: Sequence[Found]) -> list[str]:
+    """The small files of a BIDS folder that tell what its recordings are: of the folder, and of each recording."""
+    stems = {item.file.rsplit("_", 1)[0] for item in found}
+    folders = {str(PurePosixPath(item.file).parent) for item in found}
+    taken = []
+    for name in names:
+        path = PurePosixPath(name)
+        if path.suffix not in {".tsv", ".json"}:
+            continue
+        beside = str(path.parent) in folders and (
+            name.rsplit("_", 1)[0] in stems or path.stem.endswith(("_electrodes", "_coordsystem"))
+        )
+        above = any(folder.startswith(f"{path.parent}/") for folder in folders)
+        if len(path.parts) == 1 or beside or (above and path.stem.endswith("_scans")):
+            taken.append(name)
+    return taken
+
+
+def people(folder: Path) -> Table | None:
+    """The table of facts in the folder: `recordings.tsv` (column `file`) or BIDS's `participants.tsv`.
+
+    Raises
+    ------
+    RequestError
+        It has no column to find a recording or person by.
+    """
+    for name in TABLES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        key = "file" if name == "recordings.tsv" else "participant_id"
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines, delimiter="\t")
+            columns = tuple(reader.fieldnames or ())
+            if key not in columns:
+                raise RequestError(f"{path} has no column {key!r}; it has {', '.join(columns) or 'none'}")
+            rows = {
+                str(row[key]).strip().removeprefix("sub-" if key == "participant_id" else ""): {
+                    column: str(row[column] or "").strip() for column in columns
+                }
+                for row in reader
+            }
+        return Table(name, columns, rows)
+    return None
+
+
+def facts_of(
+    found: Sequence[Found], table: Table | None, label: str | None
+) -> tuple[list[dict[str, str | float]], list[str]]:
+    """Facts of each recording by the names that they get here, and remarks about columns that were left out.
+
+    A column becomes a fact under its name in small letters: a number where every value is one, else text. A column
+    with missing values is left out. `label` names the column that is to be decoded; its values stay text.
+
+    Raises
+    ------
+    RequestError
+        There is no table or column to take the label from, or it lacks a recording.
+    """
+    if table is None:
+        if label is not None:
+            raise RequestError(
+                f"--label {label} needs a table: recordings.tsv or participants.tsv in the folder"
+            )
+        return [dict(item.said) for item in found], []
+    keys = [item.file if table.name == "recordings.tsv" else item.subject for item in found]
+    lost = sorted(set(keys) - set(table.rows))
+    if lost:
+        raise RequestError(f"{table.name} has no row for {', '.join(lost[:5])}{', …' if lost[5:] else ''}")
+    if label is not None and label not in table.columns:
+        raise RequestError(f"{table.name} has no column {label!r}; it has {', '.join(table.columns)}")
+    rows = [table.rows[key] for key in keys]
+    facts: list[dict[str, str | float]] = [dict(item.said) for item in found]
+    remarks: list[str] = []
+    for column in table.columns:
+        name = re.sub(r"\W+", "_", column.strip()).strip("_").lower()
+        if not name or name in TAKEN or (name == "label" and label is not None):
+            continue
+        values = [row[column] for row in rows]
+        missing = sum(value.lower() in MISSING for value in values)
+        if missing:
+            remarks.append(f"column {column!r} left out: {missing} of {len(values)} recordings have no value")
+            continue
+        for fact, said in zip(facts, _numbers(values) or values, strict=True):
+            fact[name] = said
+    for fact, row, item in zip(facts, rows, found, strict=True):
+        if label is not None:
+            if row[label].lower() in MISSING:
+                raise RequestError(f"{item.file} has no {label!r} in {table.name}, which is to be decoded")
+            fact["label"] = row[label]
+    return facts, remarks
+
+
+def _numbers(values: Sequence[str]) -> list[str | float] | None:
+    """The values as finite numbers, or None; numbers with leading zeros are names."""
+    if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) for value in values):
+        return None
+    numbers = [float(value) for value in values]
+    return [int(n) if n.is_integer() else n for n in numbers] if all(map(math.isfinite, numbers)) else None

@@ -1,0 +1,108 @@
+"""What was shown in the recordings of a BIDS folder, from their events alone."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import pandas as pd
+
+from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.signal_stimuli import Events, Pictures, show, table_of
+from neuroledger.spec.registry import stimuli
+
+__all__ = ["stimuli_of_bids"]
+
+SUFFIX = "_events.tsv"
+ENTITY = re.compile(r"(?:^|_)(sub|ses|task|run)-([A-Za-z0-9+]+)")
+
+
+@stimuli("bids_epochs")
+def stimuli_of_bids(
+    files: Mapping[str, Path],
+    *,
+    task: str | tuple[str, ...],
+    datatype: Literal["eeg", "meg", "ieeg", "emg"] = "eeg",
+    subjects: tuple[str, ...] = (),
+    sessions: tuple[str, ...] = (),
+    events: Events | None = None,
+) -> pd.DataFrame:
+    """Each stimulus once, in order of names; its file, and its text, are called as it is, unless it is `numbered`.
+
+    Raises
+    ------
+    DataError
+        The spec says no stimuli, no table of events is there, one is wrong, or there are fewer files than numbers.
+    """
+    if events is None:
+        raise DataError("the reader's `events` say no stimuli: it reads labels")
+    tasks = (task,) if isinstance(task, str) else task
+    named: set[str] = set()
+    for name in sorted(files):
+        said = dict(ENTITY.findall(name.rsplit("/", 1)[-1]))
+        there = name.endswith(SUFFIX) and f"/{datatype}/" in f"/{name}" and said.get("task") in tasks
+        if not there or (subjects and said.get("sub") not in subjects):
+            continue
+        if sessions and said.get("ses") not in sessions:
+            continue
+        known = {"task": said["task"], "session": said.get("ses", "1"), "run": said.get("run", "1")}
+        named |= set(show(events, [{**known, **row} for row in table_of(files[name], name)], name).names)
+    if not named:
+        raise DataError(f"no {datatype} events of task {' or '.join(map(repr, tasks))} are among the files")
+    names = sorted(named)
+    numbered = {start: _matching(pattern, files) for start, pattern in events.numbered.items()}
+    places = [_place(name, events.numbered, numbered) for name in names]
+    if events.pictures is not None:
+        told = _told(files, events.pictures)
+        lost = [name for name in names if name not in told]
+        if lost:
+            raise DataError(
+                f"{events.pictures.table} do not say the file of {len(lost)} stimuli, first {lost[0]}"
+            )
+        places = [told[name] for name in names]
+    return pd.DataFrame({"stimulus_id": names, "filename": places, "text": names})
+
+
+def _matching(pattern: str, files: Mapping[str, Path]) -> list[str]:
+    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
+    return [name for name in sorted(files) if re.fullmatch(expression, name)]
+
+
+def _told(files: Mapping[str, Path], pictures: Pictures) -> dict[str, str]:
+    """The file of each stimulus, as tables say."""
+    tables = _matching(pictures.table, files)
+    if not tables:
+        raise DataError(f"no table {pictures.table}, which says the files of the stimuli, is among the files")
+    told: dict[str, str] = {}
+    for name in tables:
+        with files[name].open(newline="", encoding="utf-8-sig") as lines:
+            rows = csv.DictReader(lines, delimiter="\t" if name.endswith(".tsv") else ",")
+            lost = {pictures.stimulus, pictures.filename} - set(rows.fieldnames or ())
+            if lost:
+                raise DataError(f"{name} has no column {', '.join(sorted(lost))}")
+            for row in rows:
+                stimulus = (row[pictures.stimulus] or "").strip().removesuffix(".0")
+                file = PurePosixPath((row[pictures.filename] or "").strip().replace("\\", "/")).name
+                if told.setdefault(stimulus, file) != file:
+                    raise DataError(
+                        f"{name}: stimulus {stimulus} is {told[stimulus]} in one row, {file} in another"
+                    )
+    return told
+
+
+def _place(name: str, patterns: Mapping[str, str], numbered: Mapping[str, Sequence[str]]) -> str:
+    """The file of a stimulus."""
+    for start, found in numbered.items():
+        number = name.removeprefix(start)
+        if not name.startswith(start) or not number.isdecimal():
+            continue
+        if not 1 <= int(number) <= len(found):
+            raise DataError(
+                f"stimulus {name} is number {number} of the files {patterns[start]}, of which {len(found)} are there: "
+                "download and unpack them all"
+            )
+        return found[int(number) - 1]
+    return name

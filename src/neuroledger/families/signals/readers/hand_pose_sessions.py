@@ -1,0 +1,240 @@
+"""EMG of one wrist while the hand moves, with the angles of its joints: emg2pose as it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.errors import DataError
+from neuroledger.families.signals.emg.sessions import (
+    RATE,
+    Grid,
+    Stretch,
+    listed,
+    read_series,
+    samples_in,
+)
+from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.families.signals.signals import signals
+from neuroledger.spec.base import Frozen
+from neuroledger.spec.registry import reader
+from neuroledger.store.hash_cache import sha256_of
+
+__all__ = ["hand_pose_sessions"]
+
+Array = npt.NDArray[Any]
+
+GROUP: Final = "emg2pose"
+CHANNELS: Final = 16
+JOINTS: Final = 20
+SPLITS: Final = ("train", "val", "test")
+FACTS: Final = ("session", "stage", "side", "generalization", "split")
+FAILED: Final = 1e-8
+"""Where all angles (rad) are this near to zero, inverse kinematics failed."""
+
+
+class Trajectory(Frozen):
+    """Which samples of the angles are decoded: every so many of the published ones, of a window's last seconds."""
+
+    every: Annotated[int, Field(ge=1)] = 1
+    last: Annotated[float, Field(gt=0)]
+
+
+@reader("hand_pose_sessions", version=1, prepares=True)
+def hand_pose_sessions(
+    files: Mapping[str, Path],
+    *,
+    window: Stretch,
+    angle: Literal["mean", "last"] = "mean",
+    trajectory: Trajectory | None = None,
+    generalization: dict[str, tuple[str, ...]] | None = None,
+    shortest: Annotated[float, Field(ge=0)] = 0.0,
+    decimate: Annotated[int, Field(ge=1, le=200)] = 1,
+) -> Dataset:
+    """Windows of 16 channels at 2 kHz, with the angles of 20 joints (rad) as coordinates `joint_1` to `joint_20`.
+
+    The files are those of emg2pose: a table (`metadata.csv`) with `filename`, `user`, `session`, `stage`, `side`,
+    `generalization` and `split`, and one HDF5 file a recording, group `emg2pose`, whose compound `timeseries` has `time`
+    (s), `emg` (16) and `joint_angles` (20, rad). A window in which all angles are zero at any sample, where inverse
+    kinematics failed, is left out. One recording is in memory at a time.
+
+    Parameters
+    ----------
+    angle
+        What a joint's angle in a window is: its mean, or that of the last sample.
+    trajectory
+        Also keep the angles over time: `last` seconds of each window, every `every`-th of 2000 samples a second.
+    generalization
+        Of a split, only recordings of these kinds are kept: `{test: [user_stage]}`.
+    shortest
+        Recordings of less than so many seconds are left out.
+    decimate
+        Every so many samples one is kept, after a low-pass filter (FIR of 20 × `decimate` + 1 taps, zero phase).
+
+    Returns
+    -------
+    Dataset
+        (presentation, channel, sample), single precision, as published. With `trajectory`, `extras` have it under that
+        name, the joints as its channels.
+
+    Raises
+    ------
+    DataError
+        A file is damaged or has another layout, the table lacks a column or a recording, a split is unknown, no window
+        remains, the trajectory is longer than a window or no whole number of steps, or the disk has no room.
+    """
+    made_of = {
+        "window": window,
+        "angle": angle,
+        "trajectory": trajectory,
+        "generalization": generalization,
+        "shortest": shortest,
+        "decimate": decimate,
+    }
+    grid = Grid(window, decimate)
+    rows = _kept(listed(files, ("filename", "user", *FACTS)), generalization or {})
+    rows = {name: row for name, row in rows.items() if samples_in(files[name], GROUP) >= shortest * RATE}
+
+    def parts(of_time: Trajectory | None) -> Iterator[xr.DataArray]:
+        found = 0
+        for name, row in rows.items():
+            part = _recording(name, files[name], row, grid, angle, of_time)
+            if part is not None:
+                found += len(part)
+                yield part
+                del part
+        if not found:
+            raise DataError(
+                f"no window of {window.duration:g} s without a failure of inverse kinematics lies within {len(rows)} "
+                "recordings"
+            )
+
+    if trajectory is not None:
+        _steps(trajectory, window)
+    assembly = stored("hand_pose_sessions", files, made_of, parts(None), of=len(rows))
+    if trajectory is None:
+        return Dataset(stimuli=None, assembly=assembly)
+    paths = stored(
+        "hand_pose_sessions", files, made_of, parts(trajectory), of=len(rows), apart="trajectories"
+    )
+    return Dataset(stimuli=None, assembly=assembly, extras={"trajectory": paths})
+
+
+def _steps(trajectory: Trajectory, window: Stretch) -> int:
+    """How many angles each joint has in a window."""
+    number = trajectory.last * RATE / trajectory.every
+    if trajectory.last > window.duration or abs(number - round(number)) > 1e-6:
+        raise DataError(
+            f"`trajectory` has {trajectory.last:g} s, every {trajectory.every} samples of {RATE} a second, of windows of "
+            f"{window.duration:g} s: take whole steps, and no more than a window"
+        )
+    return round(number)
+
+
+def _recording(
+    name: str, path: Path, row: Mapping[str, str], grid: Grid, angle: str, trajectory: Trajectory | None
+) -> xr.DataArray | None:
+    """The windows of one recording, (presentation, channel, sample); None where there is none without a failure.
+
+    With `trajectory`, the angles over time take the place of the muscles, (presentation, joint, time).
+    """
+    series, _ = read_series(path, GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"])
+    angles, there = _angles(series["joint_angles"], grid, angle)
+    if not len(there):
+        return None
+    if trajectory is None:
+        values = np.empty((len(there), CHANNELS, grid.length), np.float32)
+        grid.cut(series["emg"], there, values)
+    else:
+        values = _paths(series["joint_angles"], grid, there, trajectory)
+    facts = {
+        "subject": row["user"].strip(),
+        "recording": PurePosixPath(name).stem,
+        "recording_sha256": sha256_of(path),
+    }
+    facts |= {fact: row[fact].strip() for fact in FACTS}
+    events: dict[str, Any] = {fact: np.full(len(there), value) for fact, value in facts.items()}
+    events |= {
+        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(there))],
+        "onset": there / grid.rate,
+    }
+    events |= {f"joint_{joint + 1}": column for joint, column in enumerate(angles.T)}
+    if trajectory is not None:
+        return signals(
+            values,
+            channels=[f"joint_{joint + 1}" for joint in range(JOINTS)],
+            channel_types="misc",
+            sampling_rate=RATE / trajectory.every,
+            start=(grid.start + grid.length) / grid.rate - trajectory.last,
+            units="rad",
+            events=events,
+        )
+    return signals(
+        values,
+        channels=[f"emg{channel}" for channel in range(CHANNELS)],
+        channel_types="emg",
+        sampling_rate=grid.rate,
+        start=grid.start / grid.rate,
+        units="uV",
+        events=events,
+    )
+
+
+def _paths(joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory: Trajectory) -> Array:
+    """The angles at the end of each window, (window, joint, time)."""
+    tail = round(trajectory.last * RATE)
+    first = (onsets + grid.start + grid.length) * grid.decimate - tail
+    return np.stack([joints[begin : begin + tail : trajectory.every].T for begin in first])
+
+
+def _kept(
+    rows: Mapping[str, dict[str, str]], kinds: Mapping[str, tuple[str, ...]]
+) -> dict[str, dict[str, str]]:
+    """The recordings whose split is known and that are of a kind that is kept of it."""
+    for name, row in rows.items():
+        if row["split"].strip() not in SPLITS:
+            raise DataError(
+                f"the table gives {PurePosixPath(name).name} the unknown split {row['split']!r}; known are "
+                f"{', '.join(SPLITS)}"
+            )
+    unknown = sorted(set(kinds) - set(SPLITS))
+    if unknown:
+        raise DataError(
+            f"`generalization` names the unknown split {unknown[0]!r}; known are {', '.join(SPLITS)}"
+        )
+    kept = {
+        name: row
+        for name, row in rows.items()
+        if row["generalization"].strip() in kinds.get(row["split"].strip(), (row["generalization"].strip(),))
+    }
+    for split, wanted in kinds.items():
+        there = {row["generalization"].strip() for row in rows.values() if row["split"].strip() == split}
+        if there and not there & set(wanted):
+            raise DataError(
+                f"no recording of the split {split!r} has the generalization {' or '.join(wanted)}; they have "
+                f"{', '.join(sorted(there))}"
+            )
+    return kept
+
+
+def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, npt.NDArray[np.int64]]:
+    """The angles of each window without a failure, (window, joint), and the windows' onsets."""
+    failed = np.concatenate([[0], np.cumsum((np.abs(joints) <= FAILED).all(axis=1))])
+    onsets = grid.onsets(len(joints))
+    first = (onsets + grid.start) * grid.decimate
+    end = np.minimum(first + grid.length * grid.decimate, len(joints))
+    whole = failed[end] == failed[first]
+    first, end = first[whole], end[whole]
+    found = np.empty((len(first), JOINTS))
+    for row, (begin, stop) in enumerate(zip(first, end, strict=True)):
+        found[row] = (
+            joints[begin:stop].mean(axis=0, dtype=np.float64) if angle == "mean" else joints[stop - 1]
+        )
+    return found, onsets[whole]

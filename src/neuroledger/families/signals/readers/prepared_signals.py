@@ -1,0 +1,87 @@
+"""Signals that are windows already, in one netCDF file, with the partition of a split file put beside them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuroledger.data import assembly
+from neuroledger.data.dataset import Dataset
+from neuroledger.errors import DataError, RequestError
+from neuroledger.families.signals import signals
+from neuroledger.families.signals.language.text_clusters import cluster_texts
+from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
+from neuroledger.families.signals.recordings.window_store import IN_MEMORY, stored
+from neuroledger.spec.registry import reader
+
+__all__ = ["prepared_signals"]
+
+
+def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
+    """The files that the reader was told to read."""
+    wanted = [parameters["file"], *(parameters["embeddings"] or {}).values()]
+    wanted += [parameters["split_file"]] if parameters["split_file"] else []
+    lost = [name for name in wanted if name not in names]
+    if lost:
+        raise RequestError(
+            f"the folder lacks {', '.join(lost)}: the data set is read from windows that are cut already, "
+            "(presentation, channel, sample) as netCDF (docs/signals.md)"
+        )
+    return [str(name) for name in wanted]
+
+
+@reader("prepared_signals", version=1, prepares=True, reads=_reads)
+def prepared_signals(
+    files: Mapping[str, Path],
+    *,
+    file: str = "signals.nc",
+    split_file: str | None = None,
+    embeddings: dict[str, str] | None = None,
+    cluster_by: str | None = None,
+    threshold: float = 0.7,
+) -> Dataset:
+    """The signals of `file`; `split_file` is a CSV with `event` and `split`, `embeddings` are netCDF files by name.
+
+    `cluster_by` names a coordinate of texts; nearly equal ones get the same coordinate `sentence_cluster`.
+    The split file gives every value of the coordinate `event` one of train, validation, test or none.
+
+    Raises
+    ------
+    DataError
+        A file is missing, is no signals, or the split file leaves an event out.
+    """
+    for name in (file, *([split_file] if split_file else []), *(embeddings or {}).values()):
+        if name not in files:
+            raise DataError(f"{name!r} is not among the files: {', '.join(sorted(files))}")
+    made_of = {
+        "file": file,
+        "split_file": split_file,
+        "embeddings": embeddings,
+        "cluster_by": cluster_by,
+        "threshold": threshold,
+    }
+    blocks = assembly.read_blocks(files[file], "presentation", IN_MEMORY)
+    parts = (signals.check(block, name=file) for block in blocks)
+    windows = stored("prepared_signals", files, made_of, parts)
+    if split_file is not None:
+        with files[split_file].open(newline="", encoding="utf-8") as lines:
+            table = {row["event"]: row["split"] for row in csv.DictReader(lines)}
+        if "event" not in windows.coords:
+            raise DataError(f"{file} has no coordinate `event` to find the split of a window by")
+        events = windows["event"].values.astype(str)
+        lost = sorted(set(events.tolist()) - set(table))
+        if lost:
+            raise DataError(f"{split_file} leaves out {len(lost)} events, first {lost[0]}")
+        windows = windows.assign_coords(split=("presentation", np.array([table[event] for event in events])))
+    if cluster_by is not None:
+        if cluster_by not in windows.coords:
+            raise DataError(f"{file} has no coordinate {cluster_by!r} of texts to cluster")
+        texts = [str(text) for text in windows[cluster_by].values]
+        clusters = cluster_texts(texts, threshold=threshold)
+        windows = windows.assign_coords(sentence_cluster=("presentation", clusters))
+    extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
+    return Dataset(stimuli=None, assembly=windows, extras=extras)

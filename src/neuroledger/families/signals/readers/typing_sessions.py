@@ -1,0 +1,164 @@
+"""EMG of both wrists while somebody types, with the keys: emg2qwerty as it is published."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.errors import DataError
+from neuroledger.families.signals.emg.sessions import (
+    RATE,
+    Grid,
+    Stretch,
+    listed,
+    read_series,
+    samples_in,
+)
+from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.families.signals.signals import signals
+from neuroledger.spec.registry import reader
+from neuroledger.store.hash_cache import sha256_of
+
+__all__ = ["typing_sessions"]
+
+Array = npt.NDArray[Any]
+
+GROUP: Final = "emg2qwerty"
+WRISTS: Final = ("left", "right")
+ELECTRODES: Final = 16
+FIELDS: Final = {f"emg_{wrist}": ELECTRODES for wrist in WRISTS}
+CHANNELS: Final = [f"emg{electrode}_{wrist}" for wrist in WRISTS for electrode in range(ELECTRODES)]
+NAMED: Final = {"Key.space": " ", "Key.enter": "⏎", "Key.backspace": "⌫", "Key.shift": "⇧"}
+MEANT: Final = {
+    **{"\n": "⏎", "\r": "⏎", "\b": "⌫", "⏎": "⏎", "⌫": "⌫", "⇧": "⇧", " ": " "},
+    **{"’": "'", "“": '"', "”": '"', "—": "-"},
+}
+PLAIN: Final = frozenset(string.ascii_letters + string.digits + string.punctuation)
+
+
+@reader("typing_sessions", version=1, prepares=True)
+def typing_sessions(
+    files: Mapping[str, Path],
+    *,
+    window: Stretch,
+    core: Annotated[float, Field(gt=0)],
+    first: Annotated[int, Field(ge=1)] | None = None,
+    decimate: Annotated[int, Field(ge=1, le=200)] = 1,
+) -> Dataset:
+    """Windows of 32 channels at 2 kHz, with what was typed in each as the coordinate `text`.
+
+    The files are those of emg2qwerty: a table (`metadata.csv`) with `session` and `user`, and one HDF5 file a session,
+    group `emg2qwerty`, whose compound `timeseries` has `time` (s), `emg_left` (16) and `emg_right` (16), and whose attribute
+    `keystrokes` is a JSON list of `key`, `start` and `end` (s, on the same clock). Of the keys, 98 are known: the printable
+    ASCII characters, and space, enter (⏎), backspace (⌫) and shift (⇧), one character each; others are left out. A window
+    without a key has an empty text. One session is in memory at a time.
+
+    Parameters
+    ----------
+    core
+        The text of a window is of the keys that were pressed in so many seconds from its onset, the end excluded.
+    first
+        Only so many sessions, in the order of user and session.
+    decimate
+        Every so many samples one is kept, after a low-pass filter (FIR of 20 × `decimate` + 1 taps, zero phase).
+
+    Returns
+    -------
+    Dataset
+        (presentation, channel, sample), single precision, as published.
+
+    Raises
+    ------
+    DataError
+        A file is damaged or has another layout, the table lacks a column or a session, no window remains, or the disk has no
+        room for them.
+    """
+    made_of = {"window": window, "core": core, "first": first, "decimate": decimate}
+    grid = Grid(window, decimate)
+    rows = listed(files, ("session", "user"))
+    order = sorted(rows, key=lambda name: (rows[name]["user"].strip(), rows[name]["session"].strip()))[:first]
+    if not any(len(grid.onsets(samples_in(files[name], GROUP))) for name in order):
+        raise DataError(f"no window of {window.duration:g} s lies within any of {len(order)} sessions")
+    parts = (_session(name, files[name], rows[name], grid, core) for name in order)
+    assembly = stored("typing_sessions", files, made_of, parts, of=len(order))
+    return Dataset(stimuli=None, assembly=assembly)
+
+
+def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: float) -> xr.DataArray | None:
+    """The windows of one session, (presentation, channel, sample); None where it is too short for one."""
+    series, attributes = read_series(path, GROUP, FIELDS, row["user"])
+    pressed, typed = _keys(attributes, path)
+    there = grid.onsets(len(series["time"]))
+    if not len(there):
+        return None
+    values = np.empty((len(there), len(CHANNELS), grid.length), np.float32)
+    grid.cut(np.concatenate([series[field] for field in FIELDS], axis=1), there, values)
+    onsets = there / grid.rate
+    # As many seconds into the recording as the samples before a key take, whatever the clock did.
+    at = np.searchsorted(series["time"], pressed) / RATE
+    recorded = (pressed >= series["time"][0]) & (pressed <= series["time"][-1])
+    facts = {
+        "subject": row["user"].strip(),
+        "recording": PurePosixPath(name).stem,
+        "session": row["session"].strip(),
+        "recording_sha256": sha256_of(path),
+    }
+    events: dict[str, Any] = {fact: np.full(len(there), value) for fact, value in facts.items()}
+    events |= {
+        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(there))],
+        "onset": onsets,
+        "text": np.array(_texts(at[recorded], typed[recorded], onsets, core), dtype=str),
+    }
+    return signals(
+        values,
+        channels=CHANNELS,
+        channel_types="emg",
+        sampling_rate=grid.rate,
+        start=grid.start / grid.rate,
+        units="arbitrary",
+        events=events,
+    )
+
+
+def _keys(attributes: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
+    """When keys were pressed (s), in order, and the character of each; unknown keys are left out."""
+    if "keystrokes" not in attributes:
+        raise DataError(
+            f"{path.name}: the group {GROUP!r} has no attribute 'keystrokes'; it has {', '.join(sorted(attributes))}"
+        )
+    try:
+        found = [(float(key["start"]), str(key["key"])) for key in json.loads(attributes["keystrokes"])]
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{path.name}: 'keystrokes' is no JSON list of keys with 'key' and 'start' ({error!r})"
+        ) from error
+    if not found:
+        raise DataError(f"{path.name}: 'keystrokes' is empty: nothing was typed in this session")
+    found.sort(key=lambda one: one[0])
+    known = [(start, _character(key)) for start, key in found if _character(key)]
+    return np.array([start for start, _ in known], dtype=float), np.array(
+        [key for _, key in known], dtype=str
+    )
+
+
+def _character(key: str) -> str:
+    """The one character that stands for a key, or nothing."""
+    if key in NAMED:
+        return NAMED[key]
+    return key if key in PLAIN else MEANT.get(key, "")
+
+
+def _texts(at: Array, typed: Array, onsets: Array, core: float) -> list[str]:
+    """The characters typed within `core` seconds from each onset; times within half a microsecond count as equal."""
+    begin = np.searchsorted(at, onsets - 5e-7)
+    end = np.searchsorted(at, onsets + core - 5e-7)
+    return ["".join(typed[a:b].tolist()) for a, b in zip(begin, end, strict=True)]

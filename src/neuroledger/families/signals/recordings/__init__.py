@@ -1,0 +1,1 @@
+"""Recordings: formats, events, preprocessing and windows."""

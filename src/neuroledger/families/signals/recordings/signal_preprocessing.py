@@ -1,0 +1,290 @@
+"""From a continuous recording to windows: every step declared, in one fixed order, and part of the data set's identity."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.recordings.signal_spans import (
+    Partner,
+    Span,
+    own_spans,
+    partner_of,
+    read_partner,
+)
+from neuroledger.families.signals.recordings.signal_stimuli import Events, alone, rows_of, show
+from neuroledger.families.signals.recordings.signal_windows import Window, lay, within_recording
+from neuroledger.families.signals.recordings.window_store import join
+from neuroledger.families.signals.signals import signals
+from neuroledger.spec.base import Frozen
+
+__all__ = ["UNTOUCHED", "Preprocessing", "Recording", "join", "quiet_mne", "windows_of"]
+
+Array = npt.NDArray[Any]
+Positive = Annotated[float, Field(gt=0)]
+SCALES: Mapping[str, float] = {"V": 1.0, "mV": 1e3, "uV": 1e6, "T": 1.0, "fT": 1e15, "arbitrary": 1.0}
+
+
+class Recording(Frozen):
+    """One file of a data set and whose it is; `facts` about it (age, diagnosis, release) become coordinates."""
+
+    file: str
+    subject: str
+    session: str = "1"
+    run: str = "1"
+    facts: dict[str, str | float] = Field(default_factory=dict)
+
+
+class Preprocessing(Frozen):
+    """Steps in the order in which they are done; what is absent is not done.
+
+    names, types and choice of channels → reference → notch → band filter → resample → cut → baseline → scale → clamp.
+    `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`), `rename` gives those that occur another
+    one; `channels` are those that are kept, in this order, whatever the case of their letters. `drop` takes out channels
+    by name, `*` for any characters; in `pick`, `meg` is magnetometers and gradiometers and no reference away from the head.
+    The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows.
+    """
+
+    strip: tuple[str, ...] = ()
+    rename: dict[str, str] = Field(default_factory=dict)
+    channels: tuple[str, ...] = ()
+    types: dict[str, str] = Field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    pick: tuple[str, ...] = ("eeg",)
+    reference: Literal["average"] | tuple[str, ...] | None = None
+    notch: tuple[Positive, ...] = ()
+    high_pass: Positive | None = None
+    low_pass: Positive | None = None
+    resample: Positive | None = None
+    baseline: tuple[float, float] | None = None
+    scale: Literal["robust", "standard"] | None = None
+    clamp: Positive | None = None
+    units: Literal["V", "mV", "uV", "T", "fT", "arbitrary"] = "uV"
+
+
+UNTOUCHED = Preprocessing()
+
+
+@contextmanager
+def quiet_mne() -> Iterator[Any]:
+    """MNE, silent; its remarks about files are not the reader's answer.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed.
+    """
+    try:
+        import mne
+    except ImportError as error:
+        raise UnavailableError("reading recordings needs MNE: pip install neuroledger[eeg]") from error
+    with warnings.catch_warnings(), mne.use_log_level("ERROR"):
+        warnings.simplefilter("ignore")
+        yield mne
+
+
+def windows_of(
+    raw: Any,
+    recording: Recording,
+    window: Window,
+    steps: Preprocessing,
+    *,
+    sha256: str,
+    columns: Mapping[str, Array] | None = None,
+    partner: tuple[Partner, Mapping[str, Path]] | None = None,
+    events: Events | None = None,
+    rows: Sequence[Mapping[str, str]] | None = None,
+) -> xr.DataArray | None:
+    """Signals of one recording, (presentation, channel, sample); None where a countdown has nothing to count to.
+
+    Parameters
+    ----------
+    raw
+        MNE's `Raw`; it is changed.
+    sha256
+        Of the file, kept as the coordinate `recording_sha256` of every window.
+    columns
+        Further facts about the recording's annotations, one value for each in their order.
+    partner
+        The rule by which the recording's annotations lie in another one of the files.
+    events
+        Which events are windows and what they show, in place of the labels of `window`.
+    rows
+        The table of these events; the recording's annotations where there is none.
+
+    Raises
+    ------
+    DataError
+        A named channel or event does not occur, or no window lies within the recording.
+    """
+    with quiet_mne() as mne:
+        # Before the recording is resampled: annotations may count its samples.
+        alone(events, window)
+        beside = (
+            None
+            if partner is None
+            else _beside(raw, recording, window, *partner, all_of_them=events is not None)
+        )
+        _prepare(raw, steps, recording.file)
+        rate = float(raw.info["sfreq"])
+        spans = own_spans(raw) if beside is None else beside
+        if events is not None:
+            table = rows_of(spans, columns or {}, recording.file) if rows is None else rows
+            laid = show(events, table, recording.file)
+        else:
+            complete = beside is None
+            laid = lay(window, spans, raw.n_times / rate, columns or {}, recording.file, complete=complete)
+        descriptions, onsets, extra = laid
+        if window.countdown is not None and not onsets:
+            return None
+        before = round(window.start * rate)
+        first = np.array([round(onset * rate) + before for onset in onsets], dtype=int)
+        length = round(window.duration * rate)
+        begin, end = window.within or (0.0, raw.n_times / rate)
+        inside = (first >= max(0, round(begin * rate))) & (
+            first + length <= min(raw.n_times, round(end * rate))
+        )
+        if not inside.any():
+            raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
+        data = raw.get_data()
+        cut = np.empty((int(inside.sum()), len(data), length))
+        for row, at in enumerate(first[inside]):
+            np.multiply(data[:, at : at + length], SCALES[steps.units], out=cut[row])
+        del data
+        types = [mne.channel_type(raw.info, index) for index in range(len(raw.ch_names))]
+        places = np.array([channel["loc"][:3] for channel in raw.info["chs"]], dtype=float)
+    places[~np.isfinite(places).all(axis=1) | (places == 0).all(axis=1)] = np.nan
+    if steps.baseline is not None:
+        times = (before + np.arange(length)) / rate
+        chosen = (times >= steps.baseline[0]) & (times <= steps.baseline[1])
+        if not chosen.any():
+            raise DataError(f"{recording.file}: the baseline {steps.baseline} lies outside the window")
+        cut -= cut[:, :, chosen].mean(axis=2, keepdims=True)
+    _scale(cut, steps)
+    facts = {
+        "stimulus_id": np.array(descriptions)[inside],
+        "onset": np.array(onsets, dtype=float)[inside],
+        **{name: np.asarray(values)[inside] for name, values in extra.items()},
+    }
+    facts |= {
+        name: np.full(int(inside.sum()), getattr(recording, name)) for name in ("subject", "session", "run")
+    }
+    facts |= {name: np.full(int(inside.sum()), fact) for name, fact in recording.facts.items()}
+    facts["recording"] = np.full(int(inside.sum()), recording.file)
+    facts["recording_sha256"] = np.full(int(inside.sum()), sha256)
+    return signals(
+        cut.astype(np.float32),
+        channels=raw.ch_names,
+        channel_types=types,
+        sampling_rate=rate,
+        start=before / rate,
+        units="robust" if steps.scale else steps.units,
+        events=facts,
+        positions=places,
+    )
+
+
+def _beside(
+    raw: Any,
+    recording: Recording,
+    window: Window,
+    rule: Partner,
+    files: Mapping[str, Path],
+    *,
+    all_of_them: bool = False,
+) -> list[Span]:
+    """What the file of annotations beside the recording says of it: what means something, or all."""
+    seconds = raw.n_times / float(raw.info["sfreq"])
+    name = partner_of(rule, recording.file, files)
+    spans = read_partner(files[name], name, rule, raw)
+    return spans if all_of_them else within_recording(spans, window, rule, seconds, name)
+
+
+def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
+    """Everything before the cut, in place."""
+    _name(raw, steps, file)
+    dropped = [name for said in steps.drop for name in _called(said, raw.ch_names)]
+    unknown = sorted({*steps.types, *dropped} - set(raw.ch_names))
+    if unknown:
+        raise DataError(f"{file} has no channel {', '.join(unknown)}; it has {', '.join(raw.ch_names[:40])}")
+    if steps.types:
+        raw.set_channel_types(steps.types)
+    raw.drop_channels(list(dict.fromkeys(dropped)))
+    try:
+        raw.pick([kind for said in steps.pick for kind in (("mag", "grad") if said == "meg" else (said,))])
+    except ValueError as error:
+        raise DataError(f"{file} has no channels of type {', '.join(steps.pick)}") from error
+    # Only now: what is not picked is never in memory.
+    raw.load_data()
+    if steps.reference is not None:
+        wanted = "average" if steps.reference == "average" else list(steps.reference)
+        try:
+            raw.set_eeg_reference(wanted)
+        except ValueError as error:
+            raise DataError(f"{file} cannot be referenced to {wanted}: {error}") from error
+    half = float(raw.info["sfreq"]) / 2
+    notches = [hertz for hertz in steps.notch if hertz < half]
+    if notches:
+        raw.notch_filter(notches, picks="all")
+    if steps.low_pass is not None and steps.low_pass >= half:
+        raise DataError(
+            f"{file} has {2 * half:g} samples a second, and nothing above {half:g} Hz to filter out: leave out `low_pass`"
+        )
+    if steps.high_pass is not None or steps.low_pass is not None:
+        # All that were picked: left to itself, MNE passes muscles, eyes and the rest by.
+        raw.filter(steps.high_pass, steps.low_pass, picks="all")
+    if steps.resample is not None and steps.resample != raw.info["sfreq"]:
+        raw.resample(steps.resample)
+
+
+def _called(said: str, names: Sequence[str]) -> list[str]:
+    """The channels that a text stands for: with `*`, those that fit, be there some or none."""
+    return [name for name in names if fnmatchcase(name, said)] if "*" in said else [said]
+
+
+def _name(raw: Any, steps: Preprocessing, file: str) -> None:
+    """The channels that are chosen, under the names that are declared."""
+    plain = {}
+    for name in raw.ch_names:
+        short = name
+        for part in steps.strip:
+            short = short.removeprefix(part).removesuffix(part)
+        short = short.strip() or name
+        plain[name] = steps.rename.get(short, short)
+    twice = {name for name in plain.values() if list(plain.values()).count(name) > 1}
+    if twice:
+        raise DataError(f"{file}: as `strip` and `rename` say, two channels are called {sorted(twice)[0]}")
+    if steps.channels:
+        known = {short.lower(): name for name, short in plain.items()}
+        lost = [name for name in steps.channels if name.lower() not in known]
+        if lost:
+            raise DataError(f"{file} has no channel {', '.join(lost)}; it has {', '.join(plain.values())}")
+        raw.pick([known[name.lower()] for name in steps.channels])
+        plain = {known[name.lower()]: name for name in steps.channels}
+    changed = {name: short for name, short in plain.items() if name != short}
+    if changed:
+        raw.rename_channels(changed)
+
+
+def _scale(cut: Array, steps: Preprocessing) -> None:
+    """Scale and clamp the windows of a recording, in place."""
+    if steps.scale == "robust":
+        low, middle, high = np.percentile(cut, [25, 50, 75], axis=(0, 2))
+        cut -= middle[:, None]
+        cut /= np.where(high > low, high - low, 1.0)[:, None]
+    elif steps.scale == "standard":
+        spread = cut.std(axis=(0, 2))
+        cut -= cut.mean(axis=(0, 2))[:, None]
+        cut /= np.where(spread > 0, spread, 1.0)[:, None]
+    if steps.clamp is not None:
+        np.clip(cut, -steps.clamp, steps.clamp, out=cut)

@@ -1,0 +1,326 @@
+"""What happened during a recording, and in which file beside it that is written."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, field_validator, model_validator
+
+from neuroledger.errors import DataError
+from neuroledger.spec.base import Frozen
+
+__all__ = [
+    "Partner",
+    "Span",
+    "fields_in",
+    "fields_of",
+    "filled",
+    "own_spans",
+    "partner_of",
+    "read_partner",
+    "touching",
+]
+
+DAY = 86400.0
+PLACEHOLDER = re.compile(r"\{([a-z_]+)(?::(\d+))?\}|([?*])")
+
+
+class Span(NamedTuple):
+    """One annotation: seconds from the start of the recording, how many it lasts, and what it says."""
+
+    onset: float
+    duration: float
+    description: str
+
+
+class Partner(Frozen):
+    """The file beside each recording that holds its annotations: how it is called, and how it is written.
+
+    Attributes
+    ----------
+    recording, file
+        Names of a recording and of its partner in the same folder. `{subject}` stands for any characters and has the same
+        value in both, `{subject:2}` for just two; `?` is one character and `*` any number. What is called `subject`,
+        `session` or `run` says whose the recording is, `name` nothing; any other placeholder is a fact. Folders in the
+        name are held against the last folders of the recording.
+    format
+        `edf` for annotations of EDF+, `table` for text with one annotation in each line, `wfdb` for PhysioNet's own.
+    columns
+        Of a table: its columns `onset`, `description`, and `stop` or `duration`, by name, or by position from 0 where the
+        table has no header. Lines that begin with # are remarks. Times are seconds.
+    split
+        What separates several descriptions of one annotation.
+    ignore
+        Descriptions that mean nothing here, `*` for any characters; one that is neither ignored nor given a meaning is
+        refused.
+    merge
+        Annotations of one description that overlap or touch, on whatever channel, are one.
+    aligned
+        Whether times count from the `start` of the recording, or by the `clock`: then annotations are moved by the
+        difference of the times of day at which two EDF files begin. Unsaid, such a difference is refused.
+    beyond
+        What happens where an annotation that means something reaches beyond the recording: `refuse` or `cut`.
+    """
+
+    recording: str
+    file: str
+    format: Literal["edf", "table", "wfdb"] = "edf"
+    columns: dict[Literal["onset", "stop", "duration", "description"], str | int] = Field(
+        default_factory=dict
+    )
+    split: str | None = Field(default=None, min_length=1)
+    ignore: tuple[str, ...] = ()
+    merge: bool = False
+    aligned: Literal["start", "clock"] | None = None
+    beyond: Literal["refuse", "cut"] = "refuse"
+
+    @field_validator("recording", "file")
+    @classmethod
+    def _readable(cls, pattern: str) -> str:
+        rest = PLACEHOLDER.sub("", pattern)
+        if "{" in rest or "}" in rest:
+            raise ValueError(
+                f"{pattern!r}: a placeholder is {{name}} or {{name:2}}, with a name in small letters"
+            )
+        return pattern
+
+    @model_validator(mode="after")
+    def _paired(self) -> Partner:
+        known, used = (
+            [name for name, _, _ in PLACEHOLDER.findall(pattern) if name]
+            for pattern in (self.recording, self.file)
+        )
+        unknown = sorted(set(used) - set(known))
+        if unknown:
+            raise ValueError(f"{self.file!r} needs {{{unknown[0]}}}, which {self.recording!r} does not have")
+        if not used:
+            raise ValueError(
+                f"{self.file!r} names no part of the recording's name: every recording would have it"
+            )
+        wanted = {"onset", "description"}
+        if self.format == "table" and not (wanted <= set(self.columns) and len(self.columns) == 3):
+            raise ValueError("a table needs `columns`: onset, description, and one of stop and duration")
+        if self.format != "table" and self.columns:
+            raise ValueError(f"`columns` are those of a table, not of {self.format}")
+        if len({type(column) for column in self.columns.values()}) > 1:
+            raise ValueError("`columns` are all names, or all positions where the table has no header")
+        return self
+
+
+@lru_cache(maxsize=256)
+def _expression(pattern: str, known: tuple[tuple[str, str], ...] = ()) -> re.Pattern[str]:
+    """The pattern as a regular expression; what is known already is put in its place."""
+    values = dict(known)
+    parts, place, seen = [], 0, set[str]()
+    for match in PLACEHOLDER.finditer(pattern):
+        parts.append(re.escape(pattern[place : match.start()]))
+        name, count, wild = match.groups()
+        if wild:
+            parts.append("[^/]" if wild == "?" else "[^/]*")
+        elif name in values:
+            parts.append(re.escape(values[name]))
+        elif name in seen:
+            parts.append(f"(?P={name})")
+        else:
+            seen.add(name)
+            parts.append(f"(?P<{name}>[^/]{{{count}}})" if count else f"(?P<{name}>[^/]+?)")
+        place = match.end()
+    return re.compile("".join([*parts, re.escape(pattern[place:])]))
+
+
+def _tail(pattern: str, name: str) -> tuple[str, str]:
+    """The folders of `name` that the pattern says nothing about, and the rest."""
+    parts = name.split("/")
+    depth = min(pattern.count("/") + 1, len(parts))
+    return "/".join(parts[:-depth]), "/".join(parts[-depth:])
+
+
+def fields_of(pattern: str, name: str) -> dict[str, str] | None:
+    """What a name that is written as a pattern says, by placeholder; None where it is written otherwise."""
+    match = _expression(pattern).fullmatch(_tail(pattern, name)[1])
+    return None if match is None else match.groupdict()
+
+
+def filled(pattern: str, known: Mapping[str, str], name: str) -> bool:
+    """Whether a name is written as a pattern in which what is known is put in its place."""
+    expression = _expression(pattern, tuple(sorted(known.items())))
+    return expression.fullmatch(_tail(pattern, name)[1]) is not None
+
+
+def fields_in(rule: Partner, name: str) -> dict[str, str] | None:
+    """What the name of a recording says, by placeholder; None for a name that is no recording's or a partner's."""
+    match = _expression(rule.recording).fullmatch(_tail(rule.recording, name)[1])
+    if match is None or _expression(rule.file).fullmatch(_tail(rule.file, name)[1]):
+        return None
+    return match.groupdict()
+
+
+def partner_of(rule: Partner, name: str, names: Iterable[str]) -> str:
+    """The one file that holds the annotations of recording `name`.
+
+    Raises
+    ------
+    DataError
+        The recording is not called as the rule says, there is no such file, or there are several.
+    """
+    known = fields_in(rule, name)
+    if known is None:
+        raise DataError(f"recording {name} is not called {rule.recording}, as `annotations` says")
+    folder = _tail(rule.recording, name)[0]
+    expression = _expression(rule.file, tuple(sorted(known.items())))
+    found = [
+        other
+        for other in names
+        if other != name
+        and _tail(rule.file, other)[0] == folder
+        and expression.fullmatch(_tail(rule.file, other)[1])
+    ]
+    wanted = "/".join(
+        filter(None, [folder, PLACEHOLDER.sub(lambda m: known.get(m[1] or "", m[0]), rule.file)])
+    )
+    if not found:
+        raise DataError(f"{name} has no annotations: no file {wanted} lies beside it")
+    if len(found) > 1:
+        raise DataError(
+            f"{name} has {len(found)} files of annotations, {', '.join(sorted(found)[:3])}: keep one"
+        )
+    return found[0]
+
+
+def own_spans(raw: Any) -> list[Span]:
+    """The annotations that a recording of MNE's carries itself, in the order in which it has them."""
+    # MNE counts them from before the first sample of a FIF file, whether the file has a date or not.
+    start = raw.first_samp / raw.info["sfreq"]
+    return [
+        Span(float(onset) - start, float(duration), str(description))
+        for onset, duration, description in zip(
+            raw.annotations.onset, raw.annotations.duration, raw.annotations.description, strict=True
+        )
+    ]
+
+
+def read_partner(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
+    """The annotations of a partner file in order of time, in seconds from the start of the recording `raw`.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, a line of it is no annotation, or it begins at another time than the recording.
+    """
+    if rule.format == "edf":
+        spans = _of_edf(path, name, rule, raw)
+    elif rule.format == "wfdb":
+        from neuroledger.families.signals.recordings.wfdb_night import night_spans
+
+        spans = night_spans(path, name, float(raw.info["sfreq"]))
+    else:
+        spans = _of_table(path, name, rule)
+    if rule.split is not None:
+        spans = [
+            span._replace(description=part) for span in spans for part in span.description.split(rule.split)
+        ]
+    spans.sort()
+    return _merged(spans) if rule.merge else spans
+
+
+def _of_edf(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
+    import mne
+
+    begins = _begins(path)
+    if begins is None:
+        raise DataError(f"{name} cannot be read as annotations of EDF+ (no EDF header)")
+    try:
+        read = mne.read_annotations(path)
+    except (OSError, ValueError, RuntimeError, TypeError, KeyError, IndexError) as error:
+        raise DataError(f"{name} cannot be read as annotations of EDF+ ({error})") from error
+    source = Path(raw.filenames[0]) if raw.filenames and raw.filenames[0] is not None else None
+    other = _begins(source) if source is not None and source.suffix.lower() in (".edf", ".bdf") else None
+    later = 0.0
+    if other is not None and other != begins and rule.aligned != "start":
+        later = (begins - other + DAY / 2) % DAY - DAY / 2
+        if rule.aligned is None:
+            raise DataError(
+                f"{name} begins {abs(later):g} s {'after' if later > 0 else 'before'} its recording by the clock: say under "
+                "`annotations` whether its times are `aligned: start` or `aligned: clock`"
+            )
+    return [
+        Span(float(onset) + later, float(duration), str(description))
+        for onset, duration, description in zip(read.onset, read.duration, read.description, strict=True)
+    ]
+
+
+def _begins(path: Path) -> float | None:
+    """Seconds of the day at which an EDF file begins, None for what is no EDF file."""
+    with path.open("rb") as opened:
+        header = opened.read(256)
+    match = re.fullmatch(rb"(\d\d)\.(\d\d)\.(\d\d)", header[176:184])
+    if len(header) < 256 or match is None:
+        return None
+    hours, minutes, seconds = map(int, match.groups())
+    return float(3600 * hours + 60 * minutes + seconds)
+
+
+def _of_table(path: Path, name: str, rule: Partner) -> list[Span]:
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{name} cannot be read as text ({error})") from error
+    said = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
+    rows = list(csv.reader((line for _, line in said), delimiter=delimiter))
+    columns = dict(rule.columns)
+    numbers = [number for number, _ in said]
+    if any(isinstance(column, str) for column in columns.values()):
+        if not rows:
+            raise DataError(
+                f"{name} has no header; columns {', '.join(map(str, columns.values()))} are declared"
+            )
+        header = [cell.strip() for cell in rows[0]]
+        lost = [str(column) for column in columns.values() if column not in header]
+        if lost:
+            raise DataError(f"{name} has no column {', '.join(lost)}; it has {', '.join(header)}")
+        columns = {role: header.index(str(column)) for role, column in columns.items()}
+        rows, numbers = rows[1:], numbers[1:]
+    return [_line(row, number, name, columns) for row, number in zip(rows, numbers, strict=True)]
+
+
+def _line(row: Sequence[str], number: int, name: str, columns: Mapping[Any, Any]) -> Span:
+    try:
+        cells = {role: row[int(column)].strip() for role, column in columns.items()}
+        onset = float(cells["onset"])
+        duration = float(cells["duration"]) if "duration" in cells else float(cells["stop"]) - onset
+    except (IndexError, ValueError):
+        raise DataError(f"{name}:{number}: {','.join(row)[:80]!r} is no annotation with its times") from None
+    if not (math.isfinite(onset) and math.isfinite(duration)) or duration < 0:
+        raise DataError(f"{name}:{number}: an annotation that begins at {onset:g} s lasts {duration:g} s")
+    return Span(onset, duration, cells["description"])
+
+
+def _merged(spans: Sequence[Span]) -> list[Span]:
+    """Overlapping and touching spans of one description as one, in order of time."""
+    last: dict[str, Span] = {}
+    merged: list[Span] = []
+    for span in sorted(spans):
+        held = last.get(span.description)
+        if held is not None and span.onset <= held.onset + held.duration + 1e-6:
+            stop = max(held.onset + held.duration, span.onset + span.duration)
+            last[span.description] = held._replace(duration=stop - held.onset)
+            continue
+        if held is not None:
+            merged.append(held)
+        last[span.description] = span
+    return sorted([*merged, *last.values()])
+
+
+def touching(span: Span, start: float, stop: float) -> float:
+    """How many seconds of a span lie between two times; 0 for one that lies outside, at least a microsecond within."""
+    shared = min(span.onset + span.duration, stop) - max(span.onset, start)
+    if span.duration <= 1e-6:
+        return 1e-6 if start - 1e-6 <= span.onset < stop - 1e-6 else 0.0
+    return shared if shared > 1e-6 else 0.0

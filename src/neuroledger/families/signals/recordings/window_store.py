@@ -1,0 +1,281 @@
+"""Windows of many recordings as one assembly: few in memory, many in a file beside the data, written part by part."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from itertools import chain
+from os.path import commonpath
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from neuroledger.data.assembly import content_sha256
+from neuroledger.data.lazy_rows import row_blocks
+from neuroledger.errors import DataError
+from neuroledger.families.signals.signals import DIMS
+from neuroledger.spec import registry
+from neuroledger.store.artifact_store import Kept, Written, find, keep
+from neuroledger.store.artifact_store import place as chosen_place
+from neuroledger.store.hash_cache import sha256_of
+
+__all__ = ["IN_MEMORY", "join", "stored"]
+
+Array = npt.NDArray[Any]
+
+VERSION: Final = 1
+"""Rises when the same parts are stored as other bytes."""
+FOLDER: Final = "prepared"
+VALUES: Final = "values.bin"
+IN_MEMORY: Final = 1 << 28
+"""Bytes up to which windows stay in memory."""
+LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "nilearn", "netCDF4", "h5py")
+
+
+def stored(
+    reader: str,
+    files: Mapping[str, Path],
+    parameters: Mapping[str, Any],
+    parts: Iterable[xr.DataArray | None],
+    *,
+    of: int | None = None,
+    apart: str = "",
+) -> xr.DataArray:
+    """The parts one below the other, as `join` has them.
+
+    Up to 256 MiB they are joined in memory: that is made anew faster than files are kept in order, and leaves nothing
+    behind. What is larger is written to ``prepared/`` in the data set's folder while it is made, one part in memory at a
+    time, and comes back as a read-only memory map; next time no part is made. It lies there under the SHA-256 of what it
+    is made of: the files' bytes, every parameter of the reader, the reader's version, this module's, and those of the
+    libraries that computed it. What was made of anything else is deleted when the new one is whole. ``encoding`` of what is
+    returned then holds its ``content_sha256``.
+
+    Parameters
+    ----------
+    reader
+        The name under which the reader is registered.
+    files, parameters
+        All that the reader was given; `files` among the parameters is passed over, so that `locals()` will do.
+    parts
+        Windows of a recording each, (presentation, channel, sample); None where it has none. A generator is not begun
+        where the windows are there already.
+    of
+        How many parts there will be, where that is known: too little room on the disk is then said at the beginning.
+    apart
+        A folder of its own, for what is kept beside the windows of the same reading.
+
+    Raises
+    ------
+    DataError
+        There are no windows, parts do not agree or cannot be read, or the disk has no room.
+    """
+    folder = _folder(files) / apart
+    if folder.is_dir():
+        kept = find(folder, _made_of(reader, files, parameters))
+        if kept is not None:
+            return _opened(kept)
+    stream = _read(parts)
+    held: list[xr.DataArray] = []
+    for part in stream:
+        if part is None:
+            continue
+        if held:
+            _agree(held[0], part)
+        held.append(part)
+        if sum(one.nbytes for one in held) > IN_MEMORY:
+            break
+    else:
+        return join(held)
+    if of is not None:
+        size = sum(one.nbytes for one in held)
+        _require_room(folder, size * max(1.0, of / len(held)), "about ")
+    del part
+    taken = (held.pop(0) for _ in range(len(held)))
+    made_of = _made_of(reader, files, parameters)
+    return _opened(keep(folder, made_of, lambda place: _write(place, chain(taken, stream)), alone=True))
+
+
+def _read(parts: Iterable[xr.DataArray | None]) -> Iterator[xr.DataArray | None]:
+    """The parts; a recording that the disk does not give is not told as a disk that takes no windows."""
+    try:
+        yield from parts
+    except OSError as error:
+        raise DataError(
+            f"a recording cannot be read ({error}): is its file whole, and yours to read?"
+        ) from error
+
+
+def join(found: Sequence[xr.DataArray | None]) -> xr.DataArray:
+    """Recordings one below the other, in memory.
+
+    Raises
+    ------
+    DataError
+        There are none, or their channels or sampling rates differ.
+    """
+    parts = [part for part in found if part is not None]
+    if not parts:
+        raise DataError(
+            "no recording has a window: add recordings, or the event that is counted down to is in none"
+        )
+    for part in parts[1:]:
+        _agree(parts[0], part)
+    if len(parts) == 1:
+        return parts[0]
+    return xr.concat(parts, dim="presentation", coords="minimal", compat="override", join="override")
+
+
+def _agree(first: xr.DataArray, part: xr.DataArray) -> None:
+    """Return if two recordings have the same facts, channels, samples and attributes."""
+    if set(part.coords) != set(first.coords):
+        raise DataError(
+            f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different facts: "
+            f"{', '.join(sorted(map(str, set(part.coords) ^ set(first.coords))))}"
+        )
+    same = part["channel_id"].values.tolist() == first["channel_id"].values.tolist()
+    if not same or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
+        raise DataError(
+            f"recording {part['recording'].values[0]} has other channels, length or rate than "
+            f"{first['recording'].values[0]}: declare `drop`, `pick` and `resample` so that they agree"
+        )
+
+
+def _folder(files: Mapping[str, Path]) -> Path:
+    """Where windows of these files are kept."""
+    place = chosen_place()
+    if place is None:
+        parents = [str(path.parent.absolute()) for path in files.values()]
+        place = Path(commonpath(parents)) if parents else Path.cwd()
+    return place / FOLDER
+
+
+def _made_of(reader: str, files: Mapping[str, Path], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    component = registry.get("reader", reader)
+    given = {name: value for name, value in parameters.items() if name != "files"}
+    known = component.parameters.model_fields.keys()
+    if given.keys() != known:
+        raise DataError(
+            f"reader {reader!r}: what is kept depends on all of its parameters, {', '.join(known)}; it gives "
+            f"{', '.join(given)}"
+        )
+    return {
+        "store": VERSION,
+        "reader": f"{reader}@{component.version}",
+        "parameters": component.canonical(given),
+        "files": {name: sha256_of(path) for name, path in sorted(files.items())},
+        "libraries": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def _version(library: str) -> str:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _write(place: Path, parts: Iterable[xr.DataArray | None]) -> Written:
+    """Write the values in the order of the parts, and after them each coordinate to a file of its own."""
+    path = place / VALUES
+    first: xr.DataArray | None = None
+    thin: list[xr.DataArray] = []
+    digest, dtype, count = hashlib.sha256(), np.dtype(np.float32), 0
+    for part in parts:
+        if part is None:
+            continue
+        if first is None:
+            first, dtype = part.isel(presentation=slice(0, 1)).copy(deep=True), part.dtype
+        _agree(first, part)
+        wanted = np.result_type(dtype, part.dtype)
+        if wanted != dtype:
+            digest, dtype = _promote(path, dtype, wanted), wanted
+        _require_room(place, part.size * dtype.itemsize)
+        _append(path, part.transpose(*DIMS).values, dtype, digest)
+        count += part.sizes["presentation"]
+        thin.append(part.isel(channel=0, sample=0, drop=True).copy(deep=True))
+        del part  # it is not in memory any more when the next one is made
+    if first is None:
+        raise DataError("there are no windows to keep")
+    along = xr.concat(thin, dim="presentation", coords="minimal", compat="override", join="override")
+    coords = {str(name): along[name] if name in along.coords else first[name] for name in first.coords}
+    shape = (count, first.sizes["channel"], first.sizes["sample"])
+    values = np.memmap(path, dtype=dtype, mode="r", shape=shape)
+    whole = xr.DataArray(values, dims=DIMS, coords={name: (c.dims, c.values) for name, c in coords.items()})
+    about = {
+        "dtype": dtype.str,
+        "shape": list(shape),
+        "coordinates": [_save(place, number, name, coords[name]) for number, name in enumerate(coords)],
+        "attrs": dict(first.attrs),
+        "name": first.name,
+        "content_sha256": content_sha256(whole),
+    }
+    return Written(about, {VALUES: digest.hexdigest()})
+
+
+def _append(path: Path, values: Array, dtype: npt.DTypeLike, digest: Any) -> None:
+    with path.open("ab") as file:
+        for rows in row_blocks(values):
+            content = np.ascontiguousarray(values[rows], dtype=dtype)
+            digest.update(content.data)
+            file.write(content.data)
+
+
+def _promote(path: Path, old: np.dtype[Any], new: np.dtype[Any]) -> Any:
+    """Write what is there once more as another type; returns the hash so far."""
+    wider, digest = path.with_suffix(".wider"), hashlib.sha256()
+    if path.exists():
+        _append(wider, np.memmap(path, dtype=old, mode="r"), new, digest)
+        wider.replace(path)
+    return digest
+
+
+def _save(place: Path, number: int, name: str, coordinate: xr.DataArray) -> dict[str, Any]:
+    """Where a coordinate is kept; mixed text and numbers, which have no type of their own, as plain data."""
+    said: dict[str, Any] = {"name": name, "dims": list(map(str, coordinate.dims))}
+    values = np.asarray(coordinate.values)
+    if values.dtype.kind == "O":
+        return {**said, "values": [getattr(value, "item", lambda v=value: v)() for value in values.tolist()]}
+    np.save(place / f"coordinate{number}.npy", values, allow_pickle=False)
+    return {**said, "file": f"coordinate{number}.npy"}
+
+
+def _opened(kept: Kept) -> xr.DataArray:
+    place, about = kept
+    try:
+        return _mapped(place, about)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{place} is gone while it is opened: another process prepares these data in another way; try again after it"
+        ) from error
+
+
+def _mapped(place: Path, about: Mapping[str, Any]) -> xr.DataArray:
+    values = np.memmap(place / VALUES, dtype=np.dtype(about["dtype"]), mode="r", shape=tuple(about["shape"]))
+    coords = {
+        one["name"]: (
+            tuple(one["dims"]),
+            np.load(place / one["file"], allow_pickle=False)
+            if "file" in one
+            else np.array(one["values"], dtype=object),
+        )
+        for one in about["coordinates"]
+    }
+    windows = xr.DataArray(values, dims=DIMS, coords=coords, attrs=about["attrs"], name=about["name"])
+    windows.encoding = {"content_sha256": about["content_sha256"]}
+    return windows
+
+
+def _require_room(folder: Path, needed: float, about: str = "") -> None:
+    """Return if so many bytes go on the disk of a folder that may not be there yet."""
+    there = next(path for path in (folder, *folder.parents) if path.is_dir())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise DataError(
+            f"the windows take {about}{needed / 1024**3:.1f} GiB more in {there}, {free / 1024**3:.1f} GiB are free: make "
+            "room there, or ask for less in the spec's reader: fewer recordings or channels, or a lower rate"
+        )

@@ -1,1 +1,0 @@
-"""Metrics: each compares two assemblies, or counts what a run cost."""

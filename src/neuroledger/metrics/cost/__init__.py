@@ -1,1 +1,0 @@
-"""Costs: what a network's computation takes, read from the counts of one pass."""

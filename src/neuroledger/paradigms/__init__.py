@@ -1,1 +1,0 @@
-"""Paradigms: what a model is asked, and what is measured."""

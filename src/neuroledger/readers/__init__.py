@@ -1,1 +1,0 @@
-"""Readers: from a lab's files to stimuli and an assembly."""

@@ -1,0 +1,271 @@
+"""Components by name: a decorated function becomes a metric, ceiling, paradigm, builder or reader."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import typing
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from neuroledger.errors import RequestError
+
+__all__ = ["Registered", "builder", "ceiling", "get", "metric", "names", "paradigm", "reader", "stimuli"]
+
+# What the engine hands to a component; everything else that is keyword-only is a field of the YAML.
+INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "metric": frozenset({"splits", "rng", "workspace"}),
+        "ceiling": frozenset({"splits", "rng", "workspace"}),
+        "paradigm": frozenset({"rng", "workspace", "store", "pretraining", "metrics", "catalog"}),
+        "builder": frozenset(
+            {"id", "weights", "regions", "layers", "readout", "visual_degrees", "device", "store", "rng"}
+        ),
+        "reader": frozenset(),
+        "stimuli": frozenset(),
+    }
+)
+# Distributions, this one included, name their families under this entry-point group.
+GROUP = "neuroledger.families"
+FOLDERS: Mapping[str, str] = MappingProxyType(
+    {
+        "metric": "metrics",
+        "ceiling": "ceilings",
+        "paradigm": "paradigms",
+        "builder": "models",
+        "reader": "readers",
+        "stimuli": "readers",
+    }
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Of a folder's files, by their names and the reader's parameters: those that the reader reads.
+Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
+# From a catalogue, a data set's spec, its text and what is said about a folder: `neuroledger.data.pin.downloads.Recorded`.
+Pins = Callable[..., Any]
+Asks = Literal["record", "perform"]
+Side = Literal["source", "target"]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A component: its function, the model of its parameters, and the integer version of its numbers.
+
+    Attributes
+    ----------
+    input
+        What a metric or ceiling is computed from: `assemblies`, `behaviour`, `predictions` or `trace`.
+    timed
+        Whether a metric needs the dimension of time bins even where there is one bin.
+    asks
+        The method of a model that a paradigm calls; None where it trains or runs the model itself.
+    itself
+        Whether a paradigm's data can be put in the model's place: they must then predict themselves.
+    permuted
+        Which side of a paradigm's measurement is permuted for the control that must not score.
+    reads
+        Which of a folder's files a reader reads.
+    pins
+        How a folder of downloads becomes the files and fields of a data set that a reader reads.
+    prepares
+        Whether what a reader returns is computed from its files, so that its content is hashed and recorded.
+    """
+
+    kind: str
+    name: str
+    version: int
+    function: Callable[..., Any]
+    injected: frozenset[str]
+    input: str = "assemblies"
+    timed: bool = False
+    asks: Asks | None = None
+    itself: bool = False
+    permuted: Side | None = None
+    reads: Reads | None = None
+    pins: Pins | None = None
+    prepares: bool = False
+
+    @property
+    def parameters(self) -> type[BaseModel]:
+        """Pydantic model of the YAML fields, made from the function's keyword-only parameters."""
+        return _parameters(self.kind, self.function)
+
+    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Validated parameters with defaults filled in (pydantic's ``ValidationError`` passes through)."""
+        model = self.parameters.model_validate(dict(values))
+        return {name: getattr(model, name) for name in type(model).model_fields}
+
+    def canonical(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The validated parameters as plain data, for identities."""
+        return self.parameters.model_validate(dict(values)).model_dump(mode="json", by_alias=True)
+
+
+_REGISTRY: dict[tuple[str, str], Registered] = {}
+
+
+def _register(kind: str, name: str, version: int, **declared: Any) -> Callable[[F], F]:
+    if version < 1:
+        raise RequestError(f"{kind} {name!r}: a version is an integer from 1")
+
+    def decorate(function: F) -> F:
+        known = _REGISTRY.get((kind, name))
+        if known is not None and _place(known.function) != _place(function):
+            where, other = _place(function), _place(known.function)
+            raise RequestError(f"{kind} {name!r} is registered twice: by {other} and by {where}; rename one")
+        keyword_only = {
+            parameter.name
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        injected = INJECTED[kind] & keyword_only
+        _REGISTRY[kind, name] = Registered(kind, name, version, function, injected, **declared)
+        return function
+
+    return decorate
+
+
+def metric(name: str, *, version: int, input: str = "assemblies", timed: bool = False) -> Callable[[F], F]:
+    """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
+
+    ``input`` says what it is computed from: ``assemblies`` (the default), ``predictions``, or ``trace`` (the
+    counts of one pass of a network). A metric that is ``timed`` needs time bins, even a single one. ``version`` rises
+    whenever its numbers can change.
+    """
+    return _register("metric", name, version, input=input, timed=timed)
+
+
+def ceiling(name: str, *, version: int, input: str = "assemblies") -> Callable[[F], F]:
+    """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
+
+    ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
+    """
+    return _register("ceiling", name, version, input=input)
+
+
+def paradigm(
+    name: str, *, version: int, asks: Asks | None, itself: bool, permuted: Side | None
+) -> Callable[[F], F]:
+    """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
+
+    Every paradigm states what it asks of a model and which controls apply to it; there is no default, so that no control
+    is lost without a word.
+
+    Parameters
+    ----------
+    asks
+        The method of a model that is called, `record` or `perform`; None where the paradigm trains or runs it itself.
+    itself
+        Whether the data can be put in the model's place; scored so, they must reach the ceiling.
+    permuted
+        The side of the measurement that can be given to the wrong stimuli, `source` (what the model gave) or `target`;
+        scored so, nothing must be left. None where neither can.
+    """
+    return _register("paradigm", name, version, asks=asks, itself=itself, permuted=permuted)
+
+
+def builder(name: str, *, version: int) -> Callable[[F], F]:
+    """Register a model builder: ``(*, id, …) -> Model``."""
+    return _register("builder", name, version)
+
+
+def reader(
+    name: str, *, version: int, reads: Reads | None = None, pins: Pins | None = None, prepares: bool = False
+) -> Callable[[F], F]:
+    """Register a reader: ``(files, *, …) -> Dataset``.
+
+    A reader that ``prepares`` computes what it returns (filters, windows), so that its content is hashed and recorded.
+    ``pins(catalog, spec, text, downloads)`` turns a folder of downloads into files and fields of the spec, where
+    the reader's fields say whose each file is.
+
+    ``reads(names, parameters)`` chooses, among the names of a folder's files, those that the reader reads, so that just
+    these are pinned; it raises where one is missing.
+    """
+    return _register("reader", name, version, reads=reads, pins=pins, prepares=prepares)
+
+
+def stimuli(name: str) -> Callable[[F], F]:
+    """Register what a reader's stimuli are, under the reader's name: ``(files, *, …) -> pd.DataFrame``, one row each.
+
+    It needs no recording and no embedding, so that embeddings can be made before windows are read. Keyword-only
+    parameters are some of the reader's, by the same names. Columns: ``stimulus_id``, and ``text`` (and ``context``), or
+    ``filename`` (and ``start``, ``duration`` in seconds); see docs/signals.md.
+    """
+    return _register("stimuli", name, 1)
+
+
+def get(kind: str, name: str) -> Registered:
+    """The component ``name`` of ``kind``.
+
+    Raises
+    ------
+    RequestError
+        There is none; near misses are named.
+    """
+    discover(kind)
+    if (kind, name) not in _REGISTRY:
+        known = names(kind)
+        near = difflib.get_close_matches(name, known, 3, 0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+        raise RequestError(f"no {kind} is registered as {name!r}; {hint}")
+    return _REGISTRY[kind, name]
+
+
+def names(kind: str) -> list[str]:
+    """Sorted names of all components of ``kind``."""
+    discover(kind)
+    return sorted(name for of, name in _REGISTRY if of == kind)
+
+
+@lru_cache
+def discover(kind: str) -> None:
+    """Import what every installed family offers for ``kind``: its package, and all modules of the kind's folder in it.
+
+    Raises
+    ------
+    RequestError
+        No family is installed, not even the shipped ones.
+    """
+    families = entry_points(group=GROUP)
+    if not families:
+        raise RequestError(
+            "no component is registered: the package neuroledger is not installed; `pip install --editable .`"
+        )
+    for family in families:
+        package = family.load()
+        folder = f"{package.__name__}.{FOLDERS[kind]}"
+        if hasattr(package, "__path__") and importlib.util.find_spec(folder) is not None:
+            of_kind = importlib.import_module(folder)
+            for module in pkgutil.walk_packages(getattr(of_kind, "__path__", ()), f"{folder}."):
+                importlib.import_module(module.name)
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@lru_cache
+def _parameters(kind: str, function: Callable[..., Any]) -> type[BaseModel]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY or parameter.name in INJECTED[kind]:
+            continue
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    title = "".join(part.title() for part in re.split(r"\W|_", function.__name__)) + "Parameters"
+    config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False, validate_default=False)
+    with warnings.catch_warnings():
+        # A parameter may well be called `copy` or `validate`: nobody calls the methods of that name on parameters.
+        warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
+        return create_model(title, __config__=config, __doc__=inspect.getdoc(function), **fields)

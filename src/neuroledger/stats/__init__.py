@@ -1,0 +1,1 @@
+"""Statistics: splits, resampling, intervals, tests, ranks and normalisation."""

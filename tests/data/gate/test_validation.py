@@ -1,0 +1,78 @@
+"""The report speaks for the inputs it was made from, and for nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neuroledger.data.gate.validate import validate
+from neuroledger.data.gate.validation import is_valid, read_report, refusal, report_path, seal, write_report
+from neuroledger.errors import DataError
+from tests.data.gate.test_validate import with_expectation
+from tests.engine.tiny_repository import Tiny
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Tiny:
+    built = Tiny(tmp_path)
+    built.write()
+    return built
+
+
+def test_a_report_speaks_only_for_its_inputs(tiny: Tiny) -> None:
+    validate(tiny.pin(), "tiny")
+    changed = tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4}))
+    refused = refusal(changed, "tiny")
+    assert refused is not None and "before its spec or reader changed" in refused
+    described = tiny.pin(description="more words")
+    assert is_valid(described, "tiny")
+
+
+def test_an_edited_report_is_not_believed(tiny: Tiny) -> None:
+    (tiny.data / "responses.nc").write_bytes(b"")
+    catalog = tiny.pin()
+    validate(catalog, "tiny")
+    path = report_path(catalog.root, "tiny")
+    path.write_text(path.read_text().replace('"failed"', '"passed"').replace('"not reached"', '"passed"'))
+    assert read_report(path) is None
+    refused = refusal(catalog, "tiny")
+    assert refused is not None and "edited by hand" in refused
+    path.write_text("{}")
+    assert not is_valid(catalog, "tiny")
+
+
+def test_a_failed_examination_is_repeated(tiny: Tiny) -> None:
+    catalog = tiny.pin()
+    content = (tiny.data / "responses.nc").read_bytes()
+    (tiny.data / "responses.nc").write_bytes(b"")
+    assert not validate(catalog, "tiny").success
+    (tiny.data / "responses.nc").write_bytes(content)
+    assert validate(catalog, "tiny").success
+
+
+def test_a_full_disk_leaves_the_old_report(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = tiny.pin()
+    report = validate(catalog, "tiny")
+    path = report_path(catalog.root, "tiny")
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_report(path, seal(report.model_copy(update={"title": "another"})))
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == ["tiny.json"]
+
+
+def test_asking_whether_data_are_valid_does_not_import_great_expectations() -> None:
+    code = (
+        "import sys, neuroledger.data.gate.validate\n"
+        "sys.exit(any(m.startswith('great_expectations') for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,130 @@
+"""Stimuli keep their visual angle on a model's screen; the geometry is the peer's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from neuroledger.data.images import decode
+from neuroledger.data.screen import place, place_image, placement, shown, spanning
+from neuroledger.errors import DataError, RequestError
+from tests.models.drawn_stimuli import drawn
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "screen.json"
+
+
+def cases(table: list[dict[str, object]]) -> None:
+    for row in table:
+        width, height = row["size"]  # type: ignore[misc]
+        white = Image.new("RGB", (width, height), (255, 255, 255))
+        placed = np.asarray(place_image(white, row["source"], row["target"]))  # type: ignore[arg-type]
+        assert list(placed.shape[1::-1]) == row["out_size"], row
+        left, top, right, bottom = row["content_box_xyxy"]  # type: ignore[misc]
+        inside = np.zeros(placed.shape[:2], dtype=bool)
+        inside[top:bottom, left:right] = True
+        assert (placed[inside] == 255).all(), row
+        if row["background"] is None:
+            assert inside.all(), row
+        else:
+            assert (placed[~inside] == row["background"]).all(), row
+
+
+def test_geometry_is_the_peers() -> None:
+    """``screen.json`` holds what Brain-Score's own place_on_screen gave for 30 sizes and angles."""
+    table = json.loads(GOLDEN.read_text())
+    assert len(table) == 30
+    cases(table)
+
+
+def test_geometry_is_that_of_the_reference(reference: Path) -> None:
+    cases(json.loads((reference / "brainscore_oracle" / "helpers.json").read_text())["screen"])
+
+
+@given(
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.floats(0.5, 30, allow_nan=False),
+    st.floats(0.5, 30, allow_nan=False),
+)
+def test_angle_per_pixel_is_kept_and_the_image_stays_centred(
+    w: int, h: int, source: float, target: float
+) -> None:
+    where = placement((w, h), source, target)
+    for side, size in zip(where.size, (w, h), strict=True):
+        assert abs(side - size * target / source) <= 0.5
+    left, top, right, bottom = where.box
+    outer = where.size if where.padded else (w, h)
+    assert abs(left - (outer[0] - right)) <= 1
+    assert abs(top - (outer[1] - bottom)) <= 1
+
+
+def test_a_smaller_screen_shows_the_centre() -> None:
+    values = np.arange(100, dtype=np.uint8).reshape(10, 10)
+    placed = place_image(Image.fromarray(values).convert("RGB"), 10, 4)
+    assert (np.asarray(placed)[..., 0] == values[3:7, 3:7]).all()
+
+
+def test_equal_angles_leave_the_set_as_it_is() -> None:
+    stimuli = drawn(2, degrees=8.0)
+    assert place(stimuli, 8) is stimuli
+    assert place(stimuli, None) is stimuli
+
+
+def test_placed_sets_give_placed_files_and_have_another_identity() -> None:
+    stimuli = drawn(3, size=(20, 10), degrees=4.0)
+    placed = place(stimuli, 8)
+    assert placed.content_sha256 != stimuli.content_sha256
+    assert placed.content_sha256 != place(stimuli, 9).content_sha256
+    images = list(shown(placed, placed.ids))
+    assert {image.size for image in images} == {(40, 20)}
+    assert (np.asarray(decode(placed.bytes("s001"), "s001")) == np.asarray(images[1])).all()
+    assert (np.asarray(images[1])[5:15, 10:30] == np.asarray(decode(stimuli.bytes("s001"), "s001"))).all()
+    assert placed.select(["s002"]).ids == ["s002"]
+    assert next(shown(placed.select(["s002"]), ["s002"])).size == (40, 20)
+
+
+def test_degrees_may_differ_between_stimuli() -> None:
+    stimuli = drawn(2, size=(8, 8), columns={"degrees": [4.0, 8.0]})
+    placed = place(stimuli, 8)
+    assert [image.size for image in shown(placed, placed.ids)] == [(16, 16), (8, 8)]
+
+
+def test_unknown_or_doubly_declared_degrees_are_refused() -> None:
+    with pytest.raises(RequestError, match="does not say how many degrees"):
+        place(drawn(1), 8)
+    with pytest.raises(RequestError, match="as a whole and per stimulus"):
+        place(drawn(1, degrees=4.0, columns={"degrees": [4.0]}), 8)
+    with pytest.raises(RequestError, match="positive"):
+        place(drawn(1, degrees=4.0), -1)
+    with pytest.raises(RequestError, match="on a screen already"):
+        place(place(drawn(1, degrees=4.0), 8), 9)
+
+
+@pytest.mark.parametrize("degrees", [0.0, -2.0, float("nan"), "wide"])
+def test_degrees_of_a_stimulus_are_positive_numbers(degrees: object) -> None:
+    with pytest.raises(DataError, match="`degrees` of 's001' is no positive number"):
+        place(drawn(2, columns={"degrees": [4.0, degrees]}), 8)
+
+
+def test_screens_that_show_nothing_or_are_absurdly_large_are_refused() -> None:
+    with pytest.raises(
+        DataError, match="'s000', 16 x 16 pixels for 80 degrees, leaves nothing on a screen of 2"
+    ):
+        list(shown(place(drawn(1, degrees=80.0), 2), ["s000"]))
+    with pytest.raises(DataError, match="needs a screen of 12800 x 12800 pixels for 8, the limit"):
+        list(shown(place(drawn(1, degrees=0.01), 8), ["s000"]))
+
+
+def test_degrees_are_said_once_or_alike() -> None:
+    assert spanning(drawn(1), 8).degrees == 8
+    assert spanning(drawn(1, degrees=8.0), 8).degrees == 8
+    assert spanning(drawn(1, degrees=8.0), None).degrees == 8
+    assert spanning(drawn(1, columns={"degrees": [4.0]}), 8).degrees is None
+    with pytest.raises(RequestError, match="spans 8 degrees, the benchmark says 4: correct one of them"):
+        spanning(drawn(1, degrees=8.0), 4)

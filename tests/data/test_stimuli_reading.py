@@ -1,0 +1,71 @@
+"""Files of a stimulus set are found quickly, hashed once, and never taken from an archive that has changed."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from neuroledger.data import stimuli as module
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.errors import AssemblyError
+
+
+def archive(path: Path, **files: str) -> StimulusSet:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in files.items():
+            opened.writestr(f"{name}.txt", content)
+    return StimulusSet(
+        "s", pd.DataFrame({"stimulus_id": list(files), "filename": [f"{n}.txt" for n in files]}), path
+    )
+
+
+def test_an_archive_that_changed_is_read_anew(tmp_path: Path) -> None:
+    first = archive(tmp_path / "s.zip", a="one", b="two")
+    assert first.bytes("b") == b"two"
+    before = first.content_sha256
+    second = archive(tmp_path / "s.zip", a="one", b="TWO")
+    os.utime(tmp_path / "s.zip", ns=(1, 1))
+    assert second.bytes("b") == b"TWO"
+    assert second.content_sha256 != before
+
+
+def test_the_list_of_members_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = archive(tmp_path / "s.zip", a="one", b="two", c="three")
+    opened: list[Path] = []
+    original = zipfile.ZipFile
+
+    def counting(path: Path) -> zipfile.ZipFile:
+        opened.append(path)
+        return original(path)
+
+    monkeypatch.setattr(module.zipfile, "ZipFile", counting)
+    for _ in range(3):
+        assert [held.bytes(name) for name in ("c", "a")] == [b"three", b"one"]
+        assert held.select(["b"]).bytes("b") == b"two"
+    assert len(opened) == 1
+
+
+def test_a_file_is_hashed_once_for_all_selections(tmp_path: Path) -> None:
+    whole = archive(tmp_path / "s.zip", a="one", b="two", c="three")
+    expected = {
+        ids: StimulusSet("s", whole.select(list(ids)).table, whole.archive).content_sha256
+        for ids in ("ab", "ba", "c")
+    }
+    assert whole.content_sha256
+    assert set(whole.digests) == {"a.txt", "b.txt", "c.txt"}
+    (tmp_path / "s.zip").unlink()
+    assert {ids: whole.select(list(ids)).content_sha256 for ids in expected} == expected
+    assert len(set(expected.values())) == 3
+
+
+def test_damaged_members_are_said(tmp_path: Path) -> None:
+    held = archive(tmp_path / "s.zip", a="one " * 500)
+    data = bytearray((tmp_path / "s.zip").read_bytes())
+    data[45:55] = b"\xff" * 10
+    (tmp_path / "s.zip").write_bytes(bytes(data))
+    with pytest.raises(AssemblyError, match=r"s\.zip cannot be read"):
+        held.bytes("a")

@@ -1,0 +1,67 @@
+"""Work side by side does each part once, passes errors on, and keeps to the number of threads that was asked for."""
+
+import threading
+
+import numpy as np
+import pytest
+import xarray as xr
+from threadpoolctl import threadpool_info
+
+import neuroledger as nl
+from neuroledger.data import threads
+from neuroledger.data.threads import limited, side_by_side
+from neuroledger.families.alignment.similarity import gram
+from neuroledger.stats.workspace import Workspace
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 17])
+def test_each_part_is_done_once(count):
+    done = np.zeros(count, int)
+
+    def work(part: int) -> None:
+        done[part] += 1
+
+    side_by_side(work, range(count))
+    assert (done == 1).all()
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 4])
+def test_an_error_in_any_part_reaches_the_caller(wrong):
+    def work(part: int) -> None:
+        if part == wrong:
+            raise ValueError(f"part {part}")
+
+    with pytest.raises(ValueError, match=f"part {wrong}"):
+        side_by_side(work, range(5))
+
+
+def test_one_thread_is_the_callers_own():
+    seen = set()
+    with limited(1):
+        side_by_side(lambda part: seen.add(threading.get_ident()), range(8))
+    assert seen == {threading.get_ident()}
+
+
+def test_the_environment_can_grant_fewer_threads_than_there_are_processors():
+    assert threads._count("1") == 1
+    assert threads._count("10000") == threads._count(None) <= 8
+    assert threads._count("many") == threads._count(None)
+
+
+def test_a_workspace_keeps_a_metric_to_its_threads(monkeypatch):
+    rng = np.random.default_rng(0)
+    ids = {"stimulus_id": ("presentation", np.arange(40))}
+    target = xr.DataArray(rng.standard_normal((40, 3)), dims=("presentation", "neuroid"), coords=ids)
+    source = xr.DataArray(rng.standard_normal((40, 60)), dims=("presentation", "neuroid"), coords=ids)
+    used = []
+
+    def watched(K: np.ndarray) -> None:
+        used.extend(pool["num_threads"] for pool in threadpool_info())
+        mirror(K)
+
+    mirror = gram.mirror_upper
+    monkeypatch.setattr(gram, "mirror_upper", watched)
+    before = [pool["num_threads"] for pool in threadpool_info()]
+    nl.metric("ridge", workspace=Workspace(threads=1), splits={"folds": 2, "stratify": None})(source, target)
+    assert set(used) == {1}
+    assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == before

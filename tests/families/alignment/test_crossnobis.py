@@ -1,0 +1,94 @@
+"""Cross-validated distances against their definition, their expectation under noise, and their refusals."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.spatial.distance import pdist, squareform
+
+import neuroledger as nl
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.metrics.crossnobis import cross_validated_distances
+from neuroledger.families.alignment.similarity.rdm import compare, condensed
+from tests.families.alignment.neural_cases import assembly
+
+
+def by_definition(patterns: np.ndarray) -> np.ndarray:
+    """The mean over ordered pairs of different folds, pair of stimuli by pair of stimuli."""
+    folds, stimuli, neuroids = patterns.shape
+    result = np.zeros((stimuli, stimuli))
+    for i in range(stimuli):
+        for j in range(stimuli):
+            difference = patterns[:, i] - patterns[:, j]
+            products = [difference[m] @ difference[k] for m in range(folds) for k in range(folds) if m != k]
+            result[i, j] = np.mean(products) / neuroids
+    return result
+
+
+@pytest.mark.parametrize("folds", [2, 3, 5])
+def test_distances_equal_their_definition(folds):
+    patterns = np.random.default_rng(0).standard_normal((folds, 6, 15)) + 10
+    np.testing.assert_allclose(cross_validated_distances(patterns), by_definition(patterns), atol=1e-11)
+
+
+def test_noise_alone_has_no_distance_on_average():
+    rng = np.random.default_rng(0)
+    noise = [condensed(cross_validated_distances(rng.standard_normal((4, 8, 200)))).mean() for _ in range(50)]
+    assert abs(np.mean(noise)) < 3 * np.std(noise) / np.sqrt(50)
+
+
+def recorded(Y: np.ndarray, folds: int, noise: float, seed: int = 0) -> xr.DataArray:
+    rng = np.random.default_rng(seed)
+    rows = np.tile(np.arange(len(Y)), folds)
+    order = rng.permutation(len(rows))
+    values = Y[rows] + noise * rng.standard_normal((len(rows), Y.shape[1]))
+    coords = {
+        "stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in rows])[order]),
+        "repetition": ("presentation", np.repeat(np.arange(folds), len(Y))[order]),
+        "neuroid_id": ("neuroid", [f"n{i}" for i in range(Y.shape[1])]),
+    }
+    return xr.DataArray(values[order], dims=("presentation", "neuroid"), coords=coords)
+
+
+@pytest.mark.parametrize("noise", ["none", "univariate", "multivariate"])
+def test_a_model_is_compared_with_the_distances_of_the_trials(noise):
+    rng = np.random.default_rng(1)
+    X, Y = rng.standard_normal((12, 30)), rng.standard_normal((12, 9))
+    Y[:, :9] += X[:, :9]
+    target = recorded(Y, 6, 0.5)
+    score = nl.metric("crossnobis", noise=noise)(assembly(X, seed=5), target)
+    trials = np.stack(
+        [target[target["repetition"].values == m].sortby("stimulus_id").values for m in range(6)]
+    )
+    if noise == "univariate":
+        residual = trials - trials.mean(axis=0)
+        trials = trials / np.sqrt((residual**2).sum(axis=(0, 1)) / (5 * 12))
+    expected = compare(
+        condensed(squareform(pdist(X, "sqeuclidean"))), condensed(by_definition(trials)), "cosine"
+    )
+    assert score.value == pytest.approx(expected, abs=1e-10 if noise != "multivariate" else 0.05)
+    assert score.low < score.value < score.high
+
+
+def test_whitened_residuals_have_unit_covariance():
+    from neuroledger.families.alignment.metrics.crossnobis import _whitening
+
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((4000, 5)) @ rng.standard_normal((5, 5))
+    W = _whitening(values, np.arange(4000) % 10, "multivariate")
+    np.testing.assert_allclose(np.cov((values @ W).T), np.eye(5), atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t: t[t["repetition"].values == 0], "has one"),
+        (lambda t: t[1:], "1 of 18 pairs"),
+        (lambda t: t.where(t["repetition"] > 0), "complete responses"),
+        (lambda t: t.drop_vars("repetition"), "coordinate 'repetition'"),
+    ],
+)
+def test_what_cannot_be_cross_validated_is_refused(change, reason):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((6, 30)), rng.standard_normal((6, 9))
+    with pytest.raises(MetricError, match=reason):
+        nl.metric("crossnobis")(assembly(X), change(recorded(Y, 3, 0.5)))

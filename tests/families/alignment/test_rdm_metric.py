@@ -1,0 +1,117 @@
+"""Representational similarity of assemblies and of given RDMs, with its interval."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+from scipy.spatial.distance import pdist, squareform
+
+import neuroledger as nl
+from neuroledger.errors import MetricError
+from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.splits import draw
+from neuroledger.stats.workspace import Workspace
+from tests.families.alignment.neural_cases import assembly, latent
+
+
+def spearman(X, Y):
+    return stats.spearmanr(pdist(X, "correlation"), pdist(Y, "correlation")).statistic
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+def test_equals_scipy(device):
+    X, Y = latent(40, 100, 20)
+    score = nl.metric("rdm", workspace=Workspace(device=device))(assembly(X, seed=1), assembly(Y, seed=2))
+    assert score.value == pytest.approx(spearman(X, Y), abs=1e-12)
+    assert score.low < score.value < score.high
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+@pytest.mark.parametrize("comparison", ["pearson", "kendall_tau_a", "cosine"])
+def test_other_distances_and_comparisons(distance, comparison):
+    X, Y = latent(25, 60, 20)
+    a, b = pdist(X, distance), pdist(Y, distance)
+    expected = {
+        "pearson": lambda: stats.pearsonr(a, b).statistic,
+        "kendall_tau_a": lambda: stats.kendalltau(a, b).statistic,
+        "cosine": lambda: a @ b / np.sqrt(a @ a * (b @ b)),
+    }[comparison]()
+    score = nl.metric("rdm", distance=distance, comparison=comparison)(assembly(X), assembly(Y))
+    assert score.value == pytest.approx(expected, abs=1e-10)
+
+
+def test_subsets_are_the_test_rows():
+    X, Y = latent(40, 100, 20)
+    score = nl.metric("rdm_cv")(assembly(X), assembly(Y))
+    splits = draw(SplitsSpec(test=0.9), assembly(Y))
+    np.testing.assert_allclose(
+        score.samples.values, [spearman(X[s.test], Y[s.test]) for s in splits], atol=1e-12
+    )
+    assert score.error == pytest.approx(score.samples.values.std() / np.sqrt(10))
+
+
+def given(X, subjects=None):
+    """RDMs as an assembly."""
+    ids = [f"s{i:04d}" for i in range(len(X if subjects is None else X[0]))]
+    coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
+    if subjects is None:
+        return xr.DataArray(
+            squareform(pdist(X, "correlation")), dims=("stimulus", "stimulus_b"), coords=coords
+        )
+    stacked = np.stack([squareform(pdist(one, "correlation")) for one in X])
+    return xr.DataArray(
+        stacked, dims=("subject", "stimulus", "stimulus_b"), coords={**coords, "subject": subjects}
+    )
+
+
+def test_given_rdms_of_several_subjects():
+    X, Y = latent(30, 100, 20)
+    _, Z = latent(30, 100, 20, seed=5)
+    target = given([Y, Z], ["a", "b"])
+    score = nl.metric("rdm")(assembly(X, seed=3), target)
+    np.testing.assert_allclose(score.samples.values, [spearman(X, Y), spearman(X, Z)], atol=1e-12)
+    assert score.value == pytest.approx(score.samples.values.mean())
+    same = nl.metric("rdm")(given(X), target)
+    np.testing.assert_allclose(same.samples.values, score.samples.values, atol=1e-12)
+
+
+def test_a_stimulus_without_a_pattern_is_left_out_and_said():
+    X, Y = latent(30, 100, 20)
+    whole = nl.metric("rdm")(assembly(np.delete(X, 4, 0)), assembly(np.delete(Y, 4, 0)))
+    X[4] = 1.0
+    score = nl.metric("rdm")(assembly(X), assembly(Y))
+    assert score.value == pytest.approx(whole.value, abs=1e-12)
+    assert any("1 of 30 stimuli left out" in note for note in score.notes)
+
+
+def test_neuroids_with_missing_responses_are_left_out_and_said():
+    X, Y = latent(30, 100, 20)
+    Y[3, 7] = np.nan
+    score = nl.metric("rdm")(assembly(X), assembly(Y))
+    assert score.value == pytest.approx(spearman(X, np.delete(Y, 7, 1)), abs=1e-12)
+    assert any("1 of 20 neuroids left out" in note for note in score.notes)
+
+
+def test_one_neuroid_has_no_correlation_between_patterns():
+    X, Y = latent(30, 100, 1)
+    with pytest.raises(MetricError, match="more neuroids than 1"):
+        nl.metric("rdm")(assembly(X), assembly(Y))
+
+
+def test_the_interval_covers_what_other_stimuli_give():
+    """The interval is as wide as the spread of scores over fresh sets of stimuli, within a factor of two."""
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((10, 60)), rng.standard_normal((10, 30))
+
+    def sample():
+        Z = rng.standard_normal((50, 10))
+        return Z @ A + rng.standard_normal((50, 60)), Z @ B + rng.standard_normal((50, 30))
+
+    first = nl.metric("rdm")(*map(assembly, sample()))
+    others = [spearman(*sample()) for _ in range(60)]
+    width = first.high - first.low
+    assert (
+        0.5 * np.ptp(np.percentile(others, [2.5, 97.5]))
+        < width
+        < 2 * np.ptp(np.percentile(others, [2.5, 97.5]))
+    )

@@ -1,0 +1,56 @@
+"""One RDM per subject: the same as comparing each subject's neuroids alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.spatial.distance import pdist
+from scipy.stats import spearmanr
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.metrics.rdm_subjects import rdm_subjects
+from neuroledger.stats.workspace import Workspace
+
+
+def _assembly(values, subjects=None):
+    coords = {
+        "stimulus_id": ("presentation", [f"s{row}" for row in range(len(values))]),
+        "neuroid_id": ("neuroid", [f"n{column}" for column in range(values.shape[1])]),
+    }
+    if subjects is not None:
+        coords["subject"] = ("neuroid", subjects)
+    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
+
+
+def _compare(source, target):
+    return rdm_subjects(source, target, workspace=Workspace(), rng=np.random.default_rng(0))
+
+
+def test_each_subject_against_scipy():
+    rng = np.random.default_rng(1)
+    source, target = rng.standard_normal((12, 7)), rng.standard_normal((12, 9))
+    subjects = np.array(["B", "A", "B", "A", "B", "A", "B", "A", "B"])
+    found = _compare(_assembly(source), _assembly(target, subjects))
+    assert found["subject"].values.tolist() == ["B", "A"]
+    for name in ("A", "B"):
+        other = pdist(target[:, subjects == name], "correlation")
+        expected = spearmanr(pdist(source, "correlation"), other).statistic
+        assert float(found.sel(subject=name)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_interval_resamples_stimuli_and_holds_the_value():
+    rng = np.random.default_rng(2)
+    source = rng.standard_normal((30, 6))
+    target = np.hstack([source + rng.standard_normal((30, 6)), source + rng.standard_normal((30, 6))])
+    found = _compare(_assembly(source), _assembly(target, ["A"] * 6 + ["B"] * 6))
+    draws = found.attrs["replicates"]()
+    low, high = np.percentile(draws, [2.5, 97.5])
+    assert low < float(found.mean()) < high
+    assert high - low > 0.05
+
+
+def test_subjects_are_needed():
+    values = np.random.default_rng(3).standard_normal((5, 4))
+    with pytest.raises(MetricError, match="say no subject"):
+        _compare(_assembly(values), _assembly(values))

@@ -1,0 +1,49 @@
+"""Equal dissimilarities are tied, whatever rounding says; the peer's order of them can be had."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+import neuroledger as nl
+from neuroledger.errors import MetricError
+from tests.families.alignment.neural_cases import assembly
+
+COUNTS = np.random.default_rng(0).poisson(1.5, (30, 4)).astype(float)
+OTHERS = np.random.default_rng(1).standard_normal((30, 6))
+
+
+def peer(X, Y, decimals=None):
+    found = [(1 - np.corrcoef(side))[np.triu_indices(len(side), 1)] for side in (X, Y)]
+    if decimals is not None:
+        found = [np.round(side, decimals) for side in found]
+    return spearmanr(*found).statistic
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4])
+def test_counts_of_few_neuroids(columns):
+    X = COUNTS[:, :columns]
+    X = X[np.ptp(X, axis=1) > 0]
+    Y = OTHERS[: len(X)]
+    assert nl.metric("rdm")(assembly(X), assembly(Y)).value == pytest.approx(peer(X, Y, 11), abs=1e-9)
+    found = nl.metric("rdm", compat="brainscore")(assembly(X), assembly(Y))
+    assert found.value == pytest.approx(peer(X, Y), abs=1e-12)
+
+
+def test_two_neuroids_go_together_or_they_do_not():
+    X = np.random.default_rng(2).standard_normal((25, 2))
+    signs = np.sign(X[:, 0] - X[:, 1])
+    upper = np.triu_indices(25, 1)
+    expected = spearmanr((signs[:, None] != signs)[upper], (1 - np.corrcoef(OTHERS[:25]))[upper]).statistic
+    found = nl.metric("rdm")(assembly(X), assembly(OTHERS[:25]))
+    assert found.value == pytest.approx(expected, abs=1e-9)
+
+
+def test_repeated_rows():
+    X = np.vstack([OTHERS[:12]] * 2)
+    Y = np.random.default_rng(3).standard_normal((24, 9))
+    assert nl.metric("rdm")(assembly(X), assembly(Y)).value == pytest.approx(peer(X, Y, 11), abs=1e-9)
+
+
+def test_the_order_that_rounding_left_is_that_of_correlations():
+    with pytest.raises(MetricError, match="ties: rounding"):
+        nl.metric("rdm", ties="rounding", distance="cosine")(assembly(OTHERS), assembly(OTHERS))

@@ -1,0 +1,230 @@
+"""Accuracy and everything made of accuracies: golden values, closed forms, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+from sklearn.metrics import confusion_matrix
+
+from neuroledger.engine import bound_metric as bind
+from neuroledger.errors import CeilingError, MetricError
+from tests.golden.behaviour_cases import GOLDEN, golden_answers, presentations
+
+CASE = GOLDEN["agreement"]
+
+
+def test_golden_accuracy():
+    source, _ = golden_answers()
+    expected = CASE["accuracy"]
+    truth = presentations(source["truth"].values[::-1], stimulus_id=source["stimulus_id"].values[::-1])
+    score = bind.metric("accuracy", compat="brainscore")(source, truth)
+    assert math.isclose(score.value, expected["score"], abs_tol=1e-12)
+    assert math.isclose(score.error, expected["error"], abs_tol=1e-12)
+    assert math.isclose(
+        bind.metric("accuracy")(source, truth).error, expected["error"] / np.sqrt(80), rel_tol=1e-12
+    )
+
+
+def test_each_stimulus_counts_once_for_trials_of_people():
+    source, target = golden_answers()
+    assert bind.metric("accuracy")(source, target).samples.size == 80
+
+
+def test_right_answers_are_the_values_unless_people_gave_them():
+    source, target = golden_answers()
+    one = target.isel(presentation=target["subject"].values == "s1")
+    answers = one.drop_vars("subject")
+    shared = (
+        one.values
+        == source.set_index(presentation="stimulus_id").sel(presentation=one["stimulus_id"].values).values
+    )
+    assert bind.metric("accuracy")(source, answers).value == pytest.approx(shared.mean())
+    assert bind.metric("accuracy")(source, one).value == pytest.approx(CASE["accuracy"]["score"])
+
+
+def test_accuracy_without_ids_needs_equal_lengths():
+    with pytest.raises(MetricError, match="no stimulus_id"):
+        bind.metric("accuracy")(presentations(["a", "b"]), presentations(["a", "b", "c"]))
+
+
+def test_golden_accuracy_distance():
+    source, target = golden_answers()
+    expected = CASE["accuracy_distance"]
+    score = bind.metric("accuracy_distance", compat="brainscore")(source, target)
+    np.testing.assert_allclose(score.samples.values, expected["raw"], atol=1e-12)
+    assert math.isclose(score.error, expected["error"], abs_tol=1e-12)
+    ceiling = bind.ceiling("accuracy_distance", compat="brainscore")(target)
+    assert math.isclose(ceiling.value, expected["ceiling"], abs_tol=1e-12)
+    assert math.isclose(ceiling.error, expected["ceiling_error"], abs_tol=1e-12)
+    expected = CASE["accuracy_distance_by_condition"]
+    score = bind.metric("accuracy_distance", variables=["condition"])(source, target)
+    np.testing.assert_allclose(score.samples.values, expected["raw"], atol=1e-12)
+
+
+def test_distance_uses_chance_as_the_lowest_accuracy():
+    truth, ids = ["a"] * 10, np.arange(10)
+    model = presentations(["a"] * 6 + ["b"] * 4, stimulus_id=ids)
+    person = presentations(["a"] * 8 + ["b"] * 2, stimulus_id=ids, truth=truth, subject=["p"] * 10)
+    assert bind.metric("accuracy_distance")(model, person).value == pytest.approx(1 - 0.2 / 0.8)
+    assert bind.metric("accuracy_distance", chance=0.5)(model, person).value == pytest.approx(1 - 0.2 / 0.3)
+
+
+def test_one_person_has_no_distance_to_others():
+    _, target = golden_answers()
+    one = target.isel(presentation=target["subject"].values == "s1")
+    with pytest.raises(CeilingError, match="one subject"):
+        bind.ceiling("accuracy_distance")(one)
+
+
+def baker():
+    case = GOLDEN["accuracy_delta"]
+    subject, kind, animal, correct = zip(
+        *[(s, t, a, int(c)) for s, t, a, line in case["cells"] for c in line], strict=True
+    )
+    people = presentations(correct, subject=subject, image_type=kind, animal=animal)
+    kind, animal, answer = zip(*[(t, a, v) for t, a, line in case["model"] for v in line], strict=True)
+    return presentations(answer, image_type=kind, animal=animal), people, case
+
+
+def test_golden_accuracy_delta():
+    source, target, expected = baker()
+    score = bind.metric("baker_accuracy_delta", compat="brainscore")(source, target)
+    assert math.isclose(score.value, expected["score"], abs_tol=1e-12)
+    assert math.isclose(score.error, expected["error"], abs_tol=1e-12)
+    np.testing.assert_allclose(score.samples.values[:10], expected["first"], atol=1e-12)
+
+
+def test_halves_of_all_subjects_include_the_last_one():
+    source, target, _ = baker()
+    lost = (target["subject"].values == 8) & (target["image_type"].values == "f")
+    changed = target.copy(data=np.where(lost, 0, target.values))
+    here = [bind.metric("baker_accuracy_delta")(source, side).samples.values for side in (target, changed)]
+    peer = [
+        bind.metric("baker_accuracy_delta", compat="brainscore")(source, side).value
+        for side in (target, changed)
+    ]
+    assert (here[0] != here[1]).any()
+    assert peer[0] == peer[1]  # its draws never hold the last subject
+
+
+def test_a_missing_condition_is_refused():
+    source, target, _ = baker()
+    with pytest.raises(MetricError, match="no presentation has image_type = 'o'"):
+        bind.metric("baker_accuracy_delta", image_types=["w", "o"])(source, target)
+
+
+@pytest.mark.parametrize(("a", "b", "scale", "expected"), GOLDEN["value_delta"])
+def test_golden_value_delta(a, b, scale, expected):
+    assert bind.metric("value_delta", scale=scale)(a, b).value == pytest.approx(expected, abs=1e-15)
+
+
+def test_value_delta_needs_numbers():
+    with pytest.raises(MetricError, match="one finite number"):
+        bind.metric("value_delta")(float("nan"), 1.0)
+
+
+def confused():
+    case = GOLDEN["confusion_similarity"]
+    source = presentations(list(case["model_answer"]), truth=list(case["model_truth"]))
+    truth = list(case["human_truth"])
+    target = presentations(list(case["human_answer"]), truth=truth, subject=np.arange(len(truth)) % 6)
+    return source, target, case["score"]
+
+
+def test_golden_confusions():
+    source, target, expected = confused()
+    assert bind.metric("confusion_similarity")(source, target).value == pytest.approx(expected, abs=1e-12)
+
+
+def test_confusions_are_scikit_learns():
+    source, target, _ = confused()
+    sides = [
+        confusion_matrix(side["truth"].values, side.values, labels=list("abcd")) for side in (source, target)
+    ]
+    beside = ~np.eye(4, dtype=bool)
+    expected = pearsonr(sides[0][beside], sides[1][beside])[0]
+    assert bind.metric("confusion_similarity")(source, target).value == pytest.approx(expected, abs=1e-12)
+
+
+def test_different_objects_cannot_be_confused():
+    source, target, _ = confused()
+    fewer = target.isel(presentation=target["truth"].values != "d")
+    with pytest.raises(MetricError, match="same objects"):
+        bind.metric("confusion_similarity")(source, fewer)
+
+
+def test_confusions_of_one_person_have_no_ceiling():
+    _, target, _ = confused()
+    with pytest.raises(CeilingError, match="one subject"):
+        bind.ceiling("confusion_similarity")(target.isel(presentation=target["subject"].values == 0))
+
+
+def conditions(rng, subjects=5, each=60):
+    cells = np.tile(np.arange(6), each * subjects // 6 * 1)[: each * subjects]
+    ids = np.arange(cells.size)
+    right = rng.random(cells.size) < 0.3 + 0.1 * cells
+    target = presentations(
+        np.where(right, "yes", "no"),
+        stimulus_id=ids,
+        truth=np.full(cells.size, "yes"),
+        subject=np.repeat(np.arange(subjects), each),
+        condition=cells,
+    )
+    source = presentations(np.where(rng.random(cells.size) < 0.3 + 0.1 * cells, "yes", "no"), stimulus_id=ids)
+    return source, target
+
+
+def test_condition_accuracy_is_a_mean_of_correlations():
+    source, target = conditions(np.random.default_rng(8))
+    score = bind.metric("condition_accuracy")(source, target)
+    expected = []
+    for person in range(5):
+        mine = target["subject"].values == person
+        cells = target["condition"].values[mine]
+        a = [np.mean(source.values[mine][cells == c] == "yes") for c in range(6)]
+        b = [np.mean(target.values[mine][cells == c] == "yes") for c in range(6)]
+        expected.append(pearsonr(a, b)[0])
+    np.testing.assert_allclose(score.samples.values, expected, atol=1e-12)
+
+
+def test_condition_ceiling_leaves_each_person_out():
+    _, target = conditions(np.random.default_rng(9))
+    table = np.array(
+        [
+            [
+                np.mean(
+                    target.values[(target["subject"].values == s) & (target["condition"].values == c)]
+                    == "yes"
+                )
+                for c in range(6)
+            ]
+            for s in range(5)
+        ]
+    )
+    expected = [pearsonr(table[s], np.delete(table, s, axis=0).mean(axis=0))[0] for s in range(5)]
+    np.testing.assert_allclose(
+        bind.ceiling("condition_accuracy")(target).samples.values, expected, atol=1e-12
+    )
+
+
+def test_one_condition_has_no_profile():
+    source, target = conditions(np.random.default_rng(8))
+    with pytest.raises(MetricError, match="one condition"):
+        bind.metric("condition_accuracy")(
+            source, target.assign_coords(condition=("presentation", np.zeros(target.size)))
+        )
+
+
+def test_tasks_consistency_pools_people():
+    source, target = conditions(np.random.default_rng(10))
+    score = bind.metric("tasks_consistency", variables=["condition"])(source, target)
+    cells = target["condition"].values
+    expected = pearsonr(
+        *[[np.mean(side.values[cells == c] == "yes") for c in range(6)] for side in (source, target)]
+    )[0]
+    assert score.value == pytest.approx(expected, abs=1e-12)
+    assert score.low < score.value < score.high
+    assert bind.ceiling("tasks_consistency", variables=["condition"])(target).value > 0

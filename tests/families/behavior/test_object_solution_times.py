@@ -1,0 +1,129 @@
+"""Object solution times: a model that solves in a planted order, crossings by hand, an independent readout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+from scipy.stats import spearmanr
+
+from neuroledger.engine import bound_metric as bind
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.tasks.solution_times import (
+    PENALTY,
+    crossing_times,
+    resampled_rank_correlation,
+    softmax_readout,
+)
+
+
+def test_crossings_by_hand():
+    times = np.array([70.0, 80.0, 90.0, 100.0])
+    curves = np.array([[0.0, 1.0, 3.0, 2.0], [5.0, 0, 0, 0], [0, 0, 0, 0], [1.5, 0.5, 2.5, 0.0]])
+    np.testing.assert_allclose(
+        crossing_times(curves, times, np.full(4, 2.0)), [85.0, 70.0, np.nan, 70 + 0.5 * 20], equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("features", [4, 60])
+def test_readout_minimises_the_stated_objective(features):
+    rng = np.random.default_rng(0)
+    labels = np.arange(30) % 3
+    train, test = rng.normal(size=(30, features)) + labels[:, None], rng.normal(size=(5, features))
+    got, classes = softmax_readout(train, labels, test)
+    x, held = ((part - train.mean(0)) / train.std(0) for part in (train, test))
+    x, held = (np.hstack([part, np.ones((len(part), 1))]) for part in (x, held))
+
+    def loss(w):
+        w = w.reshape(features + 1, 3)
+        scores = log_softmax(x @ w, axis=1)
+        gradient = x.T @ (np.exp(scores) - np.eye(3)[labels]) / 30 + PENALTY * w
+        return -scores[np.arange(30), labels].mean() + 0.5 * PENALTY * (w**2).sum(), gradient.ravel()
+
+    best = minimize(
+        loss, np.zeros((features + 1) * 3), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9}
+    )
+    np.testing.assert_allclose(got, softmax(held @ best.x.reshape(features + 1, 3), axis=1), atol=1e-5)
+    assert classes.tolist() == [0, 1, 2]
+
+
+def laboratory(seed=0, stimuli=200, bins=8):
+    rng = np.random.default_rng(seed)
+    labels = np.arange(stimuli) % 4
+    onset = rng.uniform(0, bins - 2, stimuli)
+    centre = rng.normal(size=(4, 20)) * 2
+    rise = np.clip(np.arange(bins)[None, :] - onset[:, None], 0, 2) / 2
+    values = rise[:, None, :] * centre[labels][:, :, None] + 0.3 * rng.normal(size=(stimuli, 20, bins))
+    ids = [f"s{i:03d}" for i in range(stimuli)]
+    source = xr.DataArray(
+        values,
+        dims=("presentation", "neuroid", "time_bin"),
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "neuroid_id": ("neuroid", [f"n{i}" for i in range(20)]),
+            "time_bin_start": ("time_bin", 70.0 + 10 * np.arange(bins)),
+            "time_bin_end": ("time_bin", 80.0 + 10 * np.arange(bins)),
+        },
+    )
+    target = xr.DataArray(
+        70 + 10 * onset,
+        dims=("presentation",),
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "image_label": ("presentation", [f"object{i}" for i in labels]),
+            "i1": ("presentation", np.full(stimuli, 1.0)),
+        },
+    )
+    return source, target
+
+
+def test_planted_order_is_found_and_lost_when_permuted():
+    source, target = laboratory()
+    few = {"splits": {"folds": 3}}
+    score = bind.metric("ost", **few)(source, target)
+    assert score.value > 0.7
+    order = np.random.default_rng(1).permutation(target.size)
+    wrong = target.copy(data=target.values[order])
+    assert abs(bind.metric("ost", **few)(source, wrong).value) < 0.4
+
+
+def test_models_without_time_are_refused():
+    source, target = laboratory()
+    with pytest.raises(MetricError, match="over time"):
+        bind.metric("ost")(source.isel(time_bin=0, drop=True), target)
+    with pytest.raises(MetricError, match="'i1'"):
+        bind.metric("ost")(source, target.drop_vars("i1"))
+
+
+def test_what_is_never_solved_leaves_nothing_to_rank():
+    source, target = laboratory(stimuli=60)
+    hard = target.assign_coords(i1=("presentation", np.full(target.size, 6.0)))
+    with pytest.raises(MetricError, match="in no split"):
+        bind.metric("ost", splits={"folds": 2})(source, hard)
+
+
+def test_resampling_is_that_of_rows_written_out():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, 30).astype(float)
+    y = x + 3 * rng.normal(size=30)
+    weights = rng.multinomial(30, np.full(30, 1 / 30), 20)
+    expected = [spearmanr(np.repeat(x, times), np.repeat(y, times))[0] for times in weights]
+    np.testing.assert_allclose(resampled_rank_correlation(x, y, weights), expected, atol=1e-12)
+
+
+def test_the_interval_covers_the_score_and_shrinks_with_stimuli():
+    few, many = (bind.metric("ost", splits={"folds": 4})(*laboratory(stimuli=n)) for n in (120, 480))
+    for score in (few, many):
+        assert score.low < score.value < score.high
+    assert many.high - many.low < few.high - few.low
+
+
+def test_what_the_model_never_solves_is_counted():
+    source, target = laboratory()
+    split = {"splits": {"folds": 2}}
+    hard = target.assign_coords(i1=("presentation", np.where(np.arange(target.size) % 10 == 0, 9.0, 1.0)))
+    score = bind.metric("ost", **split)(source, hard)
+    assert any("never solved by the model" in note for note in score.notes)
+    assert not any("never solved" in note for note in bind.metric("ost", **split)(source, target).notes)

@@ -1,0 +1,313 @@
+"""Decoding scores against scikit-learn and closed forms; intervals against the truth; seeds and units."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from sklearn import metrics as sk
+
+import neuroledger as nl
+from neuroledger.errors import MetricError
+from neuroledger.families.decoding.metrics.decoding import decoding
+from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Rows, edit_distance
+
+
+def rows(truth, answer, choices=None, subject=None, stimulus=None):
+    truth, answer = np.asarray(truth), np.asarray(answer)
+    names = np.full(len(truth), "1") if subject is None else np.asarray(subject)
+    shown = np.arange(len(truth)).astype(str) if stimulus is None else np.asarray(stimulus)
+    return Rows(truth, answer, None if choices is None else np.asarray(choices), names, shown)
+
+
+@pytest.fixture
+def classes():
+    rng = np.random.default_rng(3)
+    truth = rng.choice(list("abc"), 200, p=[0.6, 0.3, 0.1])
+    scores = rng.random((200, 3)) + 0.6 * (truth[:, None] == np.array(list("abc")))
+    weights = rng.integers(0, 4, 200).astype(float)
+    return truth, scores / scores.sum(axis=1, keepdims=True), weights
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_agree_with_scikit_learn(classes, weighted):
+    truth, scores, weights = classes
+    weights = weights if weighted else np.ones(200)
+    said = np.array(list("abc"))[scores.argmax(axis=1)]
+    case = rows(truth, scores, list("abc"))
+    given = {"sample_weight": weights}
+    assert MEASURES["accuracy"](case)(weights) == pytest.approx(sk.accuracy_score(truth, said, **given))
+    balanced = sk.balanced_accuracy_score(truth, said, **given)
+    assert MEASURES["balanced_accuracy"](case)(weights) == pytest.approx(balanced)
+    macro = sk.f1_score(truth, said, average="macro", **given)
+    assert MEASURES["macro_f1"](case)(weights) == pytest.approx(macro)
+    areas = [sk.roc_auc_score(truth == name, scores[:, k], **given) for k, name in enumerate("abc")]
+    assert MEASURES["auroc"](case)(weights) == pytest.approx(np.mean(areas))
+
+
+def test_two_classes_have_one_curve_with_ties():
+    truth, score = np.array(list("nynyyn")), np.array([0.1, 0.4, 0.4, 0.8, 0.4, 0.9])
+    area = MEASURES["auroc"](rows(truth, np.stack([1 - score, score], axis=1), ["n", "y"]))(np.ones(6))
+    assert area == pytest.approx(sk.roc_auc_score(truth == "y", score))
+
+
+def test_several_labels_agree_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    truth, answer = rng.integers(0, 2, (80, 4)), rng.random((80, 4))
+    wanted = sk.f1_score(truth, answer > 0.5, average="macro")
+    assert MEASURES["macro_f1"](rows(truth, answer))(np.ones(80)) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_numbers_agree_with_numpy_and_scikit_learn(weighted):
+    rng = np.random.default_rng(1)
+    truth = rng.standard_normal(60)
+    answer = 0.5 * truth + rng.standard_normal(60)
+    weights = rng.integers(0, 3, 60) if weighted else np.ones(60, int)
+    t, a = np.repeat(truth, weights), np.repeat(answer, weights)
+    w = weights.astype(float)
+    assert MEASURES["pearson_r"](rows(truth, answer))(w) == pytest.approx(np.corrcoef(t, a)[0, 1])
+    assert MEASURES["rmse"](rows(truth, answer))(w) == pytest.approx(np.sqrt(np.mean((t - a) ** 2)))
+    assert MEASURES["r2"](rows(truth, answer))(w) == pytest.approx(sk.r2_score(t, a))
+
+
+def test_a_constant_prediction_has_no_correlation():
+    assert np.isnan(MEASURES["pearson_r"](rows([1.0, 2.0, 3.0], [0.3, 0.3, 0.3]))(np.ones(3)))
+    assert MEASURES["r2"](rows([1.0, 2.0, 3.0], [2.0, 2.0, 2.0]))(np.ones(3)) == pytest.approx(0)
+
+
+def test_binned_error_weighs_ranges_alike():
+    case = rows([1.0, 2.0, 3.0, 11.0], [2.0, 3.0, 4.0, 16.0])
+    assert MEASURES["binned_mae"](case, (0.0, 10.0, 20.0))(np.ones(4)) == pytest.approx((1 + 5) / 2)
+    with pytest.raises(MetricError, match="no true value"):
+        MEASURES["binned_mae"](case, (50.0, 60.0))
+
+
+def test_numbers_at_the_cap_are_in_the_last_bin():
+    case = rows([0.0, 10.0, 20.0, 20.5], [1.0, 12.0, 24.0, 90.0])
+    assert MEASURES["binned_mae"](case, (0.0, 10.0, 20.0))(np.ones(4)) == pytest.approx((1 + 3) / 2)
+
+
+def retrieval_by_hand(truth, answer, subject, stimulus, k):
+    """The same in loops: candidates, pairs, ranks with ties at the half."""
+    names = sorted(set(stimulus))
+    candidates = {
+        s: np.mean([t for t, u in zip(truth, stimulus, strict=True) if u == s], axis=0) for s in names
+    }
+    hits = []
+    for who, shown in sorted(set(zip(subject, stimulus, strict=True))):
+        mine = [a for a, p, s in zip(answer, subject, stimulus, strict=True) if (p, s) == (who, shown)]
+        x = np.mean(mine, axis=0)
+        score = {s: x @ c / np.linalg.norm(c) for s, c in candidates.items()}
+        above = sum(v > score[shown] for v in score.values())
+        level = sum(v >= score[shown] for v in score.values())
+        hits.append((above + level - 1) / 2 < k)
+    return np.mean(hits)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_retrieval_agrees_with_loops(k):
+    rng = np.random.default_rng(5)
+    stimulus = np.tile([f"s{i}" for i in range(12)], 6)
+    subject = np.repeat(["p", "q", "r"], 24)
+    centres = rng.standard_normal((12, 7))
+    truth = np.tile(centres, (6, 1))
+    answer = truth + 2 * rng.standard_normal(truth.shape)
+    case = rows(truth, answer, subject=subject, stimulus=stimulus)
+    wanted = retrieval_by_hand(truth, answer, subject, stimulus, k)
+    assert MEASURES["retrieval"](case, k)(np.ones(72)) == pytest.approx(wanted)
+    assert MEASURES["retrieval"](rows(truth, truth, subject=subject, stimulus=stimulus), 1)(np.ones(72)) == 1
+
+
+def test_constant_predictions_retrieve_k_in_m():
+    rng = np.random.default_rng(6)
+    truth = rng.standard_normal((200, 16))
+    constant = np.tile(truth.mean(axis=0), (200, 1))
+    assert MEASURES["retrieval"](rows(truth, constant), 5)(np.ones(200)) == pytest.approx(5 / 200)
+
+
+def test_words_and_characters_are_edited():
+    assert edit_distance(list("intention"), list("execution")) == 5
+    assert edit_distance([], list("ab")) == 2
+    case = rows(["a b c d", "e f"], ["a x c", "e f"])
+    assert MEASURES["word_error_rate"](case, "word")(np.ones(2)) == pytest.approx(2 / 6)
+    assert MEASURES["word_error_rate"](rows(["abc"], [""]), "character")(np.ones(1)) == 1
+
+
+def predictions(subjects=6, trials=20, hit=0.8, seeds=(33,), seed=0, windows_per_recording=1):
+    rng = np.random.default_rng(seed)
+    count = subjects * trials
+    truth = np.tile(["a", "b"], count // 2)
+    parts = []
+    for _ in seeds:
+        right = rng.random(count) < hit
+        said = np.where(right, truth, np.where(truth == "a", "b", "a"))
+        parts.append(np.stack([said == "a", said == "b"], axis=1).astype(float))
+    subject = np.repeat([f"S{i}" for i in range(subjects)], trials)
+    n = len(seeds)
+    coords = {
+        "subject": ("presentation", np.tile(subject, n)),
+        "stimulus_id": ("presentation", np.tile(truth, n)),
+        "recording": ("presentation", np.tile(np.arange(count) // windows_per_recording, n).astype(str)),
+        "seed": ("presentation", np.repeat(seeds, count)),
+        "split": ("presentation", np.tile(np.repeat(np.arange(subjects), trials), n)),
+        "row": ("presentation", np.tile(np.arange(count), n)),
+        "choice": ("choice", ["a", "b"]),
+    }
+    source = xr.DataArray(np.concatenate(parts), dims=("presentation", "choice"), coords=coords)
+    target = xr.DataArray(
+        np.tile(truth, n), dims=("presentation",), coords={k: v for k, v in coords.items() if k != "choice"}
+    )
+    return source, target
+
+
+def test_one_value_per_seed_and_split_and_the_predictions_are_kept():
+    source, target = predictions(seeds=(33, 34))
+    samples = decoding(source, target, rng=np.random.default_rng(0))
+    assert samples.dims == ("seed", "split")
+    assert samples.shape == (2, 6)
+    first = sk.balanced_accuracy_score(target.values[:20], np.array(["a", "b"])[source.values[:20].argmax(1)])
+    assert samples.values[0, 0] == pytest.approx(first)
+    assert samples.attrs["n"] == {"windows": 120, "subject": 6}
+    kept = samples.attrs["predictions"]
+    assert (kept["truth"].values == target.values).all()
+
+
+def test_the_interval_is_seeded():
+    source, target = predictions()
+    draws = [
+        decoding(source, target, rng=np.random.default_rng(seed)).attrs["replicates"] for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert (draws[0] != draws[2]).any()
+
+
+def test_the_interval_of_people_is_as_wide_as_students():
+    rng = np.random.default_rng(0)
+    source, target = predictions(subjects=8, trials=50, seed=4)
+    samples = decoding(source, target, rng=rng, measure="accuracy", resamples=4000)
+    values = samples.values[0]
+    low, high = np.quantile(samples.attrs["replicates"], [0.025, 0.975])
+    half = 2.3646 * values.std(ddof=1) / np.sqrt(8)
+    assert (high - low) / 2 == pytest.approx(half * np.sqrt(1 + 8 / 7), rel=0.12)
+    once = source.assign_coords(split=("presentation", np.zeros(source.sizes["presentation"], int)))
+    alone = decoding(once, target, rng=np.random.default_rng(0), measure="accuracy", resamples=4000)
+    low, high = np.quantile(alone.attrs["replicates"], [0.025, 0.975])
+    assert (high - low) / 2 == pytest.approx(half, rel=0.12)
+
+
+def test_the_interval_of_cross_validated_noise_holds_chance_as_often_as_it_says():
+    """Nearest class means, one of eight people left out at a time: folds that learn from the same noise agree by chance."""
+    held, bare = 0, 0
+    people, trials = 8, 24
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        y = np.tile(["a", "b"], (people, trials // 2))
+        sign = np.where(y == "b", 1.0, -1.0)
+        x = rng.standard_normal((people, trials, 6))
+        answers = []
+        for person in range(people):
+            others = np.arange(people) != person
+            weights = np.einsum("ptf,pt->f", x[others], sign[others])
+            answers.append((x[person] - x[others].mean(axis=(0, 1))) @ weights)
+        scores = np.concatenate(answers)
+        who = np.repeat(np.arange(people), trials)
+        coords = {"subject": ("presentation", who.astype(str)), "split": ("presentation", who)}
+        source = xr.DataArray(
+            np.stack([-scores, scores], axis=1),
+            dims=("presentation", "choice"),
+            coords={**coords, "choice": ["a", "b"]},
+        )
+        target = xr.DataArray(y.ravel(), dims=("presentation",), coords=coords)
+        samples = decoding(source, target, rng=rng, resamples=300)
+        low, high = np.quantile(samples.attrs["replicates"], [0.025, 0.975])
+        held += low <= 0.5 <= high
+        middle, narrow = samples.values.mean(), np.sqrt(1 + people / (people - 1))
+        bare += abs(middle - 0.5) * narrow <= max(high - middle, middle - low)
+    assert held >= 136
+    assert bare < held - 5
+
+
+def test_the_interval_of_noise_holds_chance_as_often_as_it_says():
+    held = 0
+    for seed in range(120):
+        source, target = predictions(subjects=6, trials=20, hit=0.5, seed=seed)
+        samples = decoding(source, target, rng=np.random.default_rng(seed), resamples=300)
+        low, high = np.quantile(samples.attrs["replicates"], [0.025, 0.975])
+        held += low <= 0.5 <= high
+    assert 110 <= held <= 120
+
+
+def test_one_person_has_no_interval_and_is_told():
+    source, target = predictions(subjects=1)
+    samples = decoding(source, target, rng=np.random.default_rng(0))
+    assert samples.attrs["replicates"].size == 0
+    assert "no interval" in samples.attrs["notes"][0]
+
+
+def test_a_person_answers_by_the_vote_of_their_windows():
+    source, target = predictions(subjects=4, trials=10)
+    diagnosis = np.repeat(["a", "b", "a", "b"], 10)
+    target = target.copy(data=diagnosis)
+    said = np.repeat(["a", "b", "b", "b"], 10)
+    said[[0, 1, 2, 15, 16]] = "b"
+    source = source.copy(data=np.stack([said == "a", said == "b"], axis=1).astype(float))
+    samples = decoding(source, target, rng=np.random.default_rng(0), per="subject", pool=True)
+    assert samples.values.item() == pytest.approx((0.5 + 1) / 2)
+    with pytest.raises(MetricError, match="varies within a subject"):
+        decoding(*predictions(), rng=np.random.default_rng(0), per="subject")
+
+
+def test_what_is_not_finite_is_refused():
+    source, target = predictions()
+    source.values[3, 0] = np.nan
+    with pytest.raises(MetricError, match="1 predictions are not finite"):
+        decoding(source, target, rng=np.random.default_rng(0))
+    with pytest.raises(MetricError, match="120 predictions for 119"):
+        decoding(source, target.isel(presentation=slice(1, None)), rng=np.random.default_rng(0))
+
+
+def folded(truth, answer, split, **coords):
+    names = {
+        "subject": split,
+        "recording": split,
+        "stimulus_id": np.arange(len(truth)),
+        "split": split,
+        **coords,
+    }
+    at = {name: ("presentation", np.asarray(values)) for name, values in names.items()}
+    return (xr.DataArray(values, dims=("presentation",), coords=at) for values in (answer, truth))
+
+
+def test_a_fold_whose_truth_does_not_vary_is_left_out_and_that_is_said():
+    split = np.repeat(np.arange(6), 20)
+    rng = np.random.default_rng(6)
+    truth = rng.standard_normal(120)
+    truth[split == 2] = 4.0
+    source, target = folded(truth, truth + rng.standard_normal(120), split)
+    score = nl.metric("decoding_pearson_r")(source, target)
+    each = [np.corrcoef(source.values[split == k], truth[split == k])[0, 1] for k in (0, 1, 3, 4, 5)]
+    assert score.value == pytest.approx(np.mean(each))
+    assert score.low < score.value < score.high
+    assert any("1 of 6 trainings have no score" in note for note in score.notes)
+
+
+def test_a_constant_prediction_in_one_fold_counts_as_nothing_found():
+    split = np.repeat(np.arange(4), 25)
+    rng = np.random.default_rng(7)
+    truth = rng.standard_normal(100)
+    answer = truth + rng.standard_normal(100)
+    answer[split == 1] = 0.3
+    score = nl.metric("decoding_pearson_r")(*folded(truth, answer, split))
+    each = [np.corrcoef(answer[split == k], truth[split == k])[0, 1] for k in (0, 2, 3)]
+    assert score.value == pytest.approx(np.sum(each) / 4)
+    assert any("1 of 4 trainings predict a constant" in note for note in score.notes)
+    with pytest.raises(MetricError, match="none of 4 trainings has a score: 4 predict a constant"):
+        nl.metric("decoding_pearson_r")(*folded(truth, np.full(100, 0.3), split))
+
+
+@pytest.mark.parametrize("level", [0.1, 4.0, 1e9])
+@pytest.mark.parametrize("measure", ["pearson_r", "r2"])
+def test_a_constant_truth_has_no_score_whatever_its_rounding(measure, level):
+    answer = np.random.default_rng(1).standard_normal(21)
+    assert np.isnan(MEASURES[measure](rows(np.full(21, level), answer))(np.ones(21)))
+    truth = level + 1e-3 * answer
+    assert MEASURES[measure](rows(truth, truth))(np.ones(21)) == pytest.approx(1.0)

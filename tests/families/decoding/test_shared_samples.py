@@ -1,0 +1,102 @@
+"""Pieces of one signal are found in any number of channels and any kind of number; chance and plateaus are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neuroledger.errors import DataError
+from neuroledger.families.decoding.protocols.leakage_checks import gate
+from neuroledger.families.decoding.protocols.min_unique_run import run_length
+from neuroledger.families.decoding.protocols.overlap_detection import Sharing
+from neuroledger.families.decoding.protocols.splits import Fold
+from neuroledger.families.signals.signals import signals
+
+NONE = np.empty(0, dtype=np.intp)
+
+
+def stored(values):
+    count = len(values)
+    facts = {"stimulus_id": np.arange(count), "subject": np.repeat("1", count), "recording": np.arange(count)}
+    return signals(
+        values,
+        channels=[f"c{number}" for number in range(values.shape[1])],
+        channel_types="misc",
+        sampling_rate=100,
+        start=0,
+        units="arbitrary",
+        events={**facts, "onset": np.zeros(count)},
+    )
+
+
+def cut(signal, step, length=120):
+    starts = range(0, signal.shape[1] - length, step)
+    return np.stack([signal[:, at : at + length] for at in starts])
+
+
+def halves(assembly):
+    rows = np.arange(assembly.sizes["presentation"])
+    return Fold(rows[::2], NONE, rows[1::2])
+
+
+def smooth(channels, seed=0, count=6000):
+    noise = np.random.default_rng(seed).standard_normal((channels, count + 20))
+    return np.stack([np.convolve(row, np.ones(20) / 4.0, mode="valid") for row in noise])
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 7])
+@pytest.mark.parametrize("kind", ["f4", "f8", "f2", "i2", "i4"])
+def test_windows_of_one_signal_are_found_whatever_they_are_written_in(channels, kind):
+    made = stored(cut(300 * smooth(channels), 60).astype(kind))
+    fold = halves(made)
+    assert Sharing(made, [fold]).hits(0).tolist() == fold.test.tolist()
+    apart = stored(cut(300 * smooth(channels), 120).astype(kind))
+    fold = halves(apart)
+    assert Sharing(apart, [fold]).hits(0).tolist() == []
+
+
+def test_a_window_that_lies_within_its_two_neighbours_is_found():
+    made = stored(cut(smooth(4), 60))
+    inner = Fold(np.array([0, 2]), NONE, np.array([1]))
+    with pytest.raises(
+        DataError, match="1 tested windows overlap with trained ones, whose samples they hold: 1"
+    ):
+        gate([inner], made)
+    gate([inner], made, waive=["overlap"])
+
+
+def test_the_same_window_again_is_a_duplicate_and_no_overlap():
+    values = cut(smooth(4), 120)
+    made = stored(np.concatenate([values, values[:1]]))
+    fold = Fold(np.arange(len(values)), NONE, np.array([len(values)]))
+    with pytest.raises(DataError, match="have the samples of a trained one") as raised:
+        gate([fold], made)
+    assert "overlap" not in str(raised.value)
+    gate([fold], made, waive=["duplicates"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rate", [0.02, 0.3, 1.0, 4.0])
+@pytest.mark.parametrize("cells", [1, 2, 40])
+def test_counts_of_spikes_agree_by_chance_and_are_let_through(seed, rate, cells):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(rate, (400, cells, 60))
+    counts[:, 0, 0] += rng.integers(1, 3, 400)  # no window is empty
+    made = stored(counts)
+    assert Sharing(made, [halves(made)]).hits(0).tolist() == []
+
+
+@pytest.mark.parametrize("levels", [1.0, 4.0, 30.0])
+def test_coarse_signals_and_amplifiers_at_their_end_are_let_through(levels):
+    """A converter with few levels, and stretches at its upper end, in windows that do not overlap."""
+    values = np.round(levels * smooth(1, count=120 * 300) / 2)
+    top = np.quantile(values, 0.9)
+    made = stored(cut(np.minimum(values, top), 120))
+    assert Sharing(made, [halves(made)]).hits(0).tolist() == []
+
+
+def test_runs_are_as_long_as_chance_asks():
+    assert run_length(stored(cut(smooth(3), 120))) == 1
+    assert run_length(stored(cut(smooth(1), 120))) < 10
+    assert 8 < run_length(stored(cut(np.round(40 * smooth(1)), 120))) < 60
+    assert run_length(stored(cut(smooth(1), 120)[:, :, :5])) is None

@@ -1,0 +1,250 @@
+"""Networks written with functions of all kinds, each against a count of every pair of factors, one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+from torch.nn.utils import parametrize, prune
+from torch.nn.utils.parametrizations import orthogonal, weight_norm
+
+import neuroledger as nl
+from tests.families.efficiency.counting.counting import counted, per_sample
+
+
+@pytest.fixture(autouse=True)
+def seeded(monkeypatch, repository):
+    monkeypatch.chdir(repository)
+    torch.manual_seed(0)
+
+
+def thin(*shape, share=0.5):
+    """Values of which a share is not zero, and none is -1 or 1."""
+    return torch.randn(shape) * (torch.rand(shape) < share)
+
+
+def pairs(x, w):
+    """Pairs of an input and a weight (in, out) of which neither is zero, by three loops, for each row of inputs."""
+    x, w = np.asarray(x.detach()).reshape(-1, w.shape[0]), np.asarray(w.detach())
+    found = 0
+    for row in x:
+        for i, value in enumerate(row):
+            for weight in w[i]:
+                found += bool(value != 0 and weight != 0)
+    return found
+
+
+class Holding(nn.Module):
+    def __init__(self, function, **held):
+        super().__init__()
+        self.function = function
+        for name, value in held.items():
+            setattr(self, name, nn.Parameter(value) if isinstance(value, torch.Tensor) else value)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+W = (8, 5)
+WRITTEN = {
+    "overload of an operator": lambda s, x: torch.ops.aten.linear.default(x, s.w.t()),
+    "addmm of a graph": lambda s, x: torch.ops.aten.addmm.default(x.new_zeros(5), x, s.w),
+    "linalg.matmul": lambda s, x: torch.linalg.matmul(x, s.w),
+    "inner": lambda s, x: torch.inner(x, s.w.t()),
+    "names in another order": lambda s, x: torch.matmul(other=s.w, input=x),
+    "addmm with names": lambda s, x: torch.addmm(input=x.new_zeros(5), mat2=s.w, mat1=x),
+    "addmm in place": lambda s, x: x.new_zeros(len(x), 5).addmm_(x, s.w),
+    "einsum with an ellipsis": lambda s, x: torch.einsum("...i,ij->...j", x, s.w),
+    "einsum without an arrow": lambda s, x: torch.einsum("bi,ij", x, s.w),
+    "einsum of one factor": lambda s, x: torch.einsum("bi->ib", x).t() @ s.w,
+    "einsum of a list": lambda s, x: torch.einsum("bi,ij->bj", [x, s.w]),
+    "sparse.addmm": lambda s, x: torch.sparse.addmm(x.new_zeros(5, len(x)), s.w.t().to_sparse(), x.t()).t(),
+    "a sparse input": lambda s, x: F.linear(x.to_sparse(), s.w.t()),
+    "general convolution": lambda s, x: torch.convolution(
+        x.unsqueeze(2), s.w.t().unsqueeze(2), None, [1], [0], [1], False, [0], 1
+    ),
+    "general convolution, transposed": lambda s, x: torch.convolution(
+        x.unsqueeze(2), s.w.unsqueeze(2), None, [1], [0], [1], True, [0], 1
+    ),
+    "gradients switched on": lambda s, x: torch.enable_grad()(lambda: x @ s.w)(),
+    "reduced precision inside": lambda s, x: torch.autocast("cpu", dtype=torch.bfloat16)(
+        lambda: F.linear(x, s.w.t())
+    )(),
+    "weights of fewer signs": lambda s, x: x @ s.w.sign(),
+    "weights of absolute values": lambda s, x: F.linear(x, s.w.abs().t()),
+    "weights masked": lambda s, x: x @ (s.w * (s.w != 0)),
+    "a negated conjugate": lambda s, x: F.linear(torch.complex(x, -x).conj().imag, s.w.t()),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_one_product_written_in_many_ways(way):
+    x, w = thin(6, *W[:1]), thin(*W)
+    network = Holding(WRITTEN[way], w=w)
+    for batches in ([x], x.split(1), x.split(4)):
+        found = counted(network, *batches)
+        assert per_sample(found) == (pairs(x, w) / 6, 0, 40)
+        assert not found.uncounted
+        assert list(found.layers) == ["Holding"]
+
+
+@pytest.mark.parametrize("imaginary", [False, True])
+def test_complex_values_are_multiplied_unless_they_are_signs(imaginary):
+    x = torch.tensor([[1, -1, 0, 1j if imaginary else 1]], dtype=torch.complex64)
+    macs, acs, dense = per_sample(counted(nn.Linear(4, 3, dtype=torch.complex64), x))
+    assert (macs, acs, dense) == ((9, 0, 12) if imaginary else (0, 9, 12))
+
+
+UNCOUNTED = {
+    "value by value, a view": (lambda s, x: (x.unsqueeze(-1) * s.w.unsqueeze(0)).sum(1), 40),
+    "value by value, made of weights": (lambda s, x: (s.w.exp() * x.unsqueeze(-1)).sum(1), 40),
+    "fft": (lambda s, x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(s.w.t())[:1], n=8), 0),
+    "multi_dot": (lambda s, x: torch.linalg.multi_dot([x, s.w]), 40),
+    "vecdot": (lambda s, x: torch.linalg.vecdot(x.unsqueeze(1), s.w.t()), 40),
+    "solve": (lambda s, x: torch.linalg.solve(s.w[:5], x[:, :5].t()), 25),
+    "cosine": (lambda s, x: F.cosine_similarity(x.unsqueeze(1), s.w.t(), dim=-1), 40),
+    "three factors": (lambda s, x: torch.einsum("bi,ij,jk->bk", x, s.w, s.w.t()), 80),
+    "gradient": (lambda s, x: torch.func.grad(lambda y: (y.exp()).sum())(x), 0),
+}
+
+
+@pytest.mark.parametrize("way", UNCOUNTED)
+def test_what_no_rule_counts_is_never_zero(way):
+    function, weights = UNCOUNTED[way]
+    network, x = Holding(function, w=torch.randn(8, 5)), torch.randn(3, 8)
+    found = counted(network, x)
+    assert sum(part.weights for part in found.uncounted) == weights
+    score = nl.cost(network, [x], ["effective_macs"])["effective_macs"]
+    assert score.status == "failed" and "not counted" in score.reason
+    after = nn.Sequential(nn.Linear(8, 8), network)
+    partly = nl.cost(after, [x], ["dense_operations"])["dense_operations"]
+    assert partly.status == "partial" and partly.value == 64
+    assert partly.n["coverage"] == pytest.approx(64 / (64 + weights))
+
+
+class Gram(nn.Module):
+    def forward(self, weight):
+        return weight.exp() @ weight.t()
+
+
+def reparametrised(map_):
+    layer = nn.Linear(8, 8)
+    parametrize.register_parametrization(layer, "weight", map_)
+    return layer
+
+
+def pruned():
+    layer = nn.Linear(8, 8)
+    prune.random_unstructured(layer, "weight", amount=0.5)
+    return layer
+
+
+MADE = {
+    "three factors of low rank": Holding(
+        lambda s, x: F.linear(x, s.a @ s.b @ s.c), a=torch.randn(8, 2), b=torch.randn(2, 3), c=torch.randn(3, 8)
+    ),
+    "a mixture of weights": Holding(
+        lambda s, x: F.linear(x, (s.gate.softmax(-1) @ s.bank).view(8, 8)),
+        gate=torch.randn(1, 4), bank=torch.randn(4, 64),
+    ),
+    "a product of a weight with itself": reparametrised(Gram()),
+    "orthogonal": orthogonal(nn.Linear(8, 8)),
+    "orthogonal by solving": orthogonal(nn.Linear(8, 8), orthogonal_map="cayley"),
+    "norms": weight_norm(nn.Linear(8, 8)),
+    "kernels of kernels": Holding(
+        lambda s, x: F.conv1d(x.unsqueeze(2), F.conv1d(s.a, s.b)).squeeze(2), a=torch.randn(8, 8, 1), b=torch.randn(8, 8, 1)
+    ),
+    "drawn anew": Holding(lambda s, x: F.linear(x, torch.normal(s.a, s.b)), a=torch.randn(8, 8), b=torch.rand(8, 8)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", MADE)
+def test_to_make_weights_of_weights_is_nothing_that_a_sample_takes(way):
+    x = torch.rand(6, 8) + 0.1
+    network = nn.Sequential(MADE[way], nn.Linear(8, 2))
+    for batches in ([x], x.split(1), x.split(4)):
+        found = counted(network, *batches)
+        assert per_sample(found)[2] == 64 + 16 and not found.uncounted
+        assert set(found.layers) == {"0", "1"}
+
+
+def test_what_is_learned_for_all_samples_is_spread_over_them_before_it_counts():
+    class Queries(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.queries, self.start = nn.Parameter(torch.randn(3, 8)), nn.Parameter(torch.randn(1, 8))
+            self.recurrent = nn.Parameter(torch.randn(8, 8))
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            asked = self.attention(self.queries.expand(len(x), -1, -1), x, x)[0]
+            return asked, self.start.expand(len(x), -1) @ self.recurrent, self.queries @ self.recurrent
+
+    x = torch.rand(6, 5, 8) + 0.1
+    dense = (2 * 3 + 2 * 5) * 64 + 2 * 3 * 5 * 8 + 64
+    for batches in ([x], x.split(1), x.split(4)):
+        assert per_sample(counted(Queries(), *batches)) == (dense, 0, dense)
+
+
+def test_pruned_layers_judge_a_sample_over_all_its_steps():
+    x = (torch.rand(6, 5, 8) < 0.5).float()
+    x[0, 3] *= 0.5  # one step of one sample is analogue
+    layer = pruned()
+
+    class Steps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return torch.stack([self.layer(step) for step in x.unbind(1)])
+
+    weight = layer.weight.t()
+    truth = (pairs(x[0], weight) / 6, pairs(x[1:], weight) / 6, 5 * 64)
+    for size in (6, 5, 4, 3, 2, 1):
+        assert per_sample(counted(Steps(), *x.split(size))) == truth
+    prune.remove(layer, "weight")
+    for size in (6, 5, 1):
+        assert per_sample(counted(Steps(), *x.split(size))) == truth
+
+
+def test_experts_that_no_sample_chose_take_nothing():
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate = nn.Linear(8, 4)
+            self.experts = nn.ModuleList(nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8)) for _ in range(4))
+
+        def forward(self, x):
+            best, answer = self.gate(x).argmax(-1), torch.zeros_like(x)
+            for number, expert in enumerate(self.experts):
+                answer[best == number] = expert(x[best == number])
+            return answer
+
+    x = torch.randn(9, 8)
+    for batches in ([x], x.split(1), x.split(2)):
+        found = counted(Experts(), *batches)
+        assert per_sample(found)[2] == 32 + 256 and not found.uncounted
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "MultiheadAttention"])
+def test_sequences_as_long_as_their_batch_are_judged_by_sample(kind):
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            made = getattr(nn, kind)
+            self.layer = (
+                made(8, 2, batch_first=True) if kind == "MultiheadAttention" else made(8, 5, batch_first=True)
+            )
+
+        def forward(self, x):
+            return self.layer(x, x, x)[0] if kind == "MultiheadAttention" else self.layer(x)[0]
+
+    x = (torch.rand(6, 6, 8) < 0.5).float()
+    x[0] *= 0.5
+    network = Whole()
+    assert per_sample(counted(network, x)) == per_sample(counted(network, *x.split(1)))
+    assert per_sample(counted(network, x))[1] > 0

@@ -1,0 +1,126 @@
+"""Spiking layers: their own dynamics, snntorch's, and what is counted of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from neuroledger.families.efficiency.counting.spiking import is_spiking, membrane
+from neuroledger.families.efficiency.metrics.activity import (
+    dense_neuron_operations,
+    neuron_operations,
+    spikes,
+)
+from neuroledger.families.efficiency.networks.lif import Lif, OverTime
+from tests.families.efficiency.counting.counting import counted, ones, per_sample
+
+
+def test_a_neuron_integrates_leaks_fires_and_is_reset_one_step_later():
+    layer = Lif(beta=0.5, threshold=1.0)
+    found = [(float(layer(torch.tensor([[x]]))), float(layer.membrane)) for x in (0.75, 0.75, 0.75, 0.0)]
+    # 0.75 · 0.375 + 0.75 = 1.125 fires · 0.5625 + 0.75 - 1 = 0.3125 · 0.15625
+    assert found == [(0, 0.75), (1, 1.125), (0, 0.3125), (0, 0.15625)]
+    zero = Lif(beta=0.5, reset="zero")
+    assert [float(zero(torch.tensor([[x]]))) for x in (1.5, 0.5, 0.5)] == [1, 0, 0]
+    assert float(zero.membrane) == 0.75
+
+
+@pytest.mark.parametrize("reset", ["subtract", "zero"])
+def test_our_neuron_is_snntorchs(reset):
+    snn = pytest.importorskip("snntorch")
+    torch.manual_seed(0)
+    current = torch.randn(20, 4, 6)
+    ours, theirs = Lif(0.9, reset=reset), snn.Leaky(beta=0.9, init_hidden=True, reset_mechanism=reset)
+    for step in current:
+        assert torch.equal(ours(step), theirs(step))
+        assert torch.allclose(ours.membrane, theirs.mem, atol=1e-6)
+
+
+def test_a_gradient_passes_through_the_spike():
+    current = torch.tensor([[0.5, 2.0]], requires_grad=True)
+    Lif()(current).sum().backward()
+    assert (current.grad > 0).all()
+
+
+def test_spikes_drive_accumulations_and_every_membrane_is_written():
+    network = OverTime(nn.Sequential(ones(nn.Linear(3, 4)), Lif(1.0, 2.0), ones(nn.Linear(4, 2)), Lif()))
+    with torch.no_grad():
+        network.network[0].bias.zero_()
+    x = torch.zeros(1, 3, 3)
+    x[0, :, 0] = 1  # three spikes in the first step: membranes at 3 > 2 fire, and the next step subtracts 2
+    found = counted(network, x)
+    assert per_sample(found) == (0, 3 * 4 + 4 * 2, 3 * (12 + 8))
+    layer = found.layers["network.1"]
+    assert (layer.zeros, layer.elements) == (8, 12)
+    # the first layer changes in steps 1 and 2; in step 3 it stays at 1
+    assert (layer.updates, layer.membranes) == (8, 12)
+
+
+def test_a_network_that_takes_single_steps_is_found_out():
+    snn = pytest.importorskip("snntorch")
+
+    class Wrapped(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return torch.stack([self.net(step)[0] for step in x.unbind(1)]).sum(0)
+
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(6, 5), snn.Leaky(beta=0.9, init_hidden=True), nn.Linear(5, 3),
+        snn.Leaky(beta=0.9, init_hidden=True, output=True),
+    )  # fmt: skip
+    x = (torch.rand(8, 4, 6) < 0.5).float()
+    stepped, whole = counted(net, x), counted(Wrapped(net), x)
+    assert stepped.steps == 4 and "axis 1" in stepped.notes[0]
+    assert whole.steps == 1 and not whole.notes
+    assert per_sample(stepped) == per_sample(whole) and per_sample(stepped)[2] == 4 * 45
+    assert counted(net, x, time_axis=None).steps == 1
+    assert is_spiking(net[1]) and membrane(net[1]) is None
+
+
+def test_state_of_nested_snntorch_layers_is_set_back_and_no_part_of_the_footprint():
+    snn = pytest.importorskip("snntorch")
+    net = nn.Sequential(nn.Sequential(nn.Linear(6, 5), snn.Leaky(beta=0.9, init_hidden=True)))
+    bare = counted(net, needs=("weights",)).weights
+    net(torch.rand(7, 6))
+    found = counted(net, needs=("weights",)).weights
+    assert found.buffer_bytes == bare.buffer_bytes == 20
+    assert found.state_bytes == 7 * 5 * 4
+    kept = net[0][1].mem
+    counted(net, torch.rand(3, 6))
+    assert net[0][1].mem is kept
+
+
+def test_operations_of_neurons_are_updates_times_what_one_takes():
+    network = OverTime(nn.Sequential(ones(nn.Linear(3, 5, bias=False)), Lif(0.5)))
+    x = torch.zeros(2, 3, 4)
+    x[0, 0, 1] = 1.0  # the second sample never changes after its first step
+    found = counted(network, x)
+    # sample 0: written, changed by the spike, leaking twice; sample 1: written
+    assert neuron_operations(found).value == 4 * (5 * 4 + 5) / 2
+    assert dense_neuron_operations(found).value == 4 * 5 * 4
+    assert spikes(found).value == 0  # a membrane of 1 is at the threshold, not above it
+    assert spikes(counted(network, 2 * x)).value == 5 / 2
+
+
+def test_neurons_of_unknown_cost_are_named():
+    class Other(nn.Module):
+        spiking_state = ("membrane",)
+        membrane = None
+
+        def forward(self, x):
+            self.membrane = x if self.membrane is None else self.membrane + x
+            return (self.membrane > 1).float()
+
+    x = torch.rand(2, 3, 4)
+    alone = neuron_operations(counted(OverTime(nn.Sequential(nn.Linear(3, 5), Other())), x))
+    assert alone.status == "failed" and "Other" in alone.reason
+    both = OverTime(nn.Sequential(nn.Linear(3, 5), Lif(), nn.Linear(5, 2), Other()))
+    partly = neuron_operations(counted(both, x))
+    assert partly.status == "partial" and set(partly.parts) == {"network.1"}
+    none = neuron_operations(counted(nn.Sequential(nn.Linear(3, 2)), torch.rand(2, 3)))
+    assert none.status == "failed" and "not applicable" in none.reason

@@ -1,0 +1,96 @@
+"""Other projects' layouts, and the front of score against cost."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroledger.families.efficiency.exports.neurobench import flat
+from neuroledger.families.efficiency.exports.sc_neurocore import nested
+from neuroledger.report.pareto import front
+from neuroledger.stats.score import Score
+
+SCORES = {
+    "accuracy": Score(0.5, raw=0.75, scale="accuracy"),
+    "parameter_count": Score(2410.0),
+    "footprint": Score(9640.0),
+    "activation_sparsity": Score(
+        0.25, samples=xr.DataArray([0.25], dims=("layer",), coords={"layer": ["1"]})
+    ),
+    "effective_macs": Score(1299.72),
+    "effective_acs": Score(0.0),
+    "dense_operations": Score(2368.0, n={"time_steps": 10}),
+    "r2": Score(float("nan"), status="failed", reason="diverged"),
+}
+
+
+def test_the_flat_layout_has_the_peers_keys_and_no_false_numbers():
+    found = flat(SCORES)
+    assert found == {
+        "ParameterCount": 2410, "Footprint": 9640, "ClassificationAccuracy": 0.75, "ActivationSparsity": 0.25,
+        "R2": None, "ActivationSparsityByLayer": {"1": 0.25},
+        "SynapticOperations": {"Effective_MACs": 1299.72, "Effective_ACs": 0.0, "Dense": 2368.0},
+    }  # fmt: skip
+    assert isinstance(found["ParameterCount"], int)
+    assert "NaN" not in json.dumps(found)
+    assert set(flat(SCORES, version="v1")) >= {"footprint", "synaptic_operations", "classification_accuracy"}
+    partial = {"effective_macs": Score(5.0, status="partial", reason="half")}
+    assert flat(partial) == {"SynapticOperations": {"Effective_MACs": None}}
+
+
+def test_extra_values_cannot_overwrite_a_group():
+    extra = {"correctness": {"accuracy": 1.0}, "metrics": 3, "array": np.float32(0.5), "nan": float("nan")}
+    found = nested("digits", "m", SCORES, extra=extra)
+    assert found["metrics"]["correctness"] == {"accuracy": 0.75, "r2": None}
+    assert found["metrics"]["complexity"] == {
+        "total_parameters": 2410, "synaptic_operations": 1299.72, "activation_sparsity": 0.25, "total_spikes": None,
+        "timesteps": 10,
+    }  # fmt: skip
+    assert found["metrics"]["system"] == {"latency_ms": None, "energy_nj": None}
+    assert found["extra"]["correctness"] == {"accuracy": 1.0} and found["extra"]["nan"] is None
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    counted = nested("digits", "m", {"spikes": Score(2.5, n={"samples": 4})})
+    assert counted["metrics"]["complexity"]["total_spikes"] == 10
+
+
+def test_operations_of_neurons_have_the_peers_names():
+    scores = {"neuron_operations": Score(8.0), "dense_neuron_operations": Score(9.0)}
+    assert flat(scores) == {"NeuronOperations": {"Effective Neuron Ops": 8.0, "Neuron Dense Ops": 9.0}}
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+def test_nobody_beats_the_front_and_everybody_else_is_beaten(points):
+    scores, costs = [float(s) for s, _ in points], [float(c) for _, c in points]
+    on = front(scores, costs)
+    assert any(on)
+
+    def beats(a, b):
+        return (
+            scores[a] >= scores[b] and costs[a] <= costs[b] and (scores[a], costs[a]) != (scores[b], costs[b])
+        )
+
+    for i, best in enumerate(on):
+        assert best == (not any(beats(j, i) for j in range(len(points))))
+    assert front([-s for s in scores], costs, lower=True) == on
+
+
+def test_a_table_of_the_same_model_across_families(repository, monkeypatch):
+    from neuroledger.report.pareto import pareto, pareto_figure
+
+    monkeypatch.chdir(repository)
+    costs = {
+        "pixels16": 10.0,
+        "noise": Score(1.0, unit="operations/sample"),
+        "gabor": Score(5.0, status="partial"),
+    }
+    table = pareto("Digits.simulated.IT-pls", "synaptic_operations", costs=costs)
+    assert set(table["model"]) == {"pixels16", "noise"} and table["cost"].is_monotonic_increasing
+    axes = pareto_figure(table)
+    assert "synaptic_operations" in axes.get_xlabel()
+    with pytest.raises(Exception, match="no model has both"):
+        pareto("Digits.simulated.IT-pls", "membrane_updates", records=[])

@@ -1,0 +1,185 @@
+"""Spoken words from archives laid out and encoded like the published ones, read once and kept whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from neuroledger.data.assembly import check
+from neuroledger.errors import DataError
+from neuroledger.families.efficiency.readers.word_folders import Keywords
+from neuroledger.families.efficiency.sound.clips import Clip
+from tests.families.efficiency.sound_archives import (
+    LANGUAGES,
+    WORDS,
+    commands,
+    keywords,
+    read_sessions,
+    read_words,
+    tar,
+    tone,
+    wav,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def words():
+    return commands()
+
+
+@pytest.fixture(scope="module")
+def sessions():
+    return keywords()
+
+
+def test_words_are_read_from_the_archive_as_it_is(tmp_path, words):
+    found = check(read_words(tar(tmp_path / "words.tar.gz", words)))
+    assert found.shape == (95, 1, 16000) and found.dtype == np.int16
+    assert found.attrs == {"units": "1/32768", "full_scale": 32768}
+    assert sorted(set(found["label"].values)) == sorted(WORDS)
+    assert {part: int((found["split"] == part).sum()) for part in ("train", "validation", "test")} == {
+        "train": 60,
+        "validation": 15,
+        "test": 20,
+    }
+    ids = found["stimulus_id"].values.tolist()
+    assert ids == sorted(ids) and len(set(ids)) == 95 and ids[0] == "bed/00000000_nohash_0"
+    assert found["speaker"].values[0] == "00000000"
+    assert np.allclose(np.diff(found["time_bin_start"].values), 1 / 16)
+    for name, sound in list(words.items())[2:20:5]:
+        row = ids.index(name.removeprefix("./").removesuffix(".wav"))
+        held = np.frombuffer(sound[44:], "<i2")
+        assert np.array_equal(found.values[row, 0, : len(held)], held)
+        assert not found.values[row, 0, len(held) :].any()
+
+
+def test_the_folder_around_and_the_packing_make_no_difference(tmp_path, words):
+    usual = read_words(tar(tmp_path / "words.tar.gz", words))
+    inside = {f"speech/v2/{name.removeprefix('./')}": content for name, content in words.items()}
+    assert read_words(tar(tmp_path / "words.tar", inside)).identical(usual)
+
+
+def test_keywords_unknown_words_and_silence_are_drawn_by_rule(tmp_path, words):
+    asked = Keywords(words=("yes", "no"), unknown=0.5, silence=0.25)
+    found = read_words(tar(tmp_path / "words.tar.gz", words), keywords=asked)
+    counts = {
+        (str(k), str(s)): int(((found["keyword"] == k) & (found["keyword_split"] == s)).sum())
+        for k in ("yes", "_unknown_", "_silence_")
+        for s in ("train", "validation", "test")
+    }
+    assert list(counts.values()) == [12, 3, 4, 12, 3, 4, 6, 2, 2]
+    silence = found.isel(presentation=np.flatnonzero(found["label"].values == "_silence_"))
+    assert set(silence["split"].values) == {"silence"} and silence["stimulus_id"].to_index().is_unique
+    assert set(found["keyword_split"].values) == {"train", "validation", "test", "left_out"}
+    noise = np.frombuffer(words["./_background_noise_/pink_noise.wav"][44:], "<i2")
+    places = {"train": [], "validation": [], "test": []}
+    for row in range(silence.sizes["presentation"]):
+        if silence["speaker"].values[row] == "pink_noise":
+            piece = silence.values[row, 0]
+            starts = [
+                s for s in np.flatnonzero(noise == piece[0]) if np.array_equal(noise[s : s + 16000], piece)
+            ]
+            places[silence["keyword_split"].values[row]].append(starts[0])
+    assert max(places["train"]) + 16000 <= 0.8 * len(noise) <= min(places["validation"])
+    assert max(places["validation"]) + 16000 <= 0.9 * len(noise) <= min(places["test"])
+    again = read_words(tar(tmp_path / "again.tar", words), keywords=asked)
+    assert again.identical(found)
+
+
+def test_sessions_are_read_in_the_order_of_their_lists(tmp_path, sessions):
+    found = check(read_sessions(tar(tmp_path / "mswc.tar.gz", sessions)))
+    assert found.shape == (156, 1, 48000) and found.dtype == np.int16
+    assert found["session"].values.tolist() == [0] * 72 + [1] * 28 + [2] * 28 + [3] * 28
+    assert "l’été" in found["label"].values and found["stimulus_id"].values[0] == "fr/l’été/common_voice_fr_0"
+    assert list(dict.fromkeys(found["language"].values.tolist())) == ["fr", "en", *LANGUAGES]
+    first = found.isel(presentation=np.flatnonzero(found["label"].values == "fa-one"))
+    assert first["split"].values.tolist() == ["train"] * 7 + ["test"] * 7
+    clip = found.values[0, 0].astype(np.float64) / 32768
+    assert np.corrcoef(clip[:43200], tone(350, 48000, 0.9, 0))[0, 1] > 0.9 and not clip[43300:].any()
+
+
+def test_sessions_of_wav_files_and_names_in_decomposed_letters_are_read_too(tmp_path, sessions):
+    import unicodedata
+
+    converted = {}
+    for name, content in sessions.items():
+        if name.endswith(".opus"):
+            content, name = wav(tone(300, 16000, 1.0, 0), 16000), name.replace(".opus", ".wav")
+        elif name.endswith(".csv") and "._" not in name:
+            content = content.replace(b".opus", b".wav")
+        converted[unicodedata.normalize("NFD", name)] = content
+    found = read_sessions(tar(tmp_path / "wav.tar", converted), Clip(rate=16000))
+    assert found.shape == (156, 1, 16000) and "l’été" in found["label"].values
+
+
+def test_another_rate_and_length_are_made_of_the_same_sound(tmp_path, words):
+    path = tar(tmp_path / "words.tar", words)
+    slow = read_words(path, Clip(rate=16000, resample=8000, seconds=0.5, longer="cut"))
+    assert slow.shape == (95, 1, 4000)
+    from scipy.signal import resample_poly
+
+    usual = read_words(path).values[1, 0, :8000].astype(np.float64)
+    assert np.array_equal(slow.values[1, 0], np.rint(resample_poly(usual, 1, 2)).astype(np.int16))
+
+
+def test_clips_are_decoded_once_and_never_taken_half_written(tmp_path, words, monkeypatch):
+    path = tar(tmp_path / "words.tar.gz", words)
+    usual = read_words(path).copy(deep=True)
+    (place,) = (tmp_path / "decoded").iterdir()
+    monkeypatch.setattr(
+        "neuroledger.families.efficiency.sound.clip_store._write", lambda *_: pytest.fail("decoded again")
+    )
+    assert read_words(path).identical(usual)
+    monkeypatch.undo()
+    with (place / "clips.npy").open("r+b") as file:
+        file.seek(5000)
+        file.write(b"something else")
+    assert read_words(path).identical(usual)  # the change is noticed, and the archive read again
+    (place / "clips.npy").write_bytes((place / "clips.npy").read_bytes()[:9000])
+    assert read_words(path).identical(usual)
+    (place / "index.json").write_text(json.dumps({"table": {}}))
+    assert read_words(path).identical(usual)
+    (place / "index.json").write_text((place / "index.json").read_text().replace('"yes"', '"no"', 1))
+    assert read_words(path).identical(usual)
+    shutil.rmtree(place)
+    calls = []
+
+    def killed(*arguments):
+        calls.append(arguments)
+        if len(calls) > 40:
+            raise KeyboardInterrupt
+        return np.zeros(16000, dtype=np.int16)
+
+    monkeypatch.setattr("neuroledger.families.efficiency.sound.clip_store.clip_of", killed)
+    with pytest.raises(KeyboardInterrupt):
+        read_words(path)
+    monkeypatch.undo()
+    assert not list((tmp_path / "decoded").iterdir())
+    assert read_words(path).identical(usual)
+    os.utime(place / "clips.npy")  # touched, with the same bytes
+    assert read_words(path).identical(usual)
+
+
+def test_another_archive_or_another_way_to_decode_has_another_place(tmp_path, words):
+    path = tar(tmp_path / "words.tar", words)
+    read_words(path)
+    read_words(path, Clip(rate=16000, resample=8000))
+    changed = {**words, "./yes/extra_nohash_0.wav": wav(tone(100, 16000, 1, 1))}
+    assert read_words(tar(path, changed)).sizes["presentation"] == 96
+    assert len(list((tmp_path / "decoded").iterdir())) == 3
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path, words, monkeypatch):
+    path = tar(tmp_path / "words.tar", words)
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000, "total": 1, "used": 1})()
+    )
+    with pytest.raises(
+        DataError, match=r"decoding words\.tar takes 0\.0 GiB in .*decoded, 0\.0 GiB are free"
+    ):
+        read_words(path)
+    assert not list((tmp_path / "decoded").iterdir())

@@ -1,0 +1,48 @@
+"""Recordings that are too many for a spec are listed beside it, and are read as if they stood in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from neuroledger.data.load import load_dataset
+from neuroledger.data.pin.pin import Downloads, pin
+from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.identity import spec_sha256
+from tests.data.test_pin import place, tree
+
+__all__ = ["place", "tree"]
+
+
+def test_recordings_and_files_in_tables_are_the_same_data_set(
+    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place / "specs" / "datasets" / "Rest.yaml"
+    before = path.read_text()
+    wanted = Downloads(folder=tree, label="Group")
+    pin(open_catalog(place), "Rest", wanted)
+    inline = open_catalog(place).dataset("Rest")
+    path.write_text(before)
+    monkeypatch.setattr("neuroledger.data.pin.tables.LONG", 3)
+    done = pin(open_catalog(place), "Rest", wanted)
+    listed = open_catalog(place).dataset("Rest")
+    assert listed.files == inline.files
+    assert listed.reader == inline.reader
+    assert spec_sha256(listed) == spec_sha256(inline)
+    assert "  recordings:" not in done.after
+    assert "# seconds\n  window:" in done.after
+    rows = (path.parent / "Rest.recordings.jsonl").read_text().splitlines()
+    first = {
+        "file": "sub-01/eeg/sub-01_task-rest_eeg.vhdr",
+        "subject": "01",
+        "facts": {"group": "A", "age": 50, "label": "A"},
+    }
+    assert json.loads(rows[0]) == first
+    assert len(rows) == 6
+    data = load_dataset(open_catalog(place), "Rest")
+    assert data.assembly is not None
+    assert len(set(data.assembly["subject"].values.tolist())) == 6
+    again = pin(open_catalog(place), "Rest", wanted)
+    assert again.before == again.after == done.after

@@ -1,0 +1,36 @@
+"""Models that learn from data and models that are shown stimuli are not taken for each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuroledger.data.gate.validate import validate
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.plan import fits
+from neuroledger.engine.session import Session
+from neuroledger.errors import ModelError
+from neuroledger.spec.catalog import open_catalog
+from tests.engine.lab import Lab
+
+
+@pytest.mark.parametrize("builder", ["constant", "dummy_decoder"])
+def test_what_learns_from_data_is_refused_where_stimuli_are_shown(lab: Lab, builder: str) -> None:
+    lab.spec("models", "floor", builder={"name": builder})
+    catalog = lab.open()
+    validate(catalog, "lab")
+    with pytest.raises(ModelError, match="'floor' learns from data and is not shown stimuli"):
+        evaluate(Session(catalog), catalog.benchmark("lab.V4-ridge"), "floor", controls=False)
+
+
+def test_a_new_recording_benchmark_is_for_models_that_are_shown_stimuli(repository: Path) -> None:
+    """`run --benchmark ID` without models takes those that fit."""
+    catalog = open_catalog(repository)
+    recording, inference = (
+        catalog.benchmark("Digits.simulated.IT-ridge"),
+        catalog.benchmark("Digits.spikes-accuracy"),
+    )
+    fitting = {id for id in catalog.ids("models") if fits(catalog.model(id), recording)}
+    assert "gabor" in fitting and "constant" not in fitting
+    assert fits(catalog.model("constant"), inference)

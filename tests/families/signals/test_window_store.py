@@ -1,0 +1,281 @@
+"""Windows of many recordings are written once, beside the data, under what they were made of, and are what `join` gives."""
+
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from neuroledger.data import assembly as assemblies
+from neuroledger.data import lazy_rows
+from neuroledger.data.assembly import content_sha256, select
+from neuroledger.errors import DataError, RequestError
+from neuroledger.families.signals.emg.sessions import Stretch
+from neuroledger.families.signals.readers.prepared_signals import prepared_signals
+from neuroledger.families.signals.recordings import window_store
+from neuroledger.families.signals.recordings.window_store import join, stored
+from neuroledger.families.signals.signals import signals
+from neuroledger.store import artifact_store as kept_folder
+from neuroledger.store.artifact_store import kept_below
+from tests.families.decoding.decoding_cases import windows
+
+PARAMETERS = {"window": Stretch(duration=1, stride=1), "core": 1.0, "first": None, "decimate": 1}
+
+
+def part(name, count, dtype=np.float32, age=1.0, channels="abc", samples=8, **facts):
+    values = np.random.default_rng(len(name) + count).standard_normal((count, len(channels), samples))
+    events = {
+        "stimulus_id": [f"{name}/{row}" for row in range(count)],
+        "subject": [name] * count,
+        "recording": [name] * count,
+        "onset": np.arange(float(count)),
+        "age": [age] * count,
+        "number": np.arange(count),
+        **{fact: [value] * count for fact, value in facts.items()},
+    }
+    return signals(
+        values.astype(dtype),
+        channels=list(channels),
+        channel_types="eeg",
+        sampling_rate=10.0,
+        start=0.0,
+        units="uV",
+        events=events,
+        attrs={"made": "by the test"},
+    )
+
+
+PARTS = [None, part("one", 4), None, part("three", 5, age="n/a"), part("longer", 3, np.float64)]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A data set of one file, and no window that stays in memory."""
+    monkeypatch.setattr(window_store, "IN_MEMORY", 0)
+    (tmp_path / "a.csv").write_text("one")
+    return {"a.csv": tmp_path / "a.csv"}
+
+
+def keep(files, parts=PARTS, of=None, **changed):
+    return stored("typing_sessions", files, {**PARAMETERS, **changed}, parts, of=of)
+
+
+def places(files):
+    return sorted(path.name for path in (files["a.csv"].parent / "prepared").iterdir())
+
+
+@pytest.mark.parametrize("parts", [PARTS, PARTS[:2], PARTS[::-1], PARTS[1:2] + PARTS[4:]])
+def test_what_is_kept_is_what_join_gives(files, parts):
+    expected = join(parts)
+    for _ in range(2):
+        found = keep(files, iter(parts))
+        xr.testing.assert_identical(found, expected)
+        assert found.dtype == expected.dtype and list(found.coords) == list(expected.coords)
+        assert all(found[name].dtype == expected[name].dtype for name in expected.coords)
+        assert not found.values.flags.writeable
+        assert found.encoding["content_sha256"] == content_sha256(found) == content_sha256(expected)
+
+
+def test_parts_are_made_once_and_anew_when_anything_they_are_made_of_changes(files, monkeypatch):
+    begun = []
+
+    def parts():
+        begun.append(True)
+        yield from PARTS
+
+    keep(files, parts())
+    (first,) = places(files)
+    keep(files, parts())
+    assert len(begun) == 1 and places(files) == [first]
+    keep(files, parts(), core=2.0)
+    assert len(begun) == 2 and len(places(files)) == 1 and places(files) != [first]  # the older one is gone
+    files["a.csv"].write_text("two")
+    keep(files, parts(), core=2.0)
+    assert len(begun) == 3
+    monkeypatch.setattr(window_store, "_version", lambda library: f"{library} of tomorrow")
+    keep(files, parts(), core=2.0)
+    assert len(begun) == 4 and len(places(files)) == 1
+    with pytest.raises(
+        DataError, match=r"depends on all of its parameters, .*decimate; it gives window, core"
+    ):
+        stored("typing_sessions", files, {"window": PARAMETERS["window"], "core": 1.0}, parts())
+
+
+def test_what_was_changed_on_the_disk_is_noticed_and_made_again(files):
+    expected = keep(files).copy(deep=True)
+    (place,) = (files["a.csv"].parent / "prepared").iterdir()
+    with (place / "values.bin").open("r+b") as file:
+        file.seek(100)
+        file.write(b"something else")
+    xr.testing.assert_identical(keep(files), expected)
+    coordinate = next(place.glob("coordinate*.npy"))
+    coordinate.write_bytes(coordinate.read_bytes()[:-1] + b"x")
+    xr.testing.assert_identical(keep(files), expected)
+    index = json.loads((place / "index.json").read_text())
+    index["about"]["attrs"]["sampling_rate"] = 20.0
+    (place / "index.json").write_text(json.dumps(index))
+    xr.testing.assert_identical(keep(files), expected)
+    os.utime(place / "values.bin")  # touched, with the same bytes
+    xr.testing.assert_identical(keep(files, [pytest.fail]), expected)
+
+
+def test_what_fails_or_is_killed_leaves_nothing_and_is_cleared_away(files, monkeypatch):
+    def parts():
+        yield PARTS[1]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        keep(files, parts())
+    assert places(files) == []
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    dead = files["a.csv"].parent / "prepared" / f".0123456789abcdef.{int(ended.stdout)}.tmp"
+    alive = dead.with_name(f".0123456789abcdef.{os.getppid()}.tmp")
+    dead.mkdir()
+    alive.mkdir()
+    keep(files)
+    assert not dead.exists() and alive.exists()
+    keep(files, core=3.0)
+    assert alive.exists() and len(places(files)) == 2
+    monkeypatch.setattr(kept_folder, "_held", lambda place: None)
+    with pytest.raises(DataError, match="does not hold what was written to it"):
+        keep(files)
+
+
+@pytest.mark.parametrize("in_memory", [0, 1 << 28])
+def test_a_recording_that_cannot_be_read_is_no_full_disk(files, in_memory, monkeypatch):
+    monkeypatch.setattr(window_store, "IN_MEMORY", in_memory)
+
+    def parts():
+        yield PARTS[1]
+        raise PermissionError(13, "Permission denied", "two.edf")
+
+    with pytest.raises(DataError, match=r"a recording cannot be read .*Permission denied: 'two\.edf'"):
+        keep(files, parts())
+
+
+def test_two_at_once_do_not_take_each_others_windows_away(files):
+    """Threads with the same question, and a process whose other windows are whole before these are."""
+    with ThreadPoolExecutor(4) as pool:
+        meet = Barrier(4, timeout=60)
+
+        def parts():
+            yield PARTS[1]
+            meet.wait()
+            yield PARTS[3]
+
+        for found in pool.map(lambda _: keep(files, parts()), range(4)):
+            xr.testing.assert_identical(found, join(PARTS[1:4]))
+    assert len(places(files)) == 1
+
+    def with_another():
+        yield PARTS[1]
+        keep(files, core=3.0)
+        yield PARTS[3]
+
+    keep(files, with_another(), core=2.0)
+    xr.testing.assert_identical(keep(files, [pytest.fail], core=3.0), join(PARTS))
+    xr.testing.assert_identical(keep(files, [pytest.fail], core=2.0), join(PARTS[1:4]))
+    keep(files, core=4.0)
+    assert len(places(files)) == 1  # those that were there before are gone
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (part("two", 3, channels="abd"), "recording two has other channels, length or rate than one"),
+        (part("two", 3, samples=9), "declare `drop`, `pick` and `resample` so that they agree"),
+        (part("two", 3, hand="left"), "recordings two and one have different facts: hand"),
+    ],
+)
+@pytest.mark.parametrize("in_memory", [0, 1 << 28])
+def test_recordings_that_do_not_agree_are_refused_the_same_way(files, other, words, in_memory, monkeypatch):
+    monkeypatch.setattr(window_store, "IN_MEMORY", in_memory)
+    with pytest.raises(DataError, match=words):
+        keep(files, [part("one", 4), None, other])
+    with pytest.raises(DataError, match="no recording has a window"):
+        keep(files, [None, None])
+
+
+def test_few_windows_stay_in_memory_and_leave_no_file(files, monkeypatch):
+    monkeypatch.setattr(window_store, "IN_MEMORY", 1 << 28)
+    xr.testing.assert_identical(keep(files), join(PARTS))
+    assert [path.name for path in files["a.csv"].parent.iterdir()] == ["a.csv"]
+
+
+def test_a_disk_without_room_is_said_after_the_first_part(files, monkeypatch):
+    made = []
+
+    def parts():
+        for number in range(100):
+            made.append(number)
+            yield part(f"r{number}", 10)
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 5000})())
+    with pytest.raises(
+        DataError, match=r"the windows take about 0\.0 GiB more in .*make room there, or ask for less"
+    ):
+        keep(files, parts(), of=100)
+    assert made == [0] and not (files["a.csv"].parent / "prepared").exists()
+
+
+def test_a_data_set_is_kept_in_its_own_folder_wherever_its_files_lie(files, tmp_path):
+    with kept_below(tmp_path / "mine"):
+        keep(files)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["prepared"]
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_one_part_is_in_memory_at_a_time(files, monkeypatch):
+    monkeypatch.setattr(lazy_rows, "BLOCK", 1 << 20)
+
+    def parts():
+        for number in range(12):
+            made = part(f"r{number:02}", 128, channels=[f"c{k}" for k in range(32)], samples=128)  # 2.1 MB
+            yield made
+            del made
+
+    tracemalloc.start()
+    found = keep(files, parts(), of=12)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.nbytes == 12 * 128 * 32 * 128 * 4
+    assert (
+        peak < found.nbytes * 0.45
+    )  # the test makes its parts in double precision first: three times one of them
+
+
+def test_prepared_signals_larger_than_memory_are_read_in_blocks(tmp_path, monkeypatch):
+    whole = windows(subjects=4, trials=20)
+    assemblies.write(whole, tmp_path / "signals.nc")
+    files = {"signals.nc": tmp_path / "signals.nc"}
+    usual = prepared_signals(files).assembly
+    for module in (
+        "neuroledger.families.signals.recordings.window_store",
+        "neuroledger.families.signals.readers.prepared_signals",
+    ):
+        monkeypatch.setattr(f"{module}.IN_MEMORY", 4000)
+    found = prepared_signals(files).assembly
+    xr.testing.assert_identical(found, usual)
+    assert not found.values.flags.writeable and (Path(tmp_path) / "prepared").is_dir()
+
+
+def test_neighbours_are_selected_without_a_copy_and_others_where_memory_has_room(files, monkeypatch):
+    found = keep(files)
+    inner = select(found, {"recording": "three"})
+    assert np.shares_memory(inner.values, found.values) and inner.sizes["presentation"] == 5
+    outer = {"recording": ["one", "longer"]}
+    xr.testing.assert_identical(select(found, outer), select(join(PARTS), outer))
+    monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
+    with pytest.raises(
+        RequestError, match=r"a copy of where 'recording' is as selected needs about .*the spec's reader"
+    ):
+        select(found, outer)

@@ -1,0 +1,265 @@
+"""A layered model answers for its committed layers, is watched while it answers, and remembers nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.models.activations import MAX_BATCH, Probe, Trial
+from neuroledger.models.model import LayeredModel, Model, Task
+from tests.models.drawn_stimuli import drawn
+
+Array = NDArray[Any]
+
+
+def answers(
+    stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
+) -> dict[str, Array]:
+    """Number of the stimulus times 1000 plus place in the layer; ``maps`` is (2, 3, 4), ``units`` is (5,)."""
+    numbers = np.array([int(name[1:]) for name in ids], dtype=float)
+    every = {
+        "maps": numbers[:, None, None, None] * 1000 + np.arange(24).reshape(2, 3, 4),
+        "units": numbers[:, None] * 1000 + np.arange(5),
+    }
+    return {layer: every[layer] for layer in layers}
+
+
+def layered(extract: Any = answers, **options: Any) -> LayeredModel:
+    given: dict[str, Any] = {"layers": ("maps", "units"), "regions": {"V4": "maps", "IT": "units"}, **options}
+    return LayeredModel(id="m", extract=extract, **given)
+
+
+def test_it_is_a_model() -> None:
+    assert isinstance(layered(), Model)
+
+
+def test_responses_carry_the_place_of_every_neuroid() -> None:
+    response = layered().record(drawn(3), "V4")
+    assert response.dims == ("presentation", "neuroid")
+    assert list(response["stimulus_id"].values) == ["s000", "s001", "s002"]
+    row = response.isel(presentation=2)
+    for neuroid in (0, 7, 23):
+        channel, x, y = (
+            int(response[name].values[neuroid]) for name in ("channel", "channel_x", "channel_y")
+        )
+        assert row.values[neuroid] == 2000 + np.arange(24).reshape(2, 3, 4)[channel, x, y]
+    assert response["neuroid_id"].values[23] == "m.maps.23"
+    assert set(response["region"].values) == {"V4"}
+
+
+def test_several_layers_stand_side_by_side() -> None:
+    response = layered(regions={"IT": ("units", "maps")}).record(drawn(2), "IT")
+    assert list(response["layer"].values) == ["units"] * 5 + ["maps"] * 24
+    assert np.isnan(response["channel"].values[:5]).all()
+    assert list(response.values[1, 4:7]) == [1004, 1000, 1001]
+
+
+def test_stimuli_come_in_batches_of_bounded_size_and_in_order() -> None:
+    sizes: list[int] = []
+
+    def extract(
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, Array]:
+        sizes.append(len(ids))
+        return answers(stimuli, ids, layers, trial)
+
+    response = layered(extract).record(drawn(2 * MAX_BATCH + 3, size=(2, 2)), "IT")
+    assert max(sizes) == MAX_BATCH
+    assert list(response.values[:, 0]) == [1000 * n for n in range(2 * MAX_BATCH + 3)]
+
+
+def test_a_single_layer_answers_for_every_region() -> None:
+    model = layered(layers=("units",), regions={})
+    assert model.record(drawn(1), "V1").sizes["neuroid"] == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"regions": {"V4": "map"}}, "region V4: it records no layer 'map' .did you mean maps"),
+        ({"readout": "unit"}, "readout: it records no layer 'unit' .did you mean units"),
+        ({"layers": ()}, "has no layers"),
+    ],
+)
+def test_layers_that_do_not_exist_are_refused_with_near_misses(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        layered(**change)
+
+
+def test_regions_without_commitment_are_refused() -> None:
+    with pytest.raises(RequestError, match=r"commits no layer to region 'V44' .did you mean V4"):
+        layered().record(drawn(1), "V44")
+
+
+def broken(change: Callable[[Array], Array], *, after: int = 0) -> Any:
+    """Answers that ``change`` spoils from the call number ``after`` on."""
+    calls = iter(range(1000))
+
+    def extract(
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, Array]:
+        good = answers(stimuli, ids, layers, trial)
+        return good if next(calls) < after else {layer: change(values) for layer, values in good.items()}
+
+    return extract
+
+
+def spoilt(values: Array) -> Array:
+    values = values.copy()
+    values[-1, 0] = np.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("extract", "words"),
+    [
+        (broken(spoilt), "NaN or infinite activations for 1 of 2 stimuli, first 's001'"),
+        (broken(spoilt, after=2), "NaN or infinite activations"),
+        (broken(lambda a: a[:1]), r"expected an array \(2 stimuli, features\), got \(1, 5\)"),
+        (broken(lambda a: a[:, 0]), "expected an array"),
+        (broken(lambda a: a.astype(str)), "not real numbers"),
+        (broken(lambda a: a[:, :-1], after=2), "preprocessing that makes all images the same size"),
+        (broken(lambda a: a + 1, after=1), "answered differently to the same stimuli"),
+        (broken(lambda a: a + 1, after=3), "answered differently to the same stimuli"),
+        (lambda *_: {"other": np.ones((2, 2))}, "gave nothing for layer 'units', only other"),
+    ],
+)
+def test_unusable_answers_are_refused(extract: Any, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        layered(extract).record(drawn(3), "IT")
+
+
+def test_stochastic_models_answer_once_per_trial() -> None:
+    def extract(
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, Array]:
+        return {
+            layer: values + trial.number / 10
+            for layer, values in answers(stimuli, ids, layers, trial).items()
+        }
+
+    response = layered(extract, stochastic=True).record(drawn(2), "IT", trials=3)
+    assert list(response["repetition"].values) == [0, 0, 1, 1, 2, 2]
+    assert list(response["stimulus_id"].values) == ["s000", "s001"] * 3
+    assert np.allclose(response.values[:, 0], [0, 1000, 0.1, 1000.1, 0.2, 1000.2])
+    assert "repetition" not in layered().record(drawn(2), "IT", trials=3).coords
+
+
+def test_a_model_without_time_answers_alike_in_every_bin() -> None:
+    response = layered().record(drawn(2), "IT", time_bins=[(70, 90), (90, 110)])
+    assert response.dims == ("presentation", "neuroid", "time_bin")
+    assert (response.values[..., 0] == response.values[..., 1]).all()
+    assert list(response["time_bin_end"].values) == [90, 110]
+    assert not layered().varies_in_time
+
+
+def test_a_model_in_time_is_brought_onto_the_bins_asked_for() -> None:
+    def extract(
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, Array]:
+        units = answers(stimuli, ids, ["units"], trial)["units"]
+        return {"units": np.stack([units, units + 100, units + 200], axis=1)}
+
+    model = layered(extract, layers=("units",), regions={}, times=((0, 50), (50, 100), (100, 150)))
+    assert model.varies_in_time
+    response = model.record(drawn(2), "IT", time_bins=[(0, 100), (75, 125)])
+    assert np.allclose(response.values[1, 3], [1003 + 50, 1003 + 150])
+    assert np.allclose(model.record(drawn(2), "IT").values[1, 3], 1003 + 100)
+    with pytest.raises(ModelError, match="no answer for 100–200 ms: it covers 0–150 ms"):
+        model.record(drawn(2), "IT", time_bins=[(100, 200)])
+    with pytest.raises(ModelError, match="3 time steps for 2 declared"):
+        layered(extract, layers=("units",), regions={}, times=((0, 50), (50, 100))).record(drawn(2), "IT")
+
+
+class Memory:
+    """A store in memory that counts what it is given."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, Array] = {}
+        self.passes: list[list[str]] = []
+
+    def get(
+        self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
+    ) -> dict[str, Array]:
+        found = {layer: self.kept.get((repr(identity), stimuli.content_sha256, layer)) for layer in layers}
+        return {layer: values for layer, values in found.items() if values is not None}
+
+    def put(
+        self,
+        identity: Mapping[str, Any],
+        stimuli: StimulusSet,
+        probe: Probe,
+        rows: int,
+        batches: Iterator[Mapping[str, Array]],
+        *,
+        model: str,
+    ) -> dict[str, Array]:
+        self.passes.append(list(probe.shapes))
+        parts = list(batches)
+        for layer in probe.shapes:
+            values = np.concatenate([part[layer] for part in parts])
+            self.kept[repr(identity), stimuli.content_sha256, layer] = values
+        return self.get(identity, stimuli, list(probe.shapes))
+
+    def join(self, arrays: Sequence[Array]) -> Array:
+        return np.concatenate(arrays, axis=1)
+
+
+def test_one_pass_serves_all_layers_regions_and_tasks() -> None:
+    store = Memory()
+    model = layered(store=store, identity={"builder": "test"})
+    stimuli = drawn(6)
+    for region in ("V4", "IT", "V4"):
+        model.record(stimuli, region)
+    model.perform(Task("odd_one_out"), stimuli)
+    assert store.passes == [["maps", "units"]]
+    model.record(drawn(6, seed=1), "V4")
+    assert len(store.passes) == 2
+
+
+def test_a_model_in_memory_that_has_changed_is_asked_again() -> None:
+    store, shift = Memory(), [0.0]
+
+    def extract(
+        stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
+    ) -> dict[str, Array]:
+        return {layer: values + shift[0] for layer, values in answers(stimuli, ids, layers, trial).items()}
+
+    model = layered(extract, store=store, identity=lambda: {"process": "here"})
+    model.record(drawn(3), "IT")
+    model.record(drawn(3), "IT")
+    assert len(store.passes) == 1
+    shift[0] = 7.0
+    assert model.record(drawn(3), "IT").values[0, 0] == 7.0
+    assert len(store.passes) == 2
+
+
+def test_probabilities_are_read_out_from_fitting_stimuli() -> None:
+    labels = ["low"] * 10 + ["high"] * 10
+    model = layered(readout="units")
+    fitting = drawn(20, id="fit", columns={"object_name": labels})
+    given = model.perform(Task("probabilities", label_column="object_name"), drawn(20), fitting)
+    assert list(given["choice"].values) == ["low", "high"]
+    assert np.allclose(given.sum("choice"), 1)
+    chosen = given["choice"].values[given.values.argmax(axis=1)]
+    assert list(chosen) == labels
+    with pytest.raises(RequestError, match="need fitting stimuli"):
+        model.perform(Task("probabilities"), drawn(3))
+    with pytest.raises(RequestError, match="no column 'image_label'"):
+        model.perform(Task("probabilities"), drawn(3), fitting)
+
+
+def test_responses_in_time_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def extract(stimuli: Any, ids: Any, layers: Any, trial: Any) -> dict[str, Any]:
+        return {"state": np.ones((len(ids), 2, 1000), dtype=np.float32) * np.arange(2)[:, None]}
+
+    model = LayeredModel(id="m", extract=extract, layers=("state",), times=((0, 10), (10, 20)))
+    monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100_000)
+    with pytest.raises(RequestError, match="1,000 features in 3 time bins for 5 presentations needs about"):
+        model.record(drawn(5), "IT", [(0, 10), (0, 20), (10, 20)])

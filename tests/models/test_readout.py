@@ -1,0 +1,121 @@
+"""Decisions from features equal the peer's, and small cases that can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.models import readout
+from neuroledger.models.imagenet import CATEGORIES
+from neuroledger.models.imagenet_synsets import SYNSETS
+
+
+@pytest.fixture(scope="module")
+def oracle(reference: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    folder = reference / "brainscore_oracle"
+    with np.load(folder / "helpers.npz") as arrays:
+        return json.loads((folder / "helpers.json").read_text()), dict(arrays)
+
+
+def test_probabilities_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    expected, arrays = oracle
+    labels = [str(one) for one in arrays["LR_fit_labels"]]
+    ids = [str(n) for n in range(20)]
+    given = readout.probabilities(arrays["LR_fit_features"], labels, arrays["LR_test_features"], ids)
+    assert list(given["choice"].values) == expected["logistic_readout"]["choice_order"]
+    assert np.abs(given.values - np.array(expected["logistic_readout"]["probabilities"])).max() < 1e-6
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_odd_ones_out_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]], similarity: Any) -> None:
+    expected, arrays = oracle
+    case = expected["odd_one_out/" + similarity]
+    features = arrays["OOO_features"]
+    ids = [f"o{n}" for n in range(len(features))]
+    triplets = [tuple(row) for row in case["triplets"]]
+    given = readout.odd_one_out(features, ids, similarity=similarity, triplets=triplets)
+    assert list(given.values) == case["choices"]
+    rows = [int(name[1:]) for triplet in triplets for name in triplet]
+    names = [name for triplet in triplets for name in triplet]
+    in_threes = readout.odd_one_out(features[rows], names, similarity=similarity)
+    assert list(in_threes.values) == case["choices"]
+    assert list(in_threes["stimulus_id"].values) == ["|".join(triplet) for triplet in triplets]
+
+
+def test_labels_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    expected, arrays = oracle
+    sixteen = sorted(list(CATEGORIES)[:16])
+    given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], sixteen, model="m")
+    assert list(given.values) == expected["label/geirhos16"]
+
+
+def test_synsets_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    expected, arrays = oracle
+    given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], ["imagenet"], model="m")
+    assert list(given.values) == expected["label/imagenet synsets"]
+
+
+def test_every_class_has_its_own_synset() -> None:
+    assert len(SYNSETS) == len(set(SYNSETS)) == 1000
+    assert list(SYNSETS) == sorted(SYNSETS)
+    assert (SYNSETS[0], SYNSETS[281], SYNSETS[999]) == ("n01440764", "n02123045", "n15075141"), (
+        "tench, tabby, paper"
+    )
+
+
+def test_a_label_is_the_mean_over_its_classes_not_their_sum() -> None:
+    logits = np.full((1, 1000), -20.0)
+    logits[0, 404] = 5.0
+    logits[0, list(CATEGORIES["dog"])] = 4.0
+    assert list(readout.label(logits, ["a"], ["dog", "airplane"], model="m").values) == ["airplane"]
+    logits[0, 404] = 3.9
+    assert list(readout.label(logits, ["a"], ["dog", "airplane"], model="m").values) == ["dog"]
+    assert list(readout.label(logits + 1e4, ["a"], ["dog", "airplane"], model="m").values) == ["dog"]
+
+
+def test_the_sixteen_categories_share_no_class() -> None:
+    sixteen = [CATEGORIES[name] for name in list(CATEGORIES)[:16]]
+    every = [index for indices in sixteen for index in indices]
+    assert len(every) == len(set(every))
+    assert max(every) < 1000
+
+
+def test_labels_need_logits_of_imagenet_and_known_choices() -> None:
+    with pytest.raises(ModelError, match="its readout layer has 10 features"):
+        readout.label(np.zeros((1, 10)), ["a"], ["dog"], model="m")
+    with pytest.raises(RequestError, match=r"\['unicorn'\]"):
+        readout.label(np.zeros((1, 1000)), ["a"], ["dog", "unicorn"], model="m")
+
+
+def test_the_pair_most_alike_stays_and_the_first_of_equals_wins() -> None:
+    features = np.array([[1.0, 0], [0, 1], [1, 0.1], [1, 0], [1, 0], [1, 0]])
+    given = readout.odd_one_out(features, list("abcdef"))
+    assert list(given.values) == ["b", "f"]
+    with pytest.raises(RequestError, match="in threes"):
+        readout.odd_one_out(features[:4], list("abcd"))
+    with pytest.raises(RequestError, match="1 stimuli of the triplets have no features, first 'z'"):
+        readout.odd_one_out(features, list("abcdef"), triplets=[("a", "b", "z")])
+
+
+def test_a_readout_needs_two_labels() -> None:
+    with pytest.raises(RequestError, match="at least two labels"):
+        readout.probabilities(np.ones((2, 2)), ["a", "a"], np.ones((1, 2)), ["s"])
+
+
+def test_a_model_may_know_other_labels() -> None:
+    logits = np.array([[3.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
+    names = ["one", "two", "three"]
+    assert list(readout.label(logits, ["a", "b"], names, model="m", labels=names).values) == ["one", "three"]
+    assert (
+        list(readout.label(logits, ["a", "b"], ["three", "two"], model="m", labels=names).values)
+        == ["three"] * 2
+    )
+    with pytest.raises(RequestError, match=r"does not know \['four'\]"):
+        readout.label(logits, ["a", "b"], ["one", "four"], model="m", labels=names)
+    with pytest.raises(ModelError, match="3 features in its readout layer for 2 labels"):
+        readout.label(logits, ["a", "b"], ["one"], model="m", labels=names[:2])

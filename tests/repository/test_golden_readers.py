@@ -1,0 +1,38 @@
+"""What a reader makes of pinned files does not change unless its version does: content hashes, kept beside the tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from neuroledger.data.assembly import content_sha256
+from neuroledger.data.fetch import fetch_files, folder_of
+from neuroledger.data.load import load_dataset
+from neuroledger.spec.registry import get
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "readers.json").read_text())
+
+
+def _found(catalog, id):
+    data = load_dataset(catalog, id)
+    reader = catalog.dataset(id).reader.name
+    return {
+        "reader": reader,
+        "version": get("reader", reader).version,
+        "assembly": content_sha256(data.assembly),
+        "stimuli": data.stimuli.content_sha256 if data.stimuli is not None else None,
+    }
+
+
+@pytest.mark.parametrize("id", sorted(GOLDEN["embedded"]))
+def test_embedded_data_read_the_same(catalog, id):
+    assert _found(catalog, id) == GOLDEN["embedded"][id]
+
+
+@pytest.mark.parametrize("id", sorted(GOLDEN["public"]))
+def test_public_data_read_the_same(catalog, mirror, monkeypatch, id):
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), catalog.dataset(id).files)
+    assert _found(catalog, id) == GOLDEN["public"][id]

@@ -1,0 +1,78 @@
+"""`check` says where a citation leads nowhere, a licence cannot be looked up, or the bibliography is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neuroledger.engine.check import check
+from neuroledger.spec.bibliography import read_bibliography
+from tests.engine.tiny_repository import Tiny
+
+ENTRY = "@article{known, author = {Somebody, A. and Other, B.}, title = {What was {EEG}}, year = 2020}\n"
+
+
+def said(root: Path, *, bibliography: str = ENTRY, **fields: Any) -> list[tuple[str, int, str]]:
+    """File, line and words of the problems that are about attribution."""
+    tiny = Tiny(root)
+    tiny.write()
+    catalog = tiny.pin(**fields)
+    (root / "specs" / "references.bib").write_text(bibliography, encoding="utf-8")
+    found = [(one.file, one.line, one.message) for one in check(catalog)[0]]
+    return [one for one in found if not one[0].startswith("specs/schema/") and "first line" not in one[2]]
+
+
+@pytest.mark.parametrize(
+    "licence", ["CC0-1.0", "CC-BY-4.0 OR MIT", "LicenseRef-NSD", "GPL-3.0-only WITH GCC-exception-3.1"]
+)
+def test_a_licence_is_an_expression_of_spdx_or_a_reference(tmp_path: Path, licence: str) -> None:
+    assert said(tmp_path, license=licence) == []
+
+
+@pytest.mark.parametrize(
+    ("licence", "words"),
+    [
+        ("CCBY", "'CCBY' is no SPDX licence"),
+        ("see the website", "'see the website' is no SPDX licence"),
+        ("", "'' is no SPDX licence"),
+        ("cc-by-4.0", "SPDX writes 'cc-by-4.0' as 'CC-BY-4.0'"),
+    ],
+)
+def test_another_licence_is_named(tmp_path: Path, licence: str, words: str) -> None:
+    ((file, line, message),) = said(tmp_path, license=licence)
+    assert (file, message) == ("specs/datasets/tiny.yaml", words)
+    assert line == 4
+
+
+def test_a_citation_needs_an_entry(tmp_path: Path) -> None:
+    ((file, _, message),) = said(tmp_path, cite=["known", "unknown"])
+    assert (file, message) == (
+        "specs/datasets/tiny.yaml",
+        "citation 'unknown' is not in specs/references.bib",
+    )
+
+
+@pytest.mark.parametrize(
+    ("broken", "line", "words"),
+    [
+        (ENTRY + "\n" + ENTRY, 3, "the key 'known' is given twice"),
+        ("@article{open, title = {x}\n" + ENTRY, 1, "no BibTeX entry: '@article{open, title = {x}'"),
+        (ENTRY + "@article{title = {x}}\n", 2, "no BibTeX entry: '@article{title ='"),
+    ],
+)
+def test_a_broken_bibliography_is_named_with_its_line(
+    tmp_path: Path, broken: str, line: int, words: str
+) -> None:
+    assert said(tmp_path, bibliography=broken) == [("specs/references.bib", line, words)]
+
+
+def test_an_entry_keeps_its_fields_and_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "references.bib"
+    assert read_bibliography(path).references == {}
+    path.write_text(ENTRY, encoding="utf-8")
+    ((key, one),) = read_bibliography(path).references.items()
+    assert key == "known"
+    assert one.fields == {"author": "Somebody, A. and Other, B.", "title": "What was {EEG}", "year": "2020"}
+    assert one.text == ENTRY.strip()

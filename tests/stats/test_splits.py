@@ -1,0 +1,116 @@
+"""Splits follow scikit-learn's rules, keep what belongs together, and say why they cannot be drawn."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+
+from neuroledger.errors import MetricError
+from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.splits import draw, first_values, predefined
+
+
+def rows(ids, **coords) -> xr.DataArray:
+    labels = {"stimulus_id": ("presentation", np.asarray(ids))}
+    labels |= {name: ("presentation", np.asarray(of)) for name, of in coords.items()}
+    return xr.DataArray(np.zeros((len(ids), 1)), dims=("presentation", "neuroid"), coords=labels)
+
+
+OBJECTS = np.arange(60) % 4
+SIXTY = rows([f"s{i}" for i in range(60)], object_name=OBJECTS, session=np.arange(60) % 7)
+RULES = [
+    ({}, ShuffleSplit(10, train_size=0.9, random_state=1), None),
+    ({"seed": 3, "folds": 4, "train": 0.7}, ShuffleSplit(4, train_size=0.7, random_state=3), None),
+    ({"test": 0.9}, ShuffleSplit(10, test_size=0.9, random_state=1), None),
+    ({"train": 0.5, "test": 0.2}, ShuffleSplit(10, train_size=0.5, test_size=0.2, random_state=1), None),
+    ({"stratify": "object_name"}, StratifiedShuffleSplit(10, train_size=0.9, random_state=1), OBJECTS),
+    ({"name": "kfold", "folds": 5}, KFold(5, shuffle=True, random_state=1), None),
+    (
+        {"name": "kfold", "stratify": "object_name"},
+        StratifiedKFold(10, shuffle=True, random_state=1),
+        OBJECTS,
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "splitter", "labels"), RULES)
+def test_rows_are_drawn_as_scikit_learn_draws_them(spec, splitter, labels):
+    expected = list(splitter.split(np.zeros(60), labels))
+    found = draw(SplitsSpec(**spec), SIXTY)
+    assert len(found) == len(expected)
+    for (train, test), split in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(split.train, train)
+        np.testing.assert_array_equal(split.test, test)
+
+
+def test_groups_stay_together_as_scikit_learn_keeps_them():
+    groups = np.arange(60) % 7
+    expected = list(GroupKFold(3, shuffle=True, random_state=1).split(np.zeros(60), groups=groups))
+    found = draw(SplitsSpec(name="group", folds=3, groups="session"), SIXTY)
+    for (train, test), split in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(split.train, train)
+        np.testing.assert_array_equal(split.test, test)
+        assert not set(groups[split.train]) & set(groups[split.test])
+
+
+def test_each_value_is_left_out_once():
+    splits = draw(SplitsSpec(name="leave_one_out", by="session"), SIXTY)
+    assert [sorted(set(np.arange(60)[s.test] % 7)) for s in splits] == [[i] for i in range(7)]
+
+
+def test_a_coordinate_divides_the_rows():
+    (split,) = draw(SplitsSpec(name="coordinate", coordinate="object_name", test_values=(2, 3)), SIXTY)
+    assert set(OBJECTS[split.train]) == {0, 1}
+    assert set(OBJECTS[split.test]) == {2, 3}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 5), st.integers(6, 15), st.integers(0, 100), st.booleans())
+def test_rows_of_one_stimulus_travel_together(repetitions, stimuli, seed, unique):
+    ids = np.random.default_rng(seed).permutation(np.repeat(np.arange(stimuli), repetitions))
+    for split in draw(SplitsSpec(seed=seed, folds=3, train=0.6, unique=unique), rows(ids)):
+        assert not set(ids[split.train]) & set(ids[split.test])
+        assert len(split.train) + len(split.test) == len(ids)
+
+
+def test_unique_values_are_drawn_in_sorted_order():
+    repetition = np.array([3, 3, 0, 1, 2, 0, 1, 2])
+    found = draw(
+        SplitsSpec(by="repetition", unique=True, train=0.5, folds=6),
+        rows(np.arange(8), repetition=repetition),
+    )
+    expected = ShuffleSplit(6, train_size=0.5, random_state=1).split(np.arange(4))
+    for split, (train, test) in zip(found, expected, strict=True):
+        assert set(repetition[split.train]) == set(train)
+        assert set(repetition[split.test]) == set(test)
+
+
+def test_predefined_splits_are_train_then_test():
+    (split,) = predefined(3, 2)
+    assert split.train.tolist() == [0, 1, 2]
+    assert split.test.tolist() == [3, 4]
+
+
+def test_first_values_are_the_smallest():
+    table = rows(np.arange(6), repetition=[2, 0, 1, 2, 0, 1])
+    assert first_values(table, "repetition", 2)["repetition"].values.tolist() == [0, 1, 0, 1]
+    with pytest.raises(MetricError, match="the assembly has 3"):
+        first_values(table, "repetition", 4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"stratify": "category"}, "coordinate 'category'"),
+        ({"name": "kfold", "folds": 100}, "over 60 values of 'stimulus_id'"),
+        ({"name": "group"}, "`groups` must name"),
+        ({"name": "coordinate", "coordinate": "session", "test_values": (99,)}, "no rows in one part"),
+        ({"name": "coordinate"}, "need `coordinate`"),
+        ({"name": "predefined"}, "pass source_train"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why(spec, reason):
+    with pytest.raises(MetricError, match=reason):
+        draw(SplitsSpec(**spec), SIXTY)

@@ -1,0 +1,166 @@
+"""The store of activations keeps to its limit, forgets what was used least recently, and takes nothing from anyone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuroledger.errors import RequestError
+from neuroledger.models import activation_store as present
+from neuroledger.models.activation_store import DiskStore
+from neuroledger.store import cache_eviction as kept
+from neuroledger.store.cache_eviction import entries, limit_bytes, process_folder
+from tests.models.drawn_stimuli import drawn
+from tests.models.test_present import LAYERS, Counting, model_of
+
+STIMULI = drawn(20, size=(2, 2))
+PASS = len(LAYERS) * (20 * 4 * 4 + 128)
+"""Bytes of one pass: 60 layers of 20 stimuli × 4 features in single precision, and the head of each file."""
+
+
+def present_to(store: DiskStore, name: str, shows: Counting | None = None) -> Any:
+    model = model_of(shows or Counting(), store, identity={"builder": name})
+    return model.record(STIMULI, "IT")
+
+
+def used(folder: Path, hours_ago: float) -> None:
+    """Everything kept so far was last used so long ago."""
+    for path in folder.glob("??/*.json"):
+        os.utime(path, (time.time() - 3600 * hours_ago,) * 2)
+
+
+def test_the_limit_holds_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
+    store = DiskStore(tmp_path, limit=int(2.5 * PASS))
+    for number, name in enumerate(("first", "second")):
+        present_to(store, name)
+        used(tmp_path, hours_ago=10 - number) if number == 0 else None
+    again = Counting()
+    present_to(store, "first", again)
+    assert again.shown == 0, "both fit"
+    for path in tmp_path.glob("??/*.json"):
+        hours = 1 if '"first"' in path.read_text() else 5
+        os.utime(path, (time.time() - 3600 * hours,) * 2)
+    present_to(store, "third")
+    assert sum(entry.size for entry in entries(tmp_path)) <= 2.5 * PASS
+    shows = {name: Counting() for name in ("first", "third", "second")}
+    for name, counting in shows.items():
+        model_of(counting, DiskStore(tmp_path), identity={"builder": name}).record(STIMULI, "IT")
+    assert (shows["first"].shown, shows["third"].shown) == (0, 0)
+    assert shows["second"].shown == 20
+
+
+def test_what_is_open_here_is_not_removed(tmp_path: Path) -> None:
+    store = DiskStore(tmp_path, limit=PASS)
+    model = model_of(Counting(), store, identity={"builder": "first"})
+    held = model.activations(STIMULI, LAYERS)
+    used(tmp_path, hours_ago=5)
+    present_to(store, "second")
+    assert store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS).keys() == held.keys()
+    views = [held[layer][3:5].reshape(-1) for layer in LAYERS]
+    del held
+    present_to(store, "third")
+    assert len(store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)) == len(LAYERS), (
+        "views count too"
+    )
+    del views
+    used(tmp_path, hours_ago=5)
+    present_to(store, "fourth")
+    assert not store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)
+
+
+def test_what_another_process_has_open_is_not_removed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.store.test_kept import *\n"
+        "store = DiskStore(Path(sys.argv[1]))\n"
+        "held = model_of(Counting(), store, identity={'builder': 'theirs'}).activations(STIMULI, LAYERS)\n"
+        "print('ready', flush=True); sys.stdin.readline()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], **pipes) as other:
+        assert other.stdout is not None and other.stdin is not None
+        assert other.stdout.readline() == "ready\n"
+        used(tmp_path, hours_ago=5)
+        store = DiskStore(tmp_path, limit=PASS)
+        present_to(store, "ours")
+        assert len(entries(tmp_path)) == 2 * len(LAYERS), "theirs was left alone"
+        other.stdin.write("\n")
+        other.stdin.flush()
+        other.wait()
+    present_to(store, "ours again")
+    assert not store.get({"builder": "theirs", "trials": 1}, STIMULI, LAYERS)
+
+
+def test_a_pass_beyond_the_limit_is_refused_before_it_begins(tmp_path: Path) -> None:
+    counting = Counting()
+    with pytest.raises(RequestError) as caught:
+        present_to(DiskStore(tmp_path, limit=PASS // 2), "large", counting)
+    for words in ("60 layers", "At most", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
+        assert words in str(caught.value)
+    assert counting.shown == 0
+
+
+def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DiskStore(tmp_path)
+    present_to(store, "first")
+    monkeypatch.setattr(present, "SPARE_BYTES", 0)
+    monkeypatch.setattr(present.shutil, "disk_usage", lambda _: type("Usage", (), {"free": PASS // 3})())
+    present_to(store, "second")
+    assert len(entries(tmp_path)) < 2 * len(LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("", 50 * 1024**3),
+        ("200 GiB", 200 * 1024**3),
+        ("500MB", 500 * 1024**2),
+        ("1.5t", int(1.5 * 1024**4)),
+        ("7", 7),
+    ],
+)
+def test_the_limit_is_read_from_the_environment(
+    said: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", said)
+    assert limit_bytes() == expected
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "much")
+    with pytest.raises(RequestError, match="200 GiB"):
+        limit_bytes()
+
+
+def test_folders_of_dead_processes_go_those_of_other_machines_stay_a_day(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    here = kept._machine()
+    for name in (
+        f"{here}-{dead.pid}",
+        f"{here}-{os.getppid()}",
+        f"elsewhere-{dead.pid}",
+        f"long_ago-{dead.pid}",
+    ):
+        (tmp_path / f"process-{name}").mkdir()
+    os.utime(tmp_path / f"process-long_ago-{dead.pid}", (time.time() - 2 * 24 * 3600,) * 2)
+    process_folder(tmp_path)
+    left = {path.name.removeprefix("process-") for path in tmp_path.iterdir()}
+    assert left == {f"{here}-{os.getppid()}", f"elsewhere-{dead.pid}"}
+
+
+def test_a_store_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = present_to(DiskStore(tmp_path), "first").values.copy()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(kept.os, "utime", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    counting = Counting()
+    assert np.array_equal(present_to(DiskStore(tmp_path), "first", counting).values, expected)
+    assert counting.shown == 0
