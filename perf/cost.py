@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from neuroledger.families.efficiency.cost import DEFAULT, cost
-from neuroledger.families.efficiency.networks.lif import Lif, OverTime
+from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 
 IMAGES = 450
 SIZES = (32, 64, 256, 450)

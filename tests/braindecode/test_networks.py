@@ -5,8 +5,8 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.families.decoding.models.braindecode_networks import braindecode_decoder
 from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
+from neuroledger.families.decoding.models.network_decoders import braindecode_decoder
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.errors import ModelError
-from neuroledger.families.decoding.training.training_steps import batch_sizes
+from neuroledger.families.decoding.training.signal_training import batch_sizes
 
 RNG = np.random.default_rng(0)
 

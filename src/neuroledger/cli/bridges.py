@@ -24,8 +24,7 @@ def bring_in(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     """What is here, in other projects' layout."""
     from neuroledger.families.alignment.brainscore_files import export_brainscore
-    from neuroledger.families.efficiency.exports.neurobench import export_neurobench
-    from neuroledger.families.efficiency.exports.sc_neurocore import export_sc_neurocore
+    from neuroledger.families.efficiency.exports import export_neurobench, export_sc_neurocore
 
     catalog = open_catalog(options.root)
     layouts = {

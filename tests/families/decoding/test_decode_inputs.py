@@ -223,7 +223,7 @@ def test_windows_that_share_samples_are_found_without_any_onset():
 
 @pytest.mark.parametrize("at_once", [1 << 22, 40])
 def test_shared_samples_are_found_at_every_offset_and_not_where_there_are_none(at_once, monkeypatch):
-    from neuroledger.families.decoding.protocols import overlap_detection as shared_samples
+    from neuroledger.families.decoding.protocols import leakage_checks as shared_samples
     from neuroledger.families.decoding.protocols.splits import Fold
 
     monkeypatch.setattr(shared_samples, "IN_MEMORY", at_once)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.families.decoding.models.braindecode_networks import braindecode_decoder
 from neuroledger.families.decoding.models.classical_decoders import (
     cospectra_decoder,
     covariance_decoder,
@@ -15,7 +14,11 @@ from neuroledger.families.decoding.models.classical_decoders import (
     sklearn_decoder,
 )
 from neuroledger.families.decoding.models.convolutional_decoders import eegnet, limit_norms, shallow_fbcsp_net
-from neuroledger.families.decoding.models.network_decoders import network_decoder, torch_decoder
+from neuroledger.families.decoding.models.network_decoders import (
+    braindecode_decoder,
+    network_decoder,
+    torch_decoder,
+)
 from neuroledger.families.decoding.models.response_networks import residual_mlp
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
 from neuroledger.families.decoding.training.decoding_recipes import Laptop, NeuralBench

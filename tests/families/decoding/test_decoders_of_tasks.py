@@ -8,7 +8,7 @@ import pytest
 from neuroledger.engine.plan import fits
 from neuroledger.engine.session import Session
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
-from neuroledger.families.decoding.protocols.task_recipe import TaskRecipe
+from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.spec.catalog import open_catalog
 
 # The shape of a window by where it comes from: channels, samples, Hz. Channels of EEG and MEG are fewer than there are.

@@ -235,7 +235,7 @@ def test_numbers_beside_the_windows_are_found_by_their_stimulus_and_standardised
 
 def test_what_a_benchmark_asks_of_the_training_reaches_the_network():
     from neuroledger.families.decoding.models.network_decoders import network_decoder
-    from neuroledger.families.decoding.protocols.task_recipe import TaskRecipe
+    from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 
     network = network_decoder(id="e", architecture="eegnet")
     result = measured(network, windows(samples=64), recipe=TaskRecipe(epochs=1), seeds=(33,))

@@ -20,14 +20,12 @@ from neuroledger.families.decoding.models.classical_decoders import (
 )
 from neuroledger.families.decoding.models.network_decoders import network_decoder
 from neuroledger.families.decoding.paradigms.decoding import measure_folds
-from neuroledger.families.decoding.protocols import channel_statistics
-from neuroledger.families.decoding.protocols import fold_windows as window_parts
-from neuroledger.families.decoding.protocols import overlap_detection as shared_samples
-from neuroledger.families.decoding.protocols.channel_statistics import mean_and_spread, quartiles
+from neuroledger.families.decoding.protocols import fold_windows, leakage_checks
 from neuroledger.families.decoding.protocols.decoder import Decoder
+from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread, quartiles
 from neuroledger.families.decoding.protocols.leakage_checks import gate
 from neuroledger.families.decoding.protocols.splits import Fold
-from neuroledger.families.decoding.training import large_windows
+from neuroledger.families.decoding.training import linear_heads
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
 from neuroledger.families.decoding.training.linear_heads import RidgeSearch
 from neuroledger.families.signals.signals import check, digests
@@ -41,7 +39,7 @@ def views(monkeypatch):
     """From now on, everything above 4 KiB is large, and blocks are of that size."""
 
     def begin():
-        for module in (window_parts, large_windows, lazy_rows):
+        for module in (fold_windows, linear_heads, lazy_rows):
             monkeypatch.setattr(module, "WHOLE", TINY)
         monkeypatch.setattr(lazy_rows, "BLOCK", TINY)
 
@@ -165,9 +163,9 @@ def test_windows_on_the_disk_are_never_in_memory_all_at_once(views, tmp_path, mo
     assembly = small.copy(data=np.load(tmp_path / "values.npy", mmap_mode="r"))
     del small, values
     monkeypatch.setattr(lazy_rows, "BLOCK", 1 << 18)
-    monkeypatch.setattr(shared_samples, "IN_MEMORY", 1 << 14)
-    monkeypatch.setattr(channel_statistics, "COUNTERS", 1 << 12)
-    for module in (window_parts, large_windows, lazy_rows):
+    monkeypatch.setattr(leakage_checks, "IN_MEMORY", 1 << 14)
+    monkeypatch.setattr(fold_windows, "COUNTERS", 1 << 12)
+    for module in (fold_windows, linear_heads, lazy_rows):
         monkeypatch.setattr(module, "WHOLE", 1 << 18)
     (fold, _) = folds(count)
     truth = assembly["label"].values

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.families.decoding.protocols.leakage_checks import gate
-from neuroledger.families.decoding.protocols.min_unique_run import run_length
-from neuroledger.families.decoding.protocols.overlap_detection import Sharing
+from neuroledger.families.decoding.protocols.leakage_checks import Sharing, gate, run_length
 from neuroledger.families.decoding.protocols.splits import Fold
 from neuroledger.families.signals.signals import signals
 

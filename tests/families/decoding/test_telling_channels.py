@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import neuroledger as nl
 from neuroledger.errors import AssemblyError, RequestError
-from neuroledger.families.decoding.protocols.target_leakage import telling_channels
+from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
 from tests.families.decoding.decoding_cases import windows
 
 RNG = np.random.default_rng(4)

@@ -7,8 +7,7 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.errors import ModelError
-from neuroledger.families.decoding.models.network_decoders import torch_decoder
-from neuroledger.families.decoding.models.text_decoders import ctc_decoder
+from neuroledger.families.decoding.models.network_decoders import ctc_decoder, torch_decoder
 from neuroledger.families.decoding.models.time_depth_networks import pose_network, typing_network
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop

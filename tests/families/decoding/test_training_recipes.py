@@ -8,20 +8,19 @@ from sklearn.metrics import f1_score
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.models.network_decoders import network_decoder
 from neuroledger.families.decoding.protocols.decoder import Signature
-from neuroledger.families.decoding.protocols.task_recipe import TaskRecipe
-from neuroledger.families.decoding.training.decoding_recipes import Laptop, NeuralBench
+from neuroledger.families.decoding.training.decoding_recipes import Laptop, NeuralBench, TaskRecipe
+from neuroledger.families.decoding.training.signal_training import (
+    batches_of,
+    optimiser_of,
+    rarity_of,
+    schedule_of,
+)
 from neuroledger.families.decoding.training.training_objectives import (
     Classes,
     Embeddings,
     Labels,
     Numbers,
     learnt,
-)
-from neuroledger.families.decoding.training.training_steps import (
-    batches_of,
-    optimiser_of,
-    rarity_of,
-    schedule_of,
 )
 from neuroledger.spec.catalog import open_catalog
 

@@ -10,7 +10,7 @@ import pytest
 
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.events.aedat import polarity_events
-from neuroledger.families.efficiency.events.event_bins import Events, Grid, denoised
+from neuroledger.families.efficiency.events.event_frames import Events, Grid, denoised
 from neuroledger.families.efficiency.readers.aedat_gestures import aedat_gestures
 from tests.families.signals.recorded_files import aedat, labels, tar_gz
 

@@ -12,8 +12,7 @@ from torch import nn
 import neuroledger as nl
 from neuroledger.errors import RequestError
 from neuroledger.families.efficiency.cost import DEFAULT, answering_cost
-from neuroledger.families.efficiency.counting.counts import ALL
-from neuroledger.families.efficiency.counting.reading import needs_of
+from neuroledger.families.efficiency.counting.counts import ALL, needs_of
 
 MEASURED = ["latency", "throughput", "peak_memory"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.events.event_bins import Grid
+from neuroledger.families.efficiency.events.event_frames import Grid
 from neuroledger.families.efficiency.readers.aedat_gestures import aedat_gestures
 from neuroledger.families.efficiency.readers.cut_gestures import cut_gestures
 from tests.families.signals.recorded_files import aedat, labels, tar_gz

@@ -10,8 +10,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroledger.families.efficiency.exports.neurobench import flat
-from neuroledger.families.efficiency.exports.sc_neurocore import nested
+from neuroledger.families.efficiency.exports import flat, nested
 from neuroledger.report.pareto import front
 from neuroledger.stats.score import Score
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.efficiency.events.event_boxes import BoxRules
+from neuroledger.families.efficiency.events.event_frames import BoxRules
 from neuroledger.families.efficiency.readers.event_histograms import event_histograms
 from tests.families.signals.recorded_files import boxes, dat, tensor
 

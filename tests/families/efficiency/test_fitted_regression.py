@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.models.fitted_regression import fitted_regression
-from neuroledger.families.efficiency.networks import fitting
+from neuroledger.families.efficiency.models.fitted_network import fitted_regression
+from neuroledger.families.efficiency.networks import layers
 from neuroledger.families.efficiency.networks.trainable_model import Examples
 
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_learnt_is_refused():
 
 def test_few_examples_are_seen_as_many_times_as_it_takes(monkeypatch):
     asked = []
-    monkeypatch.setattr(fitting, "fit", lambda *_, epochs, **__: asked.append(epochs))
+    monkeypatch.setattr(layers, "fit", lambda *_, epochs, **__: asked.append(epochs))
     for number, steps in ((512, 10), (513, 10), (100, 3), (5000, 1)):
         fitted_regression(id="m", architecture="perceptron", units=(3,), steps=steps).ready(
             planted(number, 1)

@@ -10,9 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 from scipy.signal import ShortTimeFFT
 
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.efficiency.sound.bands import band_energies, band_filters
-from neuroledger.families.efficiency.sound.changes import changes
-from neuroledger.families.efficiency.sound.hearing import Hearing, heard, resampled
+from neuroledger.families.efficiency.sound.hearing import (
+    Hearing,
+    band_energies,
+    band_filters,
+    changes,
+    heard,
+    resampled,
+)
 
 RATE = 16000
 

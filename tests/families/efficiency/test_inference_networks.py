@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models import ann, spiking
 from neuroledger.families.efficiency.models.echo_state import echo_state, ridge
-from neuroledger.families.efficiency.networks.lif import Lif
+from neuroledger.families.efficiency.networks.layers import Lif
 from neuroledger.families.efficiency.networks.trainable_model import Examples
 
 NETWORKS = {

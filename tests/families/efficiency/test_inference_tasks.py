@@ -17,9 +17,9 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError, MetricError, ModelError
 from neuroledger.families.efficiency.metrics.session_accuracy import session_accuracy
 from neuroledger.families.efficiency.models.baselines import constant, last_value
+from neuroledger.families.efficiency.models.event_detector import shape_detector
 from neuroledger.families.efficiency.models.linear_readout import linear_readout
 from neuroledger.families.efficiency.models.prototypes import prototypes
-from neuroledger.families.efficiency.models.shape_detector import shape_detector
 from neuroledger.families.efficiency.networks.trainable_model import Learner
 from neuroledger.families.efficiency.paradigms.inference import inference
 

@@ -7,9 +7,8 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.families.efficiency.models import linear_readout as readouts
-from neuroledger.families.efficiency.networks import presentations
-from neuroledger.families.efficiency.networks.presentations import Presentations, shown
-from neuroledger.families.efficiency.networks.trainable_model import Examples
+from neuroledger.families.efficiency.networks import trainable_model
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Presentations, shown
 from neuroledger.families.efficiency.paradigms.inference import inference
 
 
@@ -33,7 +32,7 @@ def windowed(samples: int = 600) -> xr.DataArray:
 def test_large_windows_are_read_by_batches_and_never_copied_whole(monkeypatch):
     assembly, rows = windowed(), np.arange(20, 60)
     whole = shown(assembly, rows)
-    monkeypatch.setattr(presentations, "WHOLE", 4 * 40 * 40 - 1)
+    monkeypatch.setattr(trainable_model, "WHOLE", 4 * 40 * 40 - 1)
     view = shown(assembly, rows)
     assert isinstance(whole, np.ndarray) and isinstance(view, Presentations)
     assert view.shape == whole.shape and np.array_equal(np.asarray(view), whole)
@@ -46,7 +45,7 @@ def test_learning_by_batches_gives_the_weights_of_least_squares(monkeypatch):
     asked = {"task": "regression", "target": "speed"}
     model = readouts.linear_readout(id="r", penalty=1e-9)
     at_once = inference(model, data, **asked)
-    monkeypatch.setattr(presentations, "WHOLE", 0)
+    monkeypatch.setattr(trainable_model, "WHOLE", 0)
     monkeypatch.setattr(readouts, "AT_ONCE", 40 * 7)
     by_batches = inference(model, data, **asked)
     np.testing.assert_allclose(by_batches.source.values, at_once.source.values, atol=1e-4)

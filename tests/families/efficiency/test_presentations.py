@@ -11,8 +11,8 @@ import xarray as xr
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.efficiency.models.prototypes import prototypes
-from neuroledger.families.efficiency.networks import presentations
-from neuroledger.families.efficiency.networks.presentations import Presentations, in_batches, shown
+from neuroledger.families.efficiency.networks import trainable_model
+from neuroledger.families.efficiency.networks.trainable_model import Presentations, in_batches, shown
 from neuroledger.families.efficiency.paradigms.inference import inference
 
 
@@ -44,7 +44,7 @@ def test_small_data_are_one_array_and_large_ones_a_view_of_the_same_numbers(soun
     whole = shown(sound, rows)
     assert isinstance(whole, np.ndarray) and whole.dtype == np.float32
     assert np.array_equal(whole, sound.values[rows].astype(np.float32) / 32768)
-    monkeypatch.setattr(presentations, "WHOLE", 10)
+    monkeypatch.setattr(trainable_model, "WHOLE", 10)
     view = shown(sound, rows)
     assert isinstance(view, Presentations) and view.shape == whole.shape and len(view) == 3
     assert np.array_equal(np.asarray(view), whole) and np.array_equal(view[1:], whole[1:])
@@ -71,7 +71,7 @@ def test_what_is_prepared_is_given_the_rate_and_never_the_raw_values(sound, monk
         return values.reshape(len(values), 5, 10) * 2
 
     whole = shown(sound, np.arange(7), prepare)
-    monkeypatch.setattr(presentations, "WHOLE", 10)
+    monkeypatch.setattr(trainable_model, "WHOLE", 10)
     view = shown(sound, np.arange(7), prepare)
     assert isinstance(view, Presentations) and view.shape == (7, 5, 10) and np.array_equal(view, whole)
     assert np.allclose(np.asarray(view).reshape(7, 50), sound.values[:7, 0] / 32768 * 2, atol=1e-7)
@@ -96,7 +96,7 @@ def test_scores_from_the_disk_are_those_from_memory_and_the_network_alone_is_cou
     held = sound.copy(data=(sound.values / 32768).astype(np.float32))
     model = prototypes(id="prototypes")
     usual = inference(model, Dataset(None, held))
-    monkeypatch.setattr(presentations, "WHOLE", 10)
+    monkeypatch.setattr(trainable_model, "WHOLE", 10)
     mapped = inference(model, Dataset(None, sound))
     assert np.allclose(usual.source.values, mapped.source.values, atol=1e-7)
     assert mapped.source["choice"].values.tolist() == ["loud", "low"]

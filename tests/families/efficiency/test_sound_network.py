@@ -14,7 +14,7 @@ from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models import sound_network as module
 from neuroledger.families.efficiency.models.prototypes import prototypes
 from neuroledger.families.efficiency.models.sound_network import m5, sound_network
-from neuroledger.families.efficiency.networks import presentations
+from neuroledger.families.efficiency.networks import trainable_model
 from neuroledger.families.efficiency.paradigms.inference import inference
 from neuroledger.families.efficiency.sound.hearing import Hearing
 
@@ -109,7 +109,7 @@ def test_a_trained_last_layer_learns_no_new_words():
 
 def test_what_is_kept_in_a_temporary_file_is_learnt_alike(monkeypatch):
     usual = inference(small(), sounds())
-    monkeypatch.setattr(presentations, "WHOLE", 10)
+    monkeypatch.setattr(trainable_model, "WHOLE", 10)
     monkeypatch.setattr(module, "IN_MEMORY", 100)
     again = inference(small(), sounds())
     assert np.array_equal(usual.source.values, again.source.values)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.networks.presentations import shown
+from neuroledger.families.efficiency.networks.trainable_model import shown
 from neuroledger.families.efficiency.readers import spike_times as reader
 from neuroledger.families.efficiency.readers.spike_times import spike_times
 from tests.families.efficiency.matlab73 import write_trains

@@ -7,33 +7,33 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.engine.bound_metric import BoundMetric, metric
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.families.decoding.decode_inputs import (
+    Splits,
     assembled,
     cluster_of,
+    decoder_of,
     facts_of,
     objective_of,
     overlap_said,
+    partition,
     people_seen,
     told,
     training_seeds,
     trials_named,
 )
-from neuroledger.families.decoding.estimator_adapters import decoder_of
 from neuroledger.families.decoding.models.classical_decoders import dummy_decoder
 from neuroledger.families.decoding.paradigms.decoding import measure_folds
-from neuroledger.families.decoding.partition import Splits, partition
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256
 from neuroledger.stats.score import Score, normalise_by_floor
 
 __all__ = ["decode"]
 
-Array = npt.NDArray[Any]
 
 PERFECT = {"error": 0.0}
 GATES = ("overlap", "duplicates", "concepts")

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
+from pydantic import TypeAdapter, ValidationError
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import RequestError
-from neuroledger.families.decoding.protocols.decoder import Objective
-from neuroledger.families.decoding.protocols.min_unique_run import run_length
-from neuroledger.families.decoding.protocols.splits import Fold
+from neuroledger.families.decoding.protocols.decoder import Decoder, Objective, Signature
+from neuroledger.families.decoding.protocols.leakage_checks import (
+    partition_sha256,
+    read_partition,
+    run_length,
+)
+from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, draw_folds
 from neuroledger.families.signals.signals import check as check_signals
 from neuroledger.families.signals.signals import is_signals, signals
-from neuroledger.spec.catalog import open_definitions
+from neuroledger.spec.catalog import open_catalog, open_definitions
 
 __all__ = [
-    "assembled",
-    "cluster_of",
-    "facts_of",
-    "objective_of",
-    "overlap_said",
-    "people_seen",
-    "told",
-    "training_seeds",
-    "trials_named",
-]
+    "Splits", "assembled", "cluster_of", "decoder_of", "facts_of", "objective_of", "overlap_said",
+    "partition", "people_seen", "told", "training_seeds", "trials_named",
+]  # fmt: skip
 
-Array = npt.NDArray[Any]
 
 OBJECTIVES: Mapping[str, Objective] = {
     "pearson_r": "regression",
@@ -273,3 +273,195 @@ def cluster_of(assembly: xr.DataArray) -> str:
         if told(assembly, name) and len(np.unique(assembly[name].values.astype(str))) > 1:
             return name
     return "row"
+
+
+Splits = Any
+"""A rule or its name, a number of folds, a path, (train[, validation], test) row numbers, or a scikit-learn splitter."""
+
+
+class Partition(NamedTuple):
+    """Folds, the coordinates that may not have a value on both sides, and the gates that a rule waives itself."""
+
+    folds: list[Fold]
+    apart: tuple[str, ...]
+    waived: tuple[str, ...]
+
+
+def partition(splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: bool) -> Partition:
+    """The folds over the rows of `assembly`.
+
+    Parameters
+    ----------
+    splits
+        See `neuroledger.decode`. None: one subject at a time where `grouped`, else five contiguous blocks.
+    truth
+        What the rows show; handed to a splitter.
+    grouped
+        Whether the caller named the groups that are to stay together; they then must in every partition that is
+        not drawn by a rule of its own.
+
+    Raises
+    ------
+    RequestError
+        This is no partition, or not the pinned one.
+    DataError
+        A coordinate or key is missing.
+    """
+    if splits is None:
+        splits = "cross_subject" if grouped else 5
+    if isinstance(splits, (bool, float, np.bool_)):
+        raise RequestError(
+            f"splits is {splits!r}: give a number of folds, a rule, a file, row numbers or a scikit-learn splitter"
+        )
+    if isinstance(splits, (int, np.integer)):
+        splits = {"name": "cross_subject" if grouped else "blocked", "folds": int(splits)}
+    if isinstance(splits, str):
+        splits = Path(splits) if splits.endswith(".json") else {"name": splits}
+    apart = ("subject",) if grouped else ()
+    if isinstance(splits, Mapping):
+        drawn = _by_rule(splits, assembly)
+        return drawn._replace(apart=apart) if splits.get("name") == "random" else drawn
+    if isinstance(splits, Path):
+        keys = [str(row) for row in range(assembly.sizes["presentation"])]
+        if not splits.is_file():
+            raise RequestError(f"splits: there is no file {splits}")
+        return Partition(read_partition(splits, keys), apart, ())
+    if hasattr(splits, "split"):
+        people = assembly["subject"].values.astype(str)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+            try:
+                splits = list(splits.split(np.zeros((len(truth), 1)), truth, people))
+            except ValueError as error:
+                raise RequestError(
+                    f"splits: {type(splits).__name__} cannot divide these windows: {error}"
+                ) from error
+    try:
+        listed = [_fold(parts) for parts in splits]
+    except (TypeError, ValueError) as error:
+        raise RequestError(
+            f"splits: each is (train, test) or (train, validation, test) row numbers ({error})"
+        ) from error
+    return Partition(listed, apart, ())
+
+
+def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray) -> Partition:
+    try:
+        rule = TypeAdapter[Any](SplitRule).validate_python(dict(fields))
+    except ValidationError as error:
+        words = "; ".join(
+            f"{'.'.join(map(str, item['loc'][1:])) or 'name'}: {item['msg']}"
+            for item in error.errors(include_url=False)
+        )
+        raise RequestError(f"splits: {words}") from None
+    folds = draw_folds(rule, assembly)
+    found = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
+    if rule.sha256 is not None and rule.sha256 != found:
+        raise RequestError(f"splits: the partition's SHA-256 is {found}, pinned is {rule.sha256}")
+    return Partition(folds, rule.disjoint, rule.waive)
+
+
+def _fold(parts: Sequence[Sequence[int] | Array]) -> Fold:
+    rows = [np.asarray(part) for part in parts]
+    if len(rows) not in (2, 3):
+        raise RequestError("splits: each is (train, test) or (train, validation, test) row numbers")
+    for part in rows:
+        if part.ndim != 1 or (part.size and part.dtype.kind not in "iub"):
+            raise TypeError(f"{part.dtype} of shape {part.shape} are no row numbers")
+    rows = [np.flatnonzero(part) if part.dtype.kind == "b" else part.astype(np.intp) for part in rows]
+    return Fold(rows[0], rows[1] if len(rows) == 3 else np.empty(0, dtype=np.intp), rows[-1])
+
+
+def decoder_of(
+    estimator: Any, shape: tuple[int, ...], objective: Objective, taught: Array | None = None
+) -> Decoder:
+    """A decoder that trains a fresh copy of the estimator on each fold.
+
+    An estimator learns labels of the kind that `taught` has, numbers as numbers. A torch module takes windows in the
+    shape of `x` and gives (window, output); each training starts from the weights that it has, by the recipe `laptop`.
+
+    Raises
+    ------
+    RequestError
+        It is none of these, or a class instead of an instance.
+    """
+    if isinstance(estimator, Decoder):
+        return estimator
+    if isinstance(estimator, str):
+        from neuroledger.engine.session import Session
+
+        model: Any = Session(open_catalog()).model(estimator)
+        if not isinstance(model, Decoder):
+            raise RequestError(f"model {estimator!r} is shown stimuli; it is no decoder")
+        return model
+    if isinstance(estimator, type):
+        raise RequestError(f"{estimator.__name__} is a class: give an instance, {estimator.__name__}(…)")
+    flat = len(shape) == 2
+    name = type(estimator).__name__
+    if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
+        labels = None if taught is None or taught.dtype.kind not in "iufb" else np.unique(taught)
+        return Decoder(
+            id=name, make=lambda signature: _Copy(estimator, flat, labels), objectives=(objective,)
+        )
+    if hasattr(estimator, "state_dict") and hasattr(estimator, "forward"):
+        return _network(estimator, flat, name)
+    raise RequestError(
+        f"{name} has no fit and predict; give a scikit-learn estimator, a torch module, or a decoder's id"
+    )
+
+
+def _network(module: Any, flat: bool, name: str) -> Decoder:
+    from neuroledger.families.decoding.models.network_decoders import ANYTHING, network_to_decoder
+    from neuroledger.families.decoding.training.decoding_recipes import Laptop
+
+    def make(signature: Signature) -> Any:
+        from torch import nn
+
+        fresh = copy.deepcopy(module)
+        return nn.Sequential(nn.Flatten(), fresh) if flat else fresh
+
+    return network_to_decoder(name, make, Laptop(), True, "cpu", False, ANYTHING)
+
+
+class _Copy:
+    """A fresh copy of somebody's estimator, which sees features flat if they were given flat, and `labels` as numbers."""
+
+    def __init__(self, estimator: Any, flat: bool, labels: Array | None = None) -> None:
+        try:
+            from sklearn.base import clone
+
+            self.estimator = clone(estimator)
+        except TypeError:
+            self.estimator = copy.deepcopy(estimator)
+        self.flat, self.labels = flat, labels
+        for name in ("predict_proba", "decision_function"):
+            if hasattr(self.estimator, name):
+                setattr(self, name, self._asked(name))
+
+    def fit(self, x: Array, y: Array) -> _Copy:
+        if self.labels is not None:
+            order = np.argsort(self.labels.astype(str))
+            y = self.labels[order][np.searchsorted(self.labels.astype(str)[order], y)]
+        try:
+            self.estimator.fit(self._seen(x), y)
+        except ValueError as error:
+            if self.flat or "dim" not in str(error):
+                raise
+            raise ValueError(
+                f"{error} (x is (window, channel, sample): give it flat, x.reshape(len(x), -1), to estimators of features)"
+            ) from error
+        if hasattr(self.estimator, "classes_"):
+            self.classes_ = self.estimator.classes_
+        elif self.labels is not None:
+            self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, x: Array) -> Array:
+        return np.asarray(self.estimator.predict(self._seen(x)))
+
+    def _asked(self, name: str) -> Any:
+        return lambda x: getattr(self.estimator, name)(self._seen(x))
+
+    def _seen(self, x: Array) -> Array:
+        x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+        return x[:, :, 0] if self.flat else x

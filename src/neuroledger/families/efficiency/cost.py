@@ -14,8 +14,7 @@ import xarray as xr
 
 from neuroledger.engine.bound_metric import resolve
 from neuroledger.errors import RequestError
-from neuroledger.families.efficiency.counting.counts import Mode, Need, Trace
-from neuroledger.families.efficiency.counting.reading import Reading, needs_of
+from neuroledger.families.efficiency.counting.counts import Mode, Need, Reading, Trace, needs_of
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from neuroledger.data.stimuli import StimulusSet
     from neuroledger.models.model import LayeredModel
 
-__all__ = ["DEFAULT", "answering_cost", "cost", "needs_for", "read_costs"]
+__all__ = ["DEFAULT", "answering_cost", "cost", "read_costs"]
 
 DEFAULT = (
     "parameter_count",

@@ -13,7 +13,7 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.errors import RequestError
-from neuroledger.families.efficiency.networks.lif import Lif, OverTime
+from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 from tests.families.efficiency.counting.counting import counted, ones, per_sample
 from tests.families.efficiency.counting.test_by_hand import half
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from neuroledger.families.efficiency.networks.lif import Lif, OverTime
+from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 from tests.families.efficiency.counting.counting import counted, per_sample
 
 

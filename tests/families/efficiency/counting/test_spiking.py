@@ -12,7 +12,7 @@ from neuroledger.families.efficiency.metrics.activity import (
     neuron_operations,
     spikes,
 )
-from neuroledger.families.efficiency.networks.lif import Lif, OverTime
+from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 from tests.families.efficiency.counting.counting import counted, ones, per_sample
 
 

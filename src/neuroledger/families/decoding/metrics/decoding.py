@@ -6,18 +6,16 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from scipy.special import ndtri, stdtrit
 
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Measure, Rows
 from neuroledger.spec.registry import metric
 
 __all__ = ["decoding"]
 
-Array = npt.NDArray[Any]
-Counts = npt.NDArray[np.float64]
 
 FEW_CLUSTERS = 6
 MOST_CLUSTERS = 1000
@@ -164,7 +162,7 @@ def _constant(
     ]
 
 
-def _undefined(values: Counts, constant: int) -> list[str]:
+def _undefined(values: Floats, constant: int) -> list[str]:
     """What a reader must know of splits that have no value of their own."""
     lost = int((~np.isfinite(values)).sum())
     if lost == values.size:
@@ -182,7 +180,7 @@ def _resample(
     names: Array,
     resamples: int,
     rng: np.random.Generator,
-) -> Counts:
+) -> Floats:
     """The mean over splits and seeds of every resample of the clusters, (resample,); undefined ones are left out."""
     codes = np.searchsorted(names, clusters)
     draws = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples).astype(float)
@@ -196,7 +194,7 @@ def _resample(
     shares = np.where(np.isfinite(scores), shares, 0.0)
     total = shares.sum(axis=1)
     defined = total > 0
-    mean: Counts = (np.where(np.isfinite(scores), scores, 0.0) * shares).sum(axis=1)[defined] / total[defined]
+    mean: Floats = (np.where(np.isfinite(scores), scores, 0.0) * shares).sum(axis=1)[defined] / total[defined]
     return mean
 
 

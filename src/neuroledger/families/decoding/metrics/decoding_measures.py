@@ -8,16 +8,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array, Booleans, Floats
 from neuroledger.errors import MetricError
-from neuroledger.families.decoding.training.edit_distance import edit_distance
+from neuroledger.families.decoding.training.text_reading import edit_distance
 
 __all__ = ["MEASURES", "Measure", "Rows", "edit_distance"]
 
-Array = npt.NDArray[Any]
-Weights = npt.NDArray[np.float64]
-Measure = Callable[[Weights], float]
+Measure = Callable[[Floats], float]
 
 # Numbers that vary less than this share of their range, or predictions than this share of their size, do not vary:
 # their digits are those of rounding.
@@ -66,7 +64,7 @@ def balanced_accuracy(rows: Rows) -> Measure:
     hit = (rows.labels == rows.truth.astype(str)).astype(float)
     names, codes = np.unique(rows.truth.astype(str), return_inverse=True)
 
-    def score(weights: Weights) -> float:
+    def score(weights: Floats) -> float:
         total = np.bincount(codes, weights, len(names))
         right = np.bincount(codes, weights * hit, len(names))
         return float(np.mean(right[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
@@ -81,7 +79,7 @@ def macro_f1(rows: Rows) -> Measure:
     """
     true, said = _indicators(rows)
 
-    def score(weights: Weights) -> float:
+    def score(weights: Floats) -> float:
         both = weights @ (true & said)
         either = weights @ true + weights @ said
         return (
@@ -110,7 +108,7 @@ def auroc(rows: Rows) -> Measure:
     wanted = range(len(rows.choices)) if len(rows.choices) > 2 else [len(rows.choices) - 1]
     curves = [_area(rows.answer[:, k].astype(float), truth == str(rows.choices[k])) for k in wanted]
 
-    def score(weights: Weights) -> float:
+    def score(weights: Floats) -> float:
         areas = np.array([curve(weights) for curve in curves])
         return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
 
@@ -123,7 +121,7 @@ def pearson_r(rows: Rows) -> Measure:
     truth = truth - truth[:1]
     narrow = _NARROW * np.abs(truth).max(axis=0)
 
-    def score(weights: Weights) -> float:
+    def score(weights: Floats) -> float:
         share = weights / weights.sum() if weights.sum() > 0 else weights
         x, y = answer - share @ answer, truth - share @ truth
         own, spread = np.sqrt(share @ x**2), np.sqrt(share @ y**2)
@@ -162,7 +160,7 @@ def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
     if not inside.any():
         raise MetricError(f"no true value lies between the edges {edges}")
 
-    def score(weights: Weights) -> float:
+    def score(weights: Floats) -> float:
         counted = np.where(inside, weights, 0.0)
         total = np.bincount(np.where(inside, bins, 0), counted, len(edges) - 1)
         wrong = np.bincount(np.where(inside, bins, 0), counted * errors, len(edges) - 1)
@@ -178,7 +176,7 @@ def r2(rows: Rows) -> Measure:
     truth = truth - truth[:1]
     narrow = (_NARROW * np.abs(truth).max(axis=0)) ** 2
 
-    def score(weights: Weights) -> float:
+    def score(weights: Floats) -> float:
         share = weights / weights.sum() if weights.sum() > 0 else weights
         spread = share @ (truth - share @ truth) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -227,7 +225,7 @@ def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
     edits = np.array([edit_distance(true, said) for true, said in pairs], dtype=float)
     length = np.array([len(true) for true, _ in pairs], dtype=float)
 
-    def score(weights: Weights) -> float:
+    def score(weights: Floats) -> float:
         total = float(weights @ length)
         return float(weights @ edits) / total if total > 0 else float("nan")
 
@@ -251,7 +249,7 @@ MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
 )
 
 
-def _mean(values: Weights, weights: Weights) -> float:
+def _mean(values: Floats, weights: Floats) -> float:
     total = weights.sum()
     return float(weights @ values / total) if total > 0 else float("nan")
 
@@ -277,10 +275,10 @@ def _indicators(rows: Rows) -> tuple[Array, Array]:
     return truth[:, None] == names, said[:, None] == names
 
 
-def _area(scores: Weights, positive: npt.NDArray[np.bool_]) -> Measure:
+def _area(scores: Floats, positive: Booleans) -> Measure:
     levels, level = np.unique(scores, return_inverse=True)
 
-    def area(weights: Weights) -> float:
+    def area(weights: Floats) -> float:
         up = np.bincount(level, weights * positive, len(levels))
         down = np.bincount(level, weights * ~positive, len(levels))
         pairs = up.sum() * down.sum()

@@ -1,23 +1,24 @@
-"""Classical decoders: dummy, covariances on the tangent space, Xdawn, shrinkage discriminant, any scikit-learn estimator."""
+"""The dummy: what can be answered without looking at a signal, the zero of every normalised decoding score."""
 
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, JsonValue
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.lazy_rows import LazyRows
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.families.decoding.models.dummy_decoder import Dummy
 from neuroledger.families.decoding.protocols.decoder import Decoder, Objective, Signature
-from neuroledger.families.decoding.training.large_windows import Doubles, fit_first
 from neuroledger.families.decoding.training.linear_heads import (
     LOGISTIC,
     LOGISTIC_SEARCH,
+    Doubles,
     Head,
+    fit_first,
     for_objective,
     head_of,
     objectives_of,
@@ -27,7 +28,46 @@ from neuroledger.spec.registry import builder
 
 __all__ = ["cospectra_decoder", "covariance_decoder", "dummy_decoder", "shrinkage_lda", "sklearn_decoder"]
 
-Array = npt.NDArray[Any]
+SEED = 33
+
+
+class Dummy:
+    """Answers the same whatever it is shown; several labels are drawn independently with their prevalence."""
+
+    takes_rows = True
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def fit(self, x: Array, y: Array) -> Dummy:
+        """Remember what is commonest in `y`, or its mean."""
+        y = np.asarray(y)
+        if self.objective == "classification":
+            names, counts = np.unique(y, return_counts=True)
+            self.classes_ = names
+            self.constant_: Any = names[np.argmax(counts)]
+        elif self.objective == "sequence":
+            letters = Counter("".join(str(text) for text in y))
+            commonest = max(sorted(letters), key=lambda letter: letters[letter]) if letters else ""
+            self.constant_ = commonest * int(np.median([len(str(text)) for text in y]))
+        else:
+            self.constant_ = y.mean(axis=0)
+        return self
+
+    def predict(self, x: Array) -> Array:
+        """The same answer for every window."""
+        if self.objective == "multilabel":
+            return self.predict_proba(x).astype(int)
+        return np.array([self.constant_] * len(x))
+
+    def predict_proba(self, x: Array) -> Array:
+        """Zeros and ones, (window, class) or (window, label)."""
+        if self.objective == "multilabel":
+            rng = np.random.default_rng(SEED)
+            return np.asarray(rng.random((len(x), len(self.constant_))) < self.constant_, dtype=float)
+        return np.asarray(self.predict(x)[:, None] == self.classes_, dtype=float)
+
+
 Most = Annotated[int, Field(ge=1)]
 """How many windows a decoder learns from at most."""
 MEANS = {"logeuclid": "log-Euclidean", "euclid": "arithmetic"}
@@ -105,7 +145,9 @@ def covariance_decoder(
         raise ModelError(
             f"model {id!r}: Xdawn needs classes, and the head {head.name} has none: take a logistic one"
         )
-    return Decoder(id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, plants=plants)
+    return Decoder(
+        id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, inject_signal=plants
+    )
 
 
 @builder("cospectra_decoder", version=1)
@@ -167,7 +209,7 @@ def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, pla
         make=make,
         objectives=("classification", "multilabel"),
         shuffles_labels=shuffles_labels,
-        plants=plants,
+        inject_signal=plants,
     )
 
 
@@ -219,7 +261,7 @@ def sklearn_decoder(
         objectives=(objective,) if isinstance(objective, str) else objective,
         stochastic=seeded,
         shuffles_labels=shuffles_labels,
-        plants=plants,
+        inject_signal=plants,
     )
 
 

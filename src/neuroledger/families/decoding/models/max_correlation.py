@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.spec.registry import builder
 
 __all__ = ["MaxCorrelation", "max_correlation"]
-
-Floats = npt.NDArray[np.float64]
 
 
 class MaxCorrelation:
@@ -21,7 +17,7 @@ class MaxCorrelation:
     Features are standardised by mean and deviation of the training part; one that does not vary counts as zero.
     """
 
-    def fit(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> MaxCorrelation:
+    def fit(self, x: Array, y: Array) -> MaxCorrelation:
         """Learn means, deviations, and one template for each class."""
         flat = x.reshape(len(x), -1).astype(np.float64)
         self.mean_, deviation = flat.mean(axis=0), flat.std(axis=0, ddof=1 if len(flat) > 1 else 0)
@@ -33,13 +29,13 @@ class MaxCorrelation:
         )
         return self
 
-    def decision_function(self, x: npt.NDArray[Any]) -> Floats:
+    def decision_function(self, x: Array) -> Floats:
         """Correlations ``(window, class)``."""
         scaled = (x.reshape(len(x), -1).astype(np.float64) - self.mean_) / self.scale_
         scores: Floats = _centred(scaled) @ self.templates_.T
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
-    def predict(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def predict(self, x: Array) -> Array:
         """The class with the highest correlation."""
         scores = self.decision_function(x)
         best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -63,6 +59,6 @@ def max_correlation(*, id: str, shuffles_labels: bool = False, plants: float = 0
         id=id,
         make=lambda signature: MaxCorrelation(),
         shuffles_labels=shuffles_labels,
-        plants=plants,
+        inject_signal=plants,
         objectives=("classification",),
     )

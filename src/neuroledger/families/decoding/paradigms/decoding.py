@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.pretraining import recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.protocols.decoder import (
-    UNTAUGHT,
+    FIT_ERRORS,
     Decoder,
     Objective,
     Signature,
@@ -24,20 +24,16 @@ from neuroledger.families.decoding.protocols.decoder import (
     answer,
     failure,
 )
-from neuroledger.families.decoding.protocols.fold_windows import Windows
-from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256
+from neuroledger.families.decoding.protocols.fold_windows import Windows, standardised, truth_of
+from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256, telling_channels
 from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, draw_folds
-from neuroledger.families.decoding.protocols.target_leakage import telling_channels
-from neuroledger.families.decoding.protocols.targets import standardised, truth_of
-from neuroledger.families.decoding.protocols.task_recipe import TaskRecipe
+from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.signals import recording_digests
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["decoding", "measure_folds"]
-
-Array = npt.NDArray[Any]
 
 
 @paradigm("decoding", version=2, asks=None, itself=False, permuted=None)
@@ -193,9 +189,11 @@ def measure_folds(
     truth = truth.astype(str) if objective == "classification" else truth
     told = telling_channels(assembly, truth)
     notes = [f"the answer is written in the data: {', '.join(told[:3])} tells it alone"] if told else []
-    if model.plants:
-        windows.plant(truth, model.plants)
-        notes.append(f"control: a signal of {model.plants:g} standard deviations was planted in every window")
+    if model.inject_signal:
+        windows.inject_signal(truth, model.inject_signal)
+        notes.append(
+            f"control: a signal of {model.inject_signal:g} standard deviations was planted in every window"
+        )
     if model.shuffles_labels:
         notes.append("control: the training labels were permuted")
     if standardise and objective not in ("regression", "retrieval"):
@@ -246,7 +244,7 @@ def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, id: str) ->
             )
         else:
             estimator.fit(windows.handed(seen, estimator, id), truth[seen])
-    except UNTAUGHT as error:
+    except FIT_ERRORS as error:
         raise failure(id, f"be trained on {len(seen)} windows", error) from error
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array, Booleans, Floats, Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.engine.measurement import Measurement
@@ -17,8 +17,6 @@ from neuroledger.families.decoding.protocols.decoder import Decoder, Signature, 
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["population_decoding"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @paradigm("population_decoding", version=1, asks=None, itself=False, permuted=None)
@@ -99,15 +97,15 @@ def population_decoding(
     )
     target = xr.DataArray(truth, dims=("presentation",), coords={**coords, "truth": ("presentation", truth)})
     notes = ("control: the training labels were permuted",) if model.shuffles_labels else ()
-    if model.plants:
+    if model.inject_signal:
         notes = (
             *notes,
-            f"control: a signal of {model.plants:g} standard deviations was planted in every trial",
+            f"control: a signal of {model.inject_signal:g} standard deviations was planted in every trial",
         )
     return Measurement(source, target, target, notes=notes)
 
 
-def _trials(values: Floats, rows: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool_], Floats]:
+def _trials(values: Floats, rows: Booleans) -> tuple[Booleans, Floats]:
     """Which trials of a label each neuron has, ``(trial, neuroid)``, and the responses in them."""
     part = values[rows]
     return np.asarray(~np.isnan(part).any(axis=2)), part
@@ -116,11 +114,11 @@ def _trials(values: Floats, rows: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np
 def _one_resample(
     model: Decoder,
     values: Floats,
-    usable: list[tuple[npt.NDArray[np.bool_], Floats]],
-    names: npt.NDArray[Any],
+    usable: list[tuple[Booleans, Floats]],
+    names: Array,
     folds: int,
     rng: np.random.Generator,
-) -> npt.NDArray[np.str_]:
+) -> Strings:
     """Answers ``(fold × label, time_bin)`` to one draw of pseudo-trials."""
     neurons, bins = values.shape[1:]
     drawn = np.empty((folds, len(names), neurons, bins))
@@ -128,9 +126,9 @@ def _one_resample(
         keys = np.where(there, rng.random(there.shape), np.inf)  # each neuron's own order of its trials
         chosen = np.argsort(keys, axis=0)[:folds]
         drawn[:, place] = part[chosen, np.arange(neurons)]
-    if model.plants:  # control: a pattern of each label's own is added to all its pseudo-trials
+    if model.inject_signal:  # control: a pattern of each label's own is added to all its pseudo-trials
         patterns = np.random.default_rng(0).choice((-1.0, 1.0), (len(names), neurons, 1))
-        drawn += model.plants * drawn.std() * patterns
+        drawn += model.inject_signal * drawn.std() * patterns
     out = np.empty((folds, len(names), bins), dtype=names.dtype)
     signature = Signature(
         "classification", neurons, 1, len(names), 1.0, tuple(str(i) for i in range(neurons)), 0

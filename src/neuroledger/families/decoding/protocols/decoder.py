@@ -7,16 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
-from neuroledger.families.decoding.protocols.task_recipe import TaskRecipe
+from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 
-__all__ = ["UNTAUGHT", "Decoder", "Estimator", "Objective", "Signature", "StoppedEarly", "answer", "failure"]
+__all__ = ["FIT_ERRORS", "Decoder", "Objective", "Signature", "StoppedEarly", "answer", "failure"]
 
-Array = npt.NDArray[Any]
 # What estimators of others raise when data do not suit them.
-UNTAUGHT = (ValueError, TypeError, RuntimeError, ArithmeticError, LookupError, AttributeError, AssertionError)
+FIT_ERRORS = (
+    ValueError,
+    TypeError,
+    RuntimeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+)
 Objective = Literal["classification", "multilabel", "regression", "retrieval", "sequence"]
 
 
@@ -82,7 +89,7 @@ class Decoder:
         Whether the training depends on the seed; one that does not is trained once per fold.
     shuffles_labels
         Control: the labels of the training part are permuted, so that nothing can be learnt.
-    plants
+    inject_signal
         Control: a signal of this amplitude (in standard deviations of the data) that gives the label away is added
         to every window, so that the way from data to score can be seen to work.
     objectives
@@ -93,7 +100,7 @@ class Decoder:
     make: Callable[[Signature], Any] = field(repr=False)
     stochastic: bool = False
     shuffles_labels: bool = False
-    plants: float = 0.0
+    inject_signal: float = 0.0
     objectives: Sequence[Objective] = ("classification", "regression")
     visual_degrees: float | None = None
 
@@ -113,7 +120,7 @@ def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id
             found = _label_scores(estimator, x)
         else:
             found = np.asarray(estimator.predict(x))
-    except UNTAUGHT as error:
+    except FIT_ERRORS as error:
         raise ModelError(f"decoder {id!r} could not answer {len(x)} windows: {_said(error)}") from error
     if found.ndim == 0 or found.dtype == object:
         raise ModelError(f"decoder {id!r} gave no array of answers for {len(x)} windows")

@@ -1,22 +1,160 @@
-"""Windows of a fold's parts as an estimator is handed them: an array, or a view where that would fill the memory."""
+"""Quartiles, mean and spread of every channel, over windows that need not fit into memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.lazy_rows import WHOLE, LazyRows, Rows
+from neuroledger.data.arrays import Array, Integers
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.lazy_rows import WHOLE, LazyRows, Rows, row_blocks
 from neuroledger.data.memory import require_memory
-from neuroledger.families.decoding.protocols.channel_statistics import mean_and_spread
+from neuroledger.errors import DataError, RequestError
+from neuroledger.families.decoding.protocols.decoder import Objective
 from neuroledger.families.signals.signals import DIMS
 
-__all__ = ["Windows"]
+__all__ = ["Windows", "mean_and_spread", "quartiles", "standardised", "truth_of"]
 
-Array = npt.NDArray[Any]
+
+QUARTERS: Final = np.array([0.25, 0.5, 0.75])
+COUNTERS: Final = 1 << 22
+"""Counters that are kept at a time."""
+
+
+def quartiles(x: Array | LazyRows) -> Array:
+    """Lower quartile, median and upper quartile of each channel of (window, channel, sample), as (3, channel).
+
+    To the last bit what `numpy.percentile` gives: of what is in memory it is asked, for the rest the values at the six
+    places between which it interpolates are found digit by digit, by counting.
+    """
+    if not isinstance(x, LazyRows):
+        return np.asarray(np.percentile(x, [25, 50, 75], axis=(0, 2)))
+    count = x.shape[0] * x.shape[2]
+    place = (count - 1) * QUARTERS
+    lower = np.floor(place).astype(np.int64)
+    found = _at(x, np.concatenate([lower, np.minimum(lower + 1, count - 1)]))
+    low, high, part = found[:3], found[3:], (place - lower)[:, None]
+    step = high - low
+    return np.asarray(np.where(part >= 0.5, high - step * (1 - part), low + step * part))
+
+
+def mean_and_spread(x: Array | LazyRows) -> tuple[Array, Array]:
+    """Mean and standard deviation of each channel of (window, channel, sample), each (channel,)."""
+    if not isinstance(x, LazyRows):
+        return np.asarray(x.mean(axis=(0, 2))), np.asarray(x.std(axis=(0, 2)))
+    count = x.shape[0] * x.shape[2]
+    mean = sum(block.sum(axis=(0, 2), dtype=np.float64) for block in _blocks(x)) / count
+    squares = (((block - mean[:, None]) ** 2).sum(axis=(0, 2)) for block in _blocks(x))
+    return mean.astype(x.dtype), np.sqrt(sum(squares) / count).astype(x.dtype)
+
+
+def _blocks(x: LazyRows) -> Iterator[Array]:
+    for rows in row_blocks(x):
+        yield x[rows]
+
+
+def _at(x: LazyRows, places: Integers) -> Array:
+    """The values of each channel at these places of their order, (place, channel)."""
+    channels, bits = x.shape[1], 8 * x.dtype.itemsize
+    digit = 16 if channels * (1 << 16) <= COUNTERS else 8
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    known = np.zeros((len(places), channels), dtype=unsigned)
+    rest = np.repeat(places[:, None], channels, axis=1)
+    for shift in range(bits - digit, -1, -digit):
+        counts = _counted(x, known, shift, digit)
+        for place in range(len(places)):
+            below = np.cumsum(counts[place], axis=1)
+            here = (below <= rest[place][:, None]).sum(axis=1)
+            before = np.where(here > 0, below[np.arange(channels), np.maximum(here - 1, 0)], 0)
+            rest[place] -= before
+            known[place] |= here.astype(unsigned) << unsigned.type(shift)
+    return _values(known, x.dtype)
+
+
+def _counted(x: LazyRows, known: Array, shift: int, digit: int) -> Integers:
+    """How often each digit at `shift` follows the higher ones that are `known`, (place, channel, digit)."""
+    channels, size = x.shape[1], 1 << digit
+    counts = np.zeros((len(known), channels * size), dtype=np.int64)
+    first = shift + digit == 8 * x.dtype.itemsize
+    above = known.dtype.type(min(shift + digit, 8 * x.dtype.itemsize - 1))
+    offset = (np.arange(channels) * size)[None, :, None]
+    for block in _blocks(x):
+        keys = _keys(block)
+        digits = ((keys >> known.dtype.type(shift)) & known.dtype.type(size - 1)).astype(np.int64) + offset
+        if first:
+            counts += np.bincount(digits.ravel(), minlength=counts.shape[1])
+            continue
+        for place, prefix in enumerate(known):
+            same = (keys >> above) == (prefix >> above)[None, :, None]
+            counts[place] += np.bincount(digits[same], minlength=counts.shape[1])
+    return counts.reshape(len(known), channels, size)
+
+
+def _keys(values: Array) -> Array:
+    """Floating-point numbers as unsigned ones in the same order."""
+    unsigned = np.dtype(f"u{values.dtype.itemsize}")
+    bits = np.ascontiguousarray(values + values.dtype.type(0)).view(unsigned)
+    sign = unsigned.type(1) << unsigned.type(8 * unsigned.itemsize - 1)
+    return np.where(bits & sign, ~bits, bits | sign)
+
+
+def _values(keys: Array, dtype: np.dtype[Any]) -> Array:
+    sign = keys.dtype.type(1) << keys.dtype.type(8 * keys.dtype.itemsize - 1)
+    return np.asarray(np.where(keys & sign, keys & ~sign, ~keys).astype(keys.dtype).view(dtype))
+
+
+def truth_of(
+    assembly: xr.DataArray, data: Dataset, target: str | tuple[str, ...], objective: Objective
+) -> Array:
+    """What the windows show: (presentation,), or (presentation, output).
+
+    Embeddings, and numbers where `target` names an extra assembly, are found by `stimulus_id`; what they have beyond two
+    dimensions is laid out flat.
+
+    Raises
+    ------
+    DataError
+        The data lack the target, or it lacks a stimulus.
+    RequestError
+        Several targets where one is decoded.
+    """
+    if objective == "retrieval" or (
+        objective == "regression" and isinstance(target, str) and target in data.extras
+    ):
+        if not isinstance(target, str) or target not in data.extras:
+            raise DataError(
+                f"data set {data.id!r} has no embeddings {target!r}; it has {', '.join(data.extras) or 'none'}"
+            )
+        embeddings = data.extras[target]
+        row_of = {str(id): row for row, id in enumerate(embeddings["stimulus_id"].values)}
+        lost = sorted({str(id) for id in assembly["stimulus_id"].values} - set(row_of))
+        if lost:
+            raise DataError(f"embeddings {target!r} lack {len(lost)} stimuli, first {lost[0]}")
+        rows = [row_of[str(id)] for id in assembly["stimulus_id"].values]
+        found = np.asarray(embeddings.values[rows]).reshape(len(rows), -1)
+        # Trajectories are many numbers, and stay as short as they are kept.
+        return found if objective == "regression" and found.dtype.kind == "f" else found.astype(float)
+    names = (target,) if isinstance(target, str) else target
+    for name in names:
+        if name not in assembly.coords or assembly[name].dims != ("presentation",):
+            raise DataError(f"data set {data.id!r}: presentations have no coordinate {name!r} to decode")
+    if objective == "multilabel":
+        return np.stack([assembly[name].values.astype(int) for name in names], axis=1)
+    if objective == "regression" and len(names) > 1:
+        return np.stack([assembly[name].values.astype(float) for name in names], axis=1)
+    if len(names) != 1:
+        raise RequestError(f"{objective} decodes one target, not {len(names)}")
+    values = np.asarray(assembly[names[0]].values)
+    return values.astype(float) if objective == "regression" else values.astype(str)
+
+
+def standardised(truth: Array, train: Array) -> Array:
+    """Each dimension of (window,) or (window, output), less the mean of the training rows and over their deviation."""
+    spread = truth[train].std(axis=0)
+    return np.asarray((truth - truth[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
 class Windows:
@@ -27,10 +165,10 @@ class Windows:
         self._dtype = self._values.dtype if self._values.dtype.kind == "f" else np.dtype(np.float64)
         self._change: Callable[[Array, Rows], Array] | None = None
 
-    def plant(self, truth: Array, amplitude: float) -> None:
+    def inject_signal(self, truth: Array, amplitude: float) -> None:
         """From now on, windows give their label away by a signal of this amplitude, in standard deviations of the data."""
         whole = self._part(np.arange(len(self._values)))
-        self._change = _planting(whole, truth, amplitude)
+        self._change = _injection(whole, truth, amplitude)
 
     def handed(self, rows: Rows, estimator: Any, id: str) -> Any:
         """These windows: up to 256 MiB an array; more a view, if the estimator `takes_rows`, else an array all the same.
@@ -56,7 +194,7 @@ class Windows:
         return part if part.nbytes > WHOLE else part[:]
 
 
-def _planting(values: Array | LazyRows, truth: Array, amplitude: float) -> Callable[[Array, Rows], Array]:
+def _injection(values: Array | LazyRows, truth: Array, amplitude: float) -> Callable[[Array, Rows], Array]:
     """What adds a half-wave over time on one channel per class (or scaled by the number) to windows, given their rows."""
     wave = np.sin(np.linspace(0, np.pi, values.shape[2])).astype(values.dtype)
     _, spread = mean_and_spread(values)

@@ -1,25 +1,233 @@
-"""What stops a wrong partition: shared groups, windows that overlap in time, equal content, classes never trained."""
+"""How many samples in a row two windows must share before chance cannot be the reason, and a number for each such run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import tempfile
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import IO, Final
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Floats, Indices, Strings
+from neuroledger.data.lazy_rows import found_once, release
 from neuroledger.errors import DataError
-from neuroledger.families.decoding.protocols.overlap_detection import Sharing, numbered_windows
-from neuroledger.families.decoding.protocols.splits import Fold, Indices
-from neuroledger.families.signals.signals import extents
+from neuroledger.families.decoding.protocols.splits import Fold
+from neuroledger.families.signals.signals import DIMS, blocks, extents
 
-__all__ = ["gate", "partition_sha256", "read_partition", "write_partition"]
+__all__ = [
+    "Sharing", "gate", "partition_sha256", "read_partition", "run_length", "runs", "telling_channels",
+    "write_partition",
+]  # fmt: skip
+
+
+MOST_STEPS: Final = 1 << 20
+"""Steps from a sample to the next that are looked at."""
+BY_CHANCE: Final = 1e-6
+"""Chance that any two runs of all windows agree."""
+FINE: Final = 1e6
+"""Parts of a channel's standard deviation below which steps are the same."""
+
+
+def run_length(assembly: xr.DataArray) -> int | None:
+    r"""Samples in a row that tell one piece of signal from all others; None where the windows are too short for that.
+
+    One sample of three or more channels of fractions does. Fewer channels, and whole numbers, repeat by chance: with the
+    share :math:`q` of steps (from a sample to the next) that are equal, and :math:`n` samples in all, a run of
+    :math:`\ln(n^2/10^{-6}) / \ln(1/q)` samples does not, if steps were independent. Twice as many are asked for.
+    """
+    windows, channels, samples = (assembly.sizes[dim] for dim in ("presentation", "channel", "sample"))
+    if samples < 3:
+        return None
+    if channels >= 3 and assembly.dtype.kind == "f":
+        return 1
+    steps = _steps(assembly)
+    _, often = np.unique(steps, return_counts=True)
+    pairs = len(steps) * (len(steps) - 1)
+    equal = max(float((often * (often - 1.0)).sum()) / max(pairs, 1), 1.0 / max(pairs, 1))
+    if equal >= 1:
+        return None
+    length = 2 * math.ceil(math.log((windows * samples) ** 2 / BY_CHANCE) / -math.log(equal))
+    return length if length + 3 <= samples else None
+
+
+def runs(codes: Floats, length: int, seed: int) -> Floats:
+    """A number for each run of `length` codes, (window, run): equal for equal runs, unique for those that do not vary.
+
+    Signals that stay where an amplifier ends, and padding, are no sign of a common origin.
+    """
+    if length == 1:
+        return codes
+    rng = np.random.default_rng(length)
+    weights = rng.standard_normal(length).tolist()
+    count = codes.shape[1] - length + 1
+    found = np.zeros((len(codes), count))
+    low, high = np.full(found.shape, np.inf), np.full(found.shape, -np.inf)
+    for place, weight in enumerate(weights):
+        part = codes[:, place : place + count]
+        found += weight * part
+        np.minimum(low, part, out=low)
+        np.maximum(high, part, out=high)
+    still = low == high
+    found[still] = np.random.default_rng([length, seed]).standard_normal(int(still.sum()))
+    return found
+
+
+def _steps(assembly: xr.DataArray) -> Floats:
+    """One number for each step from a sample to the next, of some of the windows."""
+    weights = np.random.default_rng(1).standard_normal(assembly.sizes["channel"]).tolist()
+    found: list[Floats] = []
+    for _, values in blocks(assembly):
+        steps = np.diff(values.astype(np.float64), axis=2)
+        size = steps.std(axis=(0, 2))
+        coded = np.zeros((len(values), steps.shape[2]))
+        for channel, weight in enumerate(weights):
+            if size[channel] > 0:
+                coded += weight * np.round(steps[:, channel] / size[channel] * FINE)
+        found.append(coded.ravel()[: MOST_STEPS - sum(map(len, found))])
+        if sum(map(len, found)) >= MOST_STEPS:
+            break
+    return np.concatenate(found)
+
+
+MIN_COMMON: Final = 3
+"""Samples that two windows may have in common by chance."""
+COARSE: Final = 1e-3
+"""Share of samples that repeat within their window, above which sharing samples says nothing."""
+IN_MEMORY: Final = 1 << 22
+"""Samples that are compared at a time."""
+MOST_PARTS: Final = 256
+PAIR: Final = np.dtype([("code", "<f8"), ("window", "<i4")])
+
+
+def numbered_windows(assembly: xr.DataArray) -> Indices:
+    """A number for each window, (presentation,): equal for windows of equal samples in single precision, and only those."""
+    return found_once(assembly.transpose(*DIMS).values, "numbered windows", lambda: _numbered(assembly))
+
+
+def _numbered(assembly: xr.DataArray) -> Indices:
+    known: dict[bytes, int] = {}
+    numbers = [
+        known.setdefault(hashlib.sha256(window.astype("<f4").tobytes()).digest(), len(known))
+        for _, values in blocks(assembly)
+        for window in values
+    ]
+    return np.array(numbers, dtype=np.intp)
+
+
+class Sharing:
+    """Tested windows of each fold that have samples in common with those that training sees.
+
+    A sample is equal to another one if all channels are, in single precision. Of few channels, and of whole numbers, runs
+    of samples are compared (`run_length`). They say nothing where the windows are too short for that, and where values
+    are so coarse (counts, spikes, paddings) that they repeat within a window. Looked for when it is first asked for, for
+    all folds at once; what does not fit into memory is sorted in a temporary file.
+    """
+
+    def __init__(self, assembly: xr.DataArray, folds: Sequence[Fold]) -> None:
+        self._assembly, self._folds = assembly, folds
+
+    def hits(self, fold: int) -> Indices:
+        """Tested windows that share at least three samples (or runs) with those that training sees, or all."""
+        return self._hits[fold]
+
+    @cached_property
+    def _hits(self) -> list[Indices]:
+        rows = b"|".join(part.tobytes() for fold in self._folds for part in fold)
+        key = ("shared samples", hashlib.sha256(rows).hexdigest())
+        try:
+            return found_once(self._assembly.transpose(*DIMS).values, key, self._found)
+        except OSError as error:
+            raise DataError(
+                f"samples of {len(self._assembly):,} windows cannot be sorted in {tempfile.gettempdir()} "
+                f"({error.strerror}): make room there, or name another folder in TMPDIR"
+            ) from error
+
+    def _found(self) -> list[Indices]:
+        windows, samples = self._assembly.sizes["presentation"], self._assembly.sizes["sample"]
+        none = np.empty(0, dtype=np.intp)
+        length = run_length(self._assembly)
+        if length is None:
+            return [none for _ in self._folds]
+        samples -= length - 1
+        counts = [np.zeros(len(fold.test), dtype=np.int64) for fold in self._folds]
+        with ExitStack() as stack:
+            parts = min(MOST_PARTS, -(-windows * samples // IN_MEMORY))
+            files: list[IO[bytes]] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(parts - 1)]
+            repeated = 0
+            kept: list[Array] = []
+            for start, values in blocks(self._assembly):
+                codes = runs(_codes(values), length, start)
+                ordered = np.sort(codes, axis=1)
+                repeated += int((ordered[:, 1:] == ordered[:, :-1]).sum())
+                _deal(codes, start, files, kept)
+            if repeated / (windows * (samples - 1)) > COARSE:
+                return [none for _ in self._folds]
+            for pairs in _each(files, kept):
+                _count(pairs, windows, self._folds, counts)
+        return [fold.test[count >= MIN_COMMON] for fold, count in zip(self._folds, counts, strict=True)]
+
+
+def _codes(values: Array) -> Floats:
+    """A number for every sample of every window, (window, sample): a fixed weighting of the channels."""
+    weights = np.random.default_rng(0).standard_normal((values.shape[1],)).tolist()
+    codes = np.zeros((values.shape[0], values.shape[2]))
+    for channel, weight in enumerate(weights):
+        codes += weight * values[:, channel].astype(np.float32).astype(np.float64)
+    return codes
+
+
+def _deal(codes: Array, start: int, files: Sequence[IO[bytes]], kept: list[Array]) -> None:
+    """Put each code, with its window, where all equal ones go: to one of the files, or to what is kept."""
+    pairs = np.empty(codes.size, dtype=PAIR)
+    pairs["code"] = codes.ravel()
+    pairs["window"] = np.repeat(np.arange(start, start + len(codes)), codes.shape[1])
+    if not files:
+        kept.append(pairs)
+        return
+    # The lower bits of a fraction are as good as random; adding zero makes both zeros one.
+    place = ((pairs["code"] + 0.0).view(np.uint64) >> np.uint64(8)) % np.uint64(len(files) + 1)
+    order = np.argsort(place, kind="stable")
+    ends = np.searchsorted(place[order], np.arange(len(files) + 1), side="right")
+    *dealt, rest = np.split(pairs[order], ends[:-1])
+    for file, some in zip(files, dealt, strict=True):
+        file.write(some.tobytes())
+    kept.append(rest.copy())
+
+
+def _each(files: Sequence[IO[bytes]], kept: list[Array]) -> Iterator[Array]:
+    yield np.concatenate(kept)
+    for file in files:
+        file.seek(0)
+        yield np.frombuffer(file.read(), dtype=PAIR)
+
+
+def _count(pairs: Array, windows: int, folds: Sequence[Fold], counts: Sequence[Array]) -> None:
+    """Add to `counts` how many samples of each tested window are among those that training sees."""
+    _, equal, often = np.unique(pairs["code"], return_inverse=True, return_counts=True)
+    shared = often[equal] > 1
+    equal, window = equal[shared], pairs["window"][shared]
+    if not len(equal):
+        return
+    for fold, count in zip(folds, counts, strict=True):
+        seen, place = np.zeros(windows, dtype=bool), np.full(windows, -1)
+        seen[fold.train] = seen[fold.validation] = True
+        place[fold.test] = np.arange(len(fold.test))
+        trained = np.zeros(len(often), dtype=bool)
+        trained[equal[seen[window]]] = True
+        tested = place[window]
+        hit = (tested >= 0) & trained[equal]
+        count += np.bincount(tested[hit], minlength=len(count))
+
 
 PARTS = ("train", "validation", "test")
 
@@ -29,7 +237,7 @@ def gate(
     assembly: xr.DataArray,
     *,
     disjoint: Sequence[str] = (),
-    labels: npt.NDArray[np.str_] | None = None,
+    labels: Strings | None = None,
     waive: Sequence[str] = (),
 ) -> None:
     """Pass if every fold keeps its test part apart from all that the training sees, validation included.
@@ -127,9 +335,9 @@ def _common_samples(assembly: xr.DataArray, hits: Indices) -> list[str]:
 
 
 def _overlaps(
-    recordings: npt.NDArray[np.str_],
-    starts: npt.NDArray[np.float64],
-    ends: npt.NDArray[np.float64],
+    recordings: Strings,
+    starts: Floats,
+    ends: Floats,
     slack: float,
     seen: Indices,
     test: Indices,
@@ -151,7 +359,7 @@ def _overlaps(
     return [f"{len(hits)} tested windows overlap in time with trained ones: {_first(shown)}"]
 
 
-def _classes(labels: npt.NDArray[np.str_], fold: Fold) -> list[str]:
+def _classes(labels: Strings, fold: Fold) -> list[str]:
     trained, tested = set(labels[fold.train].tolist()), set(labels[fold.test].tolist())
     problems = (
         [f"classes tested but never trained: {_first(sorted(tested - trained))}"] if tested - trained else []
@@ -220,3 +428,53 @@ def _canonical(folds: Sequence[Fold], keys: Sequence[str]) -> bytes:
         for fold in folds
     ]
     return (json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n").encode()
+
+
+FEWEST: Final = 20
+"""Windows below which a channel may agree with the labels by chance."""
+MOST_WINDOWS: Final = 2000
+
+
+def telling_channels(assembly: xr.DataArray, truth: Array) -> list[str]:
+    """Names of the channels whose largest or smallest value in a window is a code of what the window shows.
+
+    Of classes: one value for each class, another for each. Of numbers: a straight line, to nine digits. Up to 2,000 windows
+    are looked at, evenly chosen; fewer than 20 tell nothing.
+
+    Parameters
+    ----------
+    truth
+        (window,) classes as texts, or numbers.
+    """
+    count = assembly.sizes["presentation"]
+    if truth.ndim != 1 or count < FEWEST or truth.dtype.kind not in "USiuf":
+        return []
+    rows = (
+        np.unique(np.linspace(0, count - 1, MOST_WINDOWS).astype(int))
+        if count > MOST_WINDOWS
+        else np.arange(count)
+    )
+    values = assembly.transpose(*DIMS).values
+    ends = np.empty((2, len(rows), values.shape[1]))
+    for place, row in enumerate(rows):
+        ends[0, place], ends[1, place] = values[row].min(axis=1), values[row].max(axis=1)
+        release(values)
+    shown = truth[rows]
+    codes = _is_code if shown.dtype.kind in "US" else _is_line
+    names = assembly["channel_id"].values.astype(str)
+    return [str(names[k]) for k in range(len(names)) if any(codes(end[:, k], shown) for end in ends)]
+
+
+def _is_code(values: Array, labels: Array) -> bool:
+    """Each class has one value, and no two classes the same."""
+    classes = np.unique(labels)
+    levels = np.unique(values)
+    pairs = len(set(zip(values.tolist(), labels.tolist(), strict=True)))
+    return len(classes) > 1 and len(levels) == len(classes) == pairs
+
+
+def _is_line(values: Array, numbers: Array) -> bool:
+    """The numbers lie on a straight line over the values."""
+    if np.ptp(values) == 0 or np.ptp(numbers) == 0 or len(np.unique(numbers)) < 3:
+        return False
+    return abs(float(np.corrcoef(values.astype(float), numbers.astype(float))[0, 1])) > 1 - 1e-9

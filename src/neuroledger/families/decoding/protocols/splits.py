@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.signals import extents
 from neuroledger.spec.base import Frozen, Sha256
 
-__all__ = ["Blocked", "Declared", "Fold", "Grouped", "Random", "SplitRule", "Within", "draw_folds"]
+__all__ = ["Declared", "Fold", "SplitRule", "Within", "draw_folds"]
 
-Indices = npt.NDArray[np.intp]
-Labels = npt.NDArray[Any]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Value = str | int | float | bool
 
@@ -305,7 +303,7 @@ def _kept_shares(rule: _Rule) -> str | None:
     return rule.stratify if rule.validation.by == getattr(rule, "column", None) else None
 
 
-def _share(names: Labels, fraction: float, seed: int, labels: Labels | None) -> Labels:
+def _share(names: Array, fraction: float, seed: int, labels: Array | None) -> Array:
     """A share of `names` by chance, drawn as scikit-learn's `train_test_split` does; the same share of each label."""
     from sklearn.model_selection import train_test_split
 
@@ -318,9 +316,7 @@ def _share(names: Labels, fraction: float, seed: int, labels: Labels | None) -> 
     return np.asarray(chosen)
 
 
-def _label_of_group(
-    assembly: xr.DataArray, stratify: str, groups: Labels, names: Labels, column: str
-) -> Labels:
+def _label_of_group(assembly: xr.DataArray, stratify: str, groups: Array, names: Array, column: str) -> Array:
     labels = _column(assembly, stratify)
     found = [np.unique(labels[groups == name]) for name in names]
     mixed = [str(name) for name, values in zip(names, found, strict=True) if len(values) > 1]
@@ -331,11 +327,11 @@ def _label_of_group(
     return np.array([values[0] for values in found])
 
 
-def _both(tested: npt.NDArray[np.bool_]) -> tuple[Indices, Indices]:
+def _both(tested: Booleans) -> tuple[Indices, Indices]:
     return np.flatnonzero(~tested), np.flatnonzero(tested)
 
 
-def _column(assembly: xr.DataArray, name: str) -> Labels:
+def _column(assembly: xr.DataArray, name: str) -> Array:
     if name not in assembly.coords or assembly[name].dims != ("presentation",):
         known = sorted(
             str(key) for key, values in assembly.coords.items() if values.dims == ("presentation",)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import encode
 from neuroledger.errors import DataError
@@ -18,7 +19,6 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["raster_trials"]
 
-Floats = npt.NDArray[np.float64]
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -93,13 +93,11 @@ def raster_trials(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _keys(objects: npt.NDArray[np.str_], positions: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
+def _keys(objects: Strings, positions: Strings) -> Strings:
     return np.char.add(np.char.add(objects, "_"), positions)
 
 
-def _neuron(
-    path: Path, labels: tuple[str, str]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.str_], npt.NDArray[np.str_]]:
+def _neuron(path: Path, labels: tuple[str, str]) -> tuple[npt.NDArray[np.uint8], Strings, Strings]:
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 

@@ -1,4 +1,4 @@
-"""Texts read from scores of symbols over time: connectionist temporal classification, and its greedy or beam reading."""
+"""How far two texts are apart, in edits: what error rates of words and characters count."""
 
 from __future__ import annotations
 
@@ -8,19 +8,32 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
-from neuroledger.families.decoding.training.edit_distance import edit_distance
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Texts", "beam", "greedy", "steps_needed"]
+__all__ = ["Texts", "beam", "edit_distance", "greedy", "steps_needed"]
 
-Array = npt.NDArray[Any]
+
+def edit_distance(true: Sequence[str], said: Sequence[str]) -> int:
+    """Levenshtein distance between two sequences: fewest substitutions, insertions and deletions.
+
+    >>> edit_distance("kitten", "sitting")
+    3
+    """
+    row = list(range(len(said) + 1))
+    for i, left in enumerate(true, 1):
+        previous, row[0] = row[0], i
+        for j, right in enumerate(said, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (left != right))
+    return row[-1]
+
+
 # What a probability counts at least, as a logarithm.
 LOWEST = -1e30
 

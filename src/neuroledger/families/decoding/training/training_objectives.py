@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
@@ -16,9 +16,8 @@ from neuroledger.families.decoding.training.text_reading import Texts
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Classes", "Embeddings", "Labels", "Learnt", "Numbers", "learnt"]
+__all__ = ["Classes", "Embeddings", "Labels", "Numbers", "learnt"]
 
-Array = npt.NDArray[Any]
 Loss = Callable[[Any, Any], Any]
 
 

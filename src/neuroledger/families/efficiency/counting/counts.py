@@ -1,12 +1,18 @@
-"""What one pass of a network over its batches was counted to cost, as plain numbers."""
+"""The counts of one pass of a network over its batches, and what a cost metric reads from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
 
-__all__ = ["ALL", "Energy", "Layer", "Memory", "Mode", "Need", "Timing", "Trace", "Uncounted", "Weights"]
+from neuroledger.spec import registry
+
+__all__ = [
+    "ALL", "Energy", "Layer", "Memory", "Mode", "Need", "Reading", "Timing", "Trace", "Uncounted",
+    "Weights", "cost_metric", "failed", "needs_of",
+]  # fmt: skip
 
 Mode = Literal["strict", "neurobench-2.3"]
 Need = Literal["operations", "activations", "membranes", "weights", "timing", "memory", "energy"]
@@ -121,3 +127,54 @@ class Trace:
     energy: Energy | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NOTHING: Mapping[str, float] = MappingProxyType({})
+
+_NEEDS: dict[str, frozenset[Need]] = {}
+
+
+class Reading(NamedTuple):
+    """A number read from a trace.
+
+    Attributes
+    ----------
+    value
+        The number; NaN where ``status`` is ``failed``.
+    parts
+        The same by layer, or single repeats, with the name of what they are.
+    n
+        What it stands on: samples, repeats, the share of connection weights that was counted.
+    notes
+        What a reader must know: device, evidence class, what was left out by definition.
+    """
+
+    value: float
+    status: Literal["scored", "partial", "failed"] = "scored"
+    reason: str = ""
+    parts: Mapping[str, float] = NOTHING
+    parts_are: str = "layer"
+    n: Mapping[str, float] = NOTHING
+    notes: tuple[str, ...] = ()
+
+
+def failed(reason: str) -> Reading:
+    """A reading without a number."""
+    return Reading(float("nan"), "failed", reason)
+
+
+def cost_metric(name: str, *, version: int, needs: tuple[Need, ...]) -> Callable[[F], F]:
+    """Register a cost metric, ``(trace, *, …) -> Reading``, with what must be counted for it."""
+
+    def decorate(function: F) -> F:
+        _NEEDS[name] = frozenset(needs)
+        return registry.metric(name, version=version, input="trace")(function)
+
+    return decorate
+
+
+def needs_of(name: str) -> frozenset[Need]:
+    """What must be counted for a registered cost metric."""
+    return _NEEDS[name]

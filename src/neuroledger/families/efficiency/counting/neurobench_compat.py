@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from neuroledger.errors import MetricError
-from neuroledger.families.efficiency.counting.batches import Network, hooks_of
 from neuroledger.families.efficiency.counting.counts import Need, Weights
 from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.recurrent import ones
 from neuroledger.families.efficiency.counting.spiking import (
     is_spiking,

@@ -17,11 +17,11 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from neuroledger.families.efficiency.counting.buffers import count_nonzero
-from neuroledger.families.efficiency.counting.connections import argument, count_linear
 from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.rows import count_nonzero
+from neuroledger.families.efficiency.counting.rules import argument, count_linear
 
-__all__ = ["Cell", "Kind", "States", "cell", "count_cell", "gate_products", "stack"]
+__all__ = ["cell", "stack"]
 
 Kind = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
 

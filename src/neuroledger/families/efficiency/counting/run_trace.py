@@ -9,28 +9,27 @@ import torch
 from torch import nn
 
 from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
-from neuroledger.families.efficiency.counting.batches import (
+from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace
+from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.measured import measure_energy, measure_memory, measure_time
+from neuroledger.families.efficiency.counting.network import (
     Network,
     answered,
     copied,
     evaluation,
     inputs_of,
+    may_write,
     same_chances,
     size_of,
     steps_through_time,
+    unaltered,
     uncompiled,
     without_values,
     written,
 )
-from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace
-from neuroledger.families.efficiency.counting.layer_counts import Tally
 from neuroledger.families.efficiency.counting.neurobench_compat import PeerPass, peer_weights
-from neuroledger.families.efficiency.counting.operations import Watch
-from neuroledger.families.efficiency.counting.restore_state import may_write, unaltered
 from neuroledger.families.efficiency.counting.static import count_weights
-from neuroledger.families.efficiency.counting.strict import StrictPass
-from neuroledger.families.efficiency.energy.meters import measure_energy
-from neuroledger.families.efficiency.energy.timing import measure_memory, measure_time
+from neuroledger.families.efficiency.counting.strict import StrictPass, Watch
 
 __all__ = ["trace", "watched"]
 

@@ -9,19 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from neuroledger.families.efficiency.counting.buffers import count_nonzero
 from neuroledger.families.efficiency.counting.counts import Weights
+from neuroledger.families.efficiency.counting.rows import count_nonzero
 from neuroledger.families.efficiency.counting.spiking import is_spiking, state_names
 
-__all__ = [
-    "CONNECTIONS",
-    "connection_weights",
-    "count_weights",
-    "is_quantised",
-    "nonzero",
-    "packed",
-    "packed_weights",
-]
+__all__ = ["CONNECTIONS", "connection_weights", "count_weights", "nonzero", "packed", "packed_weights"]
 
 # Tables and gains are parameters with two or more dimensions that connect no neuron to another.
 NOT_CONNECTIONS = (

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.events.event_bins import Events
+from neuroledger.families.efficiency.events.event_frames import Events
 
 __all__ = ["polarity_events"]
 

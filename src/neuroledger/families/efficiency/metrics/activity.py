@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from neuroledger.families.efficiency.counting.counts import Layer, Trace
-from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
 
 __all__ = [
-    "activation_sparsity",
-    "dense_neuron_operations",
-    "membrane_updates",
-    "neuron_operations",
-    "spikes",
-]
+    "activation_sparsity", "dense_neuron_operations", "membrane_updates", "neuron_operations", "spikes",
+]  # fmt: skip
 
 
 @cost_metric("activation_sparsity", version=1, needs=("activations",))

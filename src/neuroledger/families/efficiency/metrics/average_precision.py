@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Booleans, Floats, Strings
 from neuroledger.errors import MetricError
 from neuroledger.spec.registry import metric
 
 __all__ = ["average_precision", "box_overlap", "detection_average_precision"]
 
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.str_]
 
 RECALLS = np.linspace(0, 1, 101)
 THRESHOLDS = tuple(np.round(np.arange(0.5, 1.0, 0.05), 2).tolist())
@@ -58,7 +56,7 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
     return samples
 
 
-def _ranked(scores: Floats, right: npt.NDArray[np.bool_]) -> float:
+def _ranked(scores: Floats, right: Booleans) -> float:
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(right[order])
     ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
@@ -119,8 +117,8 @@ def box_overlap(box: Floats, others: Floats) -> Floats:
 
 
 def _matched(
-    found: Floats, found_scenes: Labels, boxes: Floats, scenes: Labels, overlap: float
-) -> npt.NDArray[np.bool_]:
+    found: Floats, found_scenes: Strings, boxes: Floats, scenes: Strings, overlap: float
+) -> Booleans:
     """Whether each box found, best score first, meets a true box of its scene that none before it has met."""
     left = np.ones(len(boxes), dtype=bool)
     right = np.zeros(len(found), dtype=bool)
@@ -134,7 +132,7 @@ def _matched(
     return right
 
 
-def _at_recalls(right: npt.NDArray[np.bool_], truths: int) -> float:
+def _at_recalls(right: Booleans, truths: int) -> float:
     hits = np.cumsum(right)
     recall, precision = hits / truths, hits / np.arange(1, len(hits) + 1)
     best_beyond = np.maximum.accumulate(precision[::-1])[::-1]
@@ -142,7 +140,7 @@ def _at_recalls(right: npt.NDArray[np.bool_], truths: int) -> float:
     return float(np.mean(np.append(best_beyond, 0.0)[np.minimum(places, len(right))]))
 
 
-def _boxes(array: xr.DataArray, what: str) -> tuple[Floats, Labels, Labels]:
+def _boxes(array: xr.DataArray, what: str) -> tuple[Floats, Strings, Strings]:
     missing = [name for name in ("scene", "label") if name not in array.coords]
     if "corner" not in array.dims or array.sizes["corner"] != len(BOX) or missing:
         raise MetricError(

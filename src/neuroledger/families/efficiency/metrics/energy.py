@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.families.efficiency.counting.counts import Trace
-from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
 from neuroledger.families.efficiency.metrics.operations import operations_per_sample
 
-__all__ = ["Metered", "PerOperation", "energy"]
+__all__ = ["energy"]
 
 Picojoules = Annotated[float, Field(ge=0)]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from neuroledger.families.efficiency.counting.counts import Timing, Trace
-from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import Reading, Timing, Trace, cost_metric, failed
 
 __all__ = ["latency", "measured_energy", "peak_memory", "throughput"]
 

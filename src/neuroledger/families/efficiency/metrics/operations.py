@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from neuroledger.families.efficiency.counting.counts import Layer, Trace
-from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
 
 __all__ = [
-    "dense_operations",
-    "effective_acs",
-    "effective_macs",
-    "operations_per_sample",
+    "dense_operations", "effective_acs", "effective_macs", "operations_per_sample",
     "synaptic_operations",
-]
+]  # fmt: skip
 
 
 @cost_metric("effective_macs", version=3, needs=("operations",))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.spec.registry import metric
 
-__all__ = ["coefficient_of_determination", "prediction_error", "relative_error"]
+__all__ = ["prediction_error"]
 
-Floats = npt.NDArray[np.float64]
 
 WORST = 200.0
 
@@ -122,7 +121,7 @@ def _columns(array: Any) -> Floats:
     return values.reshape(len(values), -1)
 
 
-def _along(array: Any, name: str) -> npt.NDArray[Any]:
+def _along(array: Any, name: str) -> Array:
     if not isinstance(array, xr.DataArray) or name not in array.coords or array[name].ndim != 1:
         raise MetricError(f"the truth has no coordinate {name!r} on its presentations")
     return np.asarray(array[name].values)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from neuroledger.families.efficiency.counting.counts import Trace
-from neuroledger.families.efficiency.counting.reading import Reading, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
 
 __all__ = ["connection_sparsity", "footprint", "parameter_count"]
 

@@ -37,7 +37,7 @@ def network(architecture: Architecture, inputs: int, units: int, outputs: int) -
     """
     from torch import nn
 
-    from neuroledger.families.efficiency.networks.sequences import LastStep, TimeMean
+    from neuroledger.families.efficiency.networks.layers import LastStep, TimeMean
 
     if architecture == "lstm":
         return LastStep(inputs, units, outputs)

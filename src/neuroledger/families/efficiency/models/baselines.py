@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Floats, Integers
 from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, Task
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
@@ -43,21 +43,21 @@ def constant(*, id: str) -> Learner:
     return Learner(id=id, tasks=tasks, ready=ready, learn=learn)
 
 
-def _always(answer: npt.NDArray[np.float64]) -> nn.Module:
+def _always(answer: Floats) -> nn.Module:
     import torch
 
-    from neuroledger.families.efficiency.networks.sequences import Constant
+    from neuroledger.families.efficiency.networks.layers import Constant
 
     return Constant(torch.from_numpy(answer))
 
 
-def _shares(counts: npt.NDArray[np.int64]) -> nn.Module:
+def _shares(counts: Integers) -> nn.Module:
     made = _always(counts[None] / counts.sum())
     made.counts = counts
     return made
 
 
-def _mean_boxes(boxes: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.float64]:
+def _mean_boxes(boxes: Floats, classes: int) -> Floats:
     """(1, class, 4 + class): for each class its mean box, scored by its share of all boxes."""
     answer = np.zeros((1, classes, 4 + classes))
     for number in range(classes):
@@ -74,7 +74,7 @@ def last_value(*, id: str) -> Learner:
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
-        from neuroledger.families.efficiency.networks.sequences import LastValue
+        from neuroledger.families.efficiency.networks.layers import LastValue
 
         return LastValue()
 

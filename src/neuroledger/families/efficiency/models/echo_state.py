@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
 from neuroledger.models.torch_module import require
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["echo_state", "linear_forecast", "ridge", "solved"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def ridge(features: Floats, targets: Floats, penalty: float) -> Floats:
@@ -54,7 +52,7 @@ def echo_state(
     def ready(examples: Examples) -> nn.Module:
         import torch
 
-        from neuroledger.families.efficiency.networks.sequences import EchoState
+        from neuroledger.families.efficiency.networks.layers import EchoState
 
         series = _series(examples, warm_up, id)
         rng = np.random.default_rng(seed)
@@ -92,7 +90,7 @@ def linear_forecast(
     def ready(examples: Examples) -> nn.Module:
         import torch
 
-        from neuroledger.families.efficiency.networks.sequences import Linear
+        from neuroledger.families.efficiency.networks.layers import Linear
 
         series = _series(examples, lags, id)
         rows = np.lib.stride_tricks.sliding_window_view(series, lags)

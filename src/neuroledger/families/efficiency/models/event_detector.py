@@ -1,13 +1,13 @@
-"""A detector for frames of an event camera: templates of the mean boxes, moved over the events of all channels."""
+"""A detector of bright rectangles: templates moved over a scene, peaks of their responses, one box for each peak."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.models.shape_detector import mean_sizes
 from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
@@ -15,9 +15,59 @@ from neuroledger.spec.registry import builder
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["event_detector"]
+__all__ = ["event_detector", "shape_detector"]
 
 Positive = Annotated[int, Field(gt=0, le=4096)]
+
+
+@builder("shape_detector", version=1)
+def shape_detector(
+    *,
+    id: str,
+    side: Positive,
+    threshold: Annotated[float, Field(gt=0)] = 40.0,
+    most: Positive = 8,
+    device: str = "cpu",
+) -> Learner:
+    """Templates with a bright middle and a dark border, of the mean size of each class's boxes in the training part.
+
+    A box is found where a template's response, the contrast of the middle against the border two pixels wide, exceeds
+    ``threshold`` and every response of any class around it; scores are contrasts.
+
+    Parameters
+    ----------
+    side
+        Width and height of a scene, whose pixels are the neuroids, row by row.
+    most
+        No more than so many boxes in a scene.
+    """
+    require("torch", "torch")
+
+    def ready(examples: Examples) -> nn.Module:
+        from neuroledger.families.efficiency.networks.layers import Templates
+
+        return Templates(side, mean_sizes(examples, id), threshold, most).to(device)
+
+    return Learner(id=id, tasks=("detection",), ready=ready)
+
+
+def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
+    """Mean width and height of each class's boxes in the training part, in whole pixels.
+
+    Raises
+    ------
+    ModelError
+        A class has no box there.
+    """
+    boxes = np.asarray(examples.truth, dtype=np.float64)
+    sizes = []
+    for number, name in enumerate(examples.classes):
+        own = boxes[boxes[:, 5] == number]
+        if not len(own):
+            raise ModelError(f"model {id!r}: no box of class {name!r} is in the training part")
+        width, height = (own[:, 3] - own[:, 1]).mean(), (own[:, 4] - own[:, 2]).mean()
+        sizes.append((max(1, round(float(width))), max(1, round(float(height)))))
+    return sizes
 
 
 @builder("event_detector", version=1)
@@ -52,7 +102,7 @@ def event_detector(
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
-        from neuroledger.families.efficiency.networks.templates import Templates
+        from neuroledger.families.efficiency.networks.layers import Templates
 
         if examples.inputs.shape[1] != channels * rows * columns:
             raise ModelError(

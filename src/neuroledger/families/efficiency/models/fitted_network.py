@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from neuroledger.spec.registry import builder
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["fitted_network"]
+__all__ = ["fitted_network", "fitted_regression"]
 
 Positive = Annotated[int, Field(gt=0, le=100_000)]
 
@@ -65,7 +66,7 @@ def fitted_network(
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
             raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
-        from neuroledger.families.efficiency.networks.fitting import fit, seeded
+        from neuroledger.families.efficiency.networks.layers import fit, seeded
 
         with seeded(seed, threads):
             inputs, outputs = examples.inputs.shape[1], len(examples.classes)
@@ -73,7 +74,7 @@ def fitted_network(
                 made = spiking((inputs, units, outputs), beta)
             else:
                 made = artificial(architecture, inputs, units, outputs)
-            loss = _loss(examples, balanced, device)
+            loss = _cross_entropy(examples, balanced, device)
             fit(
                 made.to(device),
                 examples.inputs,
@@ -89,7 +90,7 @@ def fitted_network(
     return Learner(id=id, tasks=("classification",), ready=ready)
 
 
-def _loss(examples: Examples, balanced: bool, device: str) -> Callable[[Any, Any], Any]:
+def _cross_entropy(examples: Examples, balanced: bool, device: str) -> Callable[[Any, Any], Any]:
     """Cross-entropy of the answers to some examples; classes weigh the more the rarer they are, if ``balanced``."""
     import torch
     from torch.nn.functional import cross_entropy
@@ -99,3 +100,102 @@ def _loss(examples: Examples, balanced: bool, device: str) -> Callable[[Any, Any
     weights = len(truth) / counts.clamp(min=1) / (counts > 0).sum()
     weight = weights.to(device, torch.float32) if balanced else None
     return lambda answer, rows: cross_entropy(answer, truth[rows].to(device), weight=weight)
+
+
+Architecture = Literal["perceptron", "spiking"]
+
+
+@builder("fitted_regression", version=1)
+def fitted_regression(
+    *,
+    id: str,
+    architecture: Architecture,
+    units: tuple[Positive, ...],
+    steps: Positive = 4000,
+    batch: Positive = 256,
+    rate: Annotated[float, Field(gt=0)] = 1e-3,
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
+    seed: Annotated[int, Field(ge=0)] = 1,
+    threads: Positive = 1,
+    device: str = "cpu",
+) -> Learner:
+    """A network of hidden layers of ``units``, trained with Adam on squared errors [kingma2015].
+
+    Parameters
+    ----------
+    architecture
+        ``perceptron``: all neuroids and time bins at once, rectifiers. ``spiking``: leaky integrate-and-fire neurons
+        stepped through the bins from rest, whose spikes are weighted and added up over them.
+    steps, batch, rate
+        How many times weights are changed at least (all examples are seen equally often), by how many examples each
+        time, and Adam's rate; truth is learnt in units of its spread.
+    beta
+        What a membrane keeps from step to step.
+    seed, threads
+        The same seed and number of threads give the same network.
+
+    Raises
+    ------
+    ModelError
+        There are no hidden layers, or there is no training part.
+    """
+    require("torch", "torch")
+    if not units:
+        raise ModelError(f"model {id!r} has no hidden layer: `units` lists the size of each")
+
+    def ready(examples: Examples) -> nn.Module:
+        if not len(examples.inputs):
+            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+        truth = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
+        _, neuroids, bins = examples.inputs.shape
+        from neuroledger.families.efficiency.networks.layers import fit, seeded
+
+        with seeded(seed, threads):
+            made, last = _network(architecture, neuroids, bins, units, truth.shape[1], beta)
+            made = made.to(device)
+            mean, spread = truth.mean(axis=0), truth.std(axis=0)
+            spread = np.where(spread > 0, spread, 1.0)
+            loss = _squared_error((truth - mean) / spread, device)
+            epochs = -(-steps // -(-len(truth) // batch))
+            fit(made, examples.inputs, loss, epochs=epochs, batch=batch, rate=rate, seed=seed, id=id)
+            _in_units(last, mean, spread, times=bins if architecture == "spiking" else 1)
+        return made
+
+    return Learner(id=id, tasks=("regression",), ready=ready)
+
+
+def _network(
+    architecture: Architecture, neuroids: int, bins: int, units: tuple[int, ...], outputs: int, beta: float
+) -> tuple[Any, Any]:
+    """The network and its last layer."""
+    from torch import nn
+
+    from neuroledger.families.efficiency.networks.layers import Lif, OverTime
+
+    spiking = architecture == "spiking"
+    layers: list[nn.Module] = [] if spiking else [nn.Flatten()]
+    for before, after in pairwise((neuroids if spiking else neuroids * bins, *units)):
+        layers += [nn.Linear(before, after), Lif(beta) if spiking else nn.ReLU()]
+    last = nn.Linear(units[-1], outputs)
+    made = nn.Sequential(*layers, last)
+    return (OverTime(made) if spiking else made), last
+
+
+def _squared_error(truth: Any, device: str) -> Callable[[Any, Any], Any]:
+    """Mean squared error of the answers to some examples."""
+    import torch
+    from torch.nn.functional import mse_loss
+
+    wanted = torch.from_numpy(truth.astype(np.float32)).to(device)
+    return lambda answer, rows: mse_loss(answer, wanted[torch.from_numpy(rows).to(device)])
+
+
+def _in_units(last: Any, mean: Any, spread: Any, *, times: int) -> None:
+    """Let the last layer, whose answers are added ``times`` times, answer in the units of the truth."""
+    import torch
+
+    with torch.no_grad():
+        scale = torch.from_numpy(spread).to(last.weight)
+        last.weight *= scale[:, None]
+        last.bias *= scale
+        last.bias += torch.from_numpy(mean).to(last.bias) / times

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.echo_state import solved
-from neuroledger.families.efficiency.networks.presentations import in_batches
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, in_batches
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["linear_readout"]
 
-Floats = npt.NDArray[np.float64]
 
 AT_ONCE: Final = 1 << 25
 """Values (of 8 bytes) that are held at once while the readout is fitted."""

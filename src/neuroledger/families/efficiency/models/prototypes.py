@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.families.efficiency.networks.presentations import in_batches
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, in_batches
 from neuroledger.families.efficiency.sound.hearing import Hearing, heard
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
@@ -68,7 +67,7 @@ def _readout(weights: np.ndarray, biases: np.ndarray, device: str) -> nn.Module:
     import torch
     from torch import nn
 
-    from neuroledger.families.efficiency.networks.sequences import TimeMean
+    from neuroledger.families.efficiency.networks.layers import TimeMean
 
     linear = nn.Linear(weights.shape[1], len(weights))
     with torch.no_grad():

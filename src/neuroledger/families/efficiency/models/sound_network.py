@@ -12,11 +12,17 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Singles
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.prototypes import prototype_rows
 from neuroledger.families.efficiency.models.spiking import network as spiking_network
-from neuroledger.families.efficiency.networks.presentations import Presentations, in_batches
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, Task
+from neuroledger.families.efficiency.networks.trainable_model import (
+    Examples,
+    Learner,
+    Presentations,
+    Task,
+    in_batches,
+)
 from neuroledger.families.efficiency.sound.hearing import Hearing, heard
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
@@ -24,11 +30,10 @@ from neuroledger.spec.registry import builder
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["m5", "narrow", "sound_network"]
+__all__ = ["m5", "sound_network"]
 
 Positive = Annotated[int, Field(gt=0, le=100_000)]
-Floats = npt.NDArray[np.float32]
-Inputs = Floats | Presentations
+Inputs = Singles | Presentations
 Make = Callable[[int, int], "nn.Module"]
 
 IN_MEMORY: Final = 1 << 30
@@ -123,7 +128,7 @@ def sound_network(
         if not len(examples.inputs):
             raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
         inputs = _kept(examples.inputs, id)
-        from neuroledger.families.efficiency.networks.fitting import seeded
+        from neuroledger.families.efficiency.networks.layers import seeded
 
         with seeded(seed, threads):
             network = _made(make, id, inputs, len(examples.classes)).to(device)
@@ -141,7 +146,7 @@ def sound_network(
         network = deepcopy(before)
         weights, biases = (part.detach().cpu().numpy() for part in (network[-1].weight, network[-1].bias))
         new = range(len(weights), len(examples.classes))
-        from neuroledger.families.efficiency.networks.fitting import seeded
+        from neuroledger.families.efficiency.networks.layers import seeded
 
         with seeded(seed, threads):
             features = _features(network, examples.inputs, device)
@@ -236,7 +241,7 @@ def _train(
     network.eval()
 
 
-def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Floats:
+def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Singles:
     """What the last layer sees (presentation, feature)."""
     import torch
 
@@ -249,7 +254,7 @@ def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Floats:
     return np.concatenate(parts)
 
 
-def _with_readout(network: nn.Sequential, weights: Floats, biases: Floats, device: str) -> None:
+def _with_readout(network: nn.Sequential, weights: Singles, biases: Singles, device: str) -> None:
     """Put a linear layer of these rows in the last layer's place."""
     import torch
     from torch import nn

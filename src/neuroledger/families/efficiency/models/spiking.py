@@ -33,7 +33,7 @@ def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] 
     """
     from torch import nn
 
-    from neuroledger.families.efficiency.networks.lif import Lif, OverTime
+    from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 
     if len(sizes) < 2:
         raise ModelError("a spiking network has at least inputs and outputs: give two sizes or more")

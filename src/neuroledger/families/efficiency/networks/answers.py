@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Indices, Singles, Strings
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError
 from neuroledger.families.efficiency.counting.counts import Mode, Need, Trace
-from neuroledger.families.efficiency.networks.presentations import Presentations, in_batches, shown
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, Task
+from neuroledger.families.efficiency.networks.trainable_model import (
+    Examples,
+    Learner,
+    Presentations,
+    Task,
+    in_batches,
+    shown,
+)
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["answered", "answers", "coordinates", "parts_of"]
+    from neuroledger.families.efficiency.counting.counts import Trace
 
-Array = npt.NDArray[Any]
+__all__ = ["answered", "answers", "coordinates", "forecast", "incremental"]
+
 CORNERS = ("x1", "y1", "x2", "y2")
 UNCOUNTED = "what prepares the input of this model is no part of the network: it is not counted"
 
@@ -83,7 +90,7 @@ def answers(
     return Measurement(source, xr.DataArray(right, dims=over, coords=coords)), counted
 
 
-def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict[str, npt.NDArray[np.intp]]:
+def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict[str, Indices]:
     """Rows of the training and of the test part.
 
     Raises
@@ -104,7 +111,7 @@ def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict
 def answered(
     model: Learner,
     module: nn.Module,
-    inputs: npt.NDArray[np.float32] | Presentations,
+    inputs: Singles | Presentations,
     count: tuple[Need, ...],
     mode: Mode,
 ) -> tuple[Array, Trace]:
@@ -128,7 +135,7 @@ def answered(
     return np.concatenate(found), counted
 
 
-def coordinates(assembly: xr.DataArray, rows: npt.NDArray[np.intp]) -> dict[str, Any]:
+def coordinates(assembly: xr.DataArray, rows: Indices) -> dict[str, Any]:
     """The coordinates of some presentations."""
     return {
         str(name): ("presentation", coordinate.values[rows])
@@ -192,3 +199,200 @@ def _rows(corners: Array, scenes: Array, labels: list[str], scores: Array | None
     if scores is not None:
         coords["score"] = ("presentation", scores)
     return xr.DataArray(corners, dims=("presentation", "corner"), coords=coords)
+
+
+def incremental(
+    model: Learner,
+    assembly: xr.DataArray,
+    targets: Sequence[str],
+    split: str,
+    increments: str | Sequence[Sequence[str]],
+    shots: int,
+    count: tuple[Need, ...],
+    mode: Mode,
+) -> tuple[Measurement, Trace | None]:
+    """Answers after every session to the test presentations of all classes met so far.
+
+    The base session shows all its training presentations; each later one the first ``shots`` of every new class, and
+    nothing old again. Answers are rows (session, presentation) with scores by class; a class that was not met yet
+    has none (minus infinity). The coordinate ``session`` tells when a row was asked, ``introduced`` when its class
+    was new. Costs are those of the last session, when all classes are known.
+
+    Raises
+    ------
+    DataError
+        Classes of an increment are unknown, appear twice, or lack training or test presentations.
+    ModelError
+        The model cannot learn further, or answers another shape.
+    """
+    if len(targets) != 1:
+        raise DataError(f"incremental learning has one target, not {', '.join(targets)}")
+    if model.learn is None:
+        raise ModelError(f"model {model.id!r} cannot learn further classes: it has no `learn`")
+    rows = parts_of(assembly, split, targets)
+    labels = assembly[targets[0]].values.astype(str)
+    sessions = sessions_of(assembly, labels, increments)
+    every = [name for session in sessions for name in session]
+    known: list[str] = []
+    parts: list[xr.DataArray] = []
+    counted: Trace | None = None
+    module = None
+    for number, fresh in enumerate(sessions):
+        known += fresh
+        seen = _shown(labels, rows["train"], fresh, shots if number else None)
+        asked = rows["test"][np.isin(labels[rows["test"]], known)]
+        lacking = [name for name in fresh if name not in labels[asked]]
+        if lacking:
+            raise DataError(f"class {lacking[0]!r} has no test presentation")
+        places = {name: place for place, name in enumerate(known)}
+        numbers = np.array([places[name] for name in labels[seen]])
+        examples = Examples(shown(assembly, seen, model.prepare), numbers, tuple(known))
+        module = model.ready(examples) if module is None else model.learn(module, examples)
+        last = number == len(sessions) - 1
+        asking = shown(assembly, asked, model.prepare)
+        given, counted = answered(model, module, asking, count if last else (), mode)
+        if given.shape != (len(asked), len(known)):
+            raise ModelError(f"model {model.id!r} answered {given.shape}, not {(len(asked), len(known))}")
+        scores = np.full((len(asked), len(every)), -np.inf)
+        scores[:, : len(known)] = given
+        met = [next(s for s, names in enumerate(sessions) if name in names) for name in labels[asked]]
+        coords = coordinates(assembly, asked) | {
+            "session": ("presentation", np.full(len(asked), number)),
+            "introduced": ("presentation", np.array(met)),
+            "truth": ("presentation", labels[asked]),
+        }
+        if "stimulus_id" in coords:
+            ids = [f"{name}.s{number}" for name in coords["stimulus_id"][1].astype(str)]
+            coords["stimulus_id"] = ("presentation", np.asarray(ids, dtype=object))
+        coords["choice"] = every
+        parts.append(xr.DataArray(scores, dims=("presentation", "choice"), coords=coords))
+    source = xr.concat(parts, "presentation")
+    target = source["truth"].drop_vars("truth").astype(str)
+    note = "costs are those of the last session, when all classes are known"
+    traced = None if counted is None else replace(counted, notes=(*counted.notes, note))
+    return Measurement(source.drop_vars("truth"), target), traced
+
+
+def sessions_of(
+    assembly: xr.DataArray, labels: Strings, increments: str | Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """The classes that each session brings: the base session's, then those of each increment.
+
+    Raises
+    ------
+    DataError
+        An increment names a class that does not exist or that another has too; or a coordinate gives one class to
+        several sessions, or does not begin with session 0.
+    """
+    names = np.unique(labels).tolist()
+    if not isinstance(increments, str):
+        listed = [str(name) for group in increments for name in group]
+        wrong = [name for name in listed if name not in names or listed.count(name) > 1]
+        if wrong:
+            raise DataError(f"class {wrong[0]!r} of an increment does not exist, or is in several")
+        groups = [[name for name in names if name not in listed], *(list(map(str, g)) for g in increments)]
+    else:
+        if increments not in assembly.coords or assembly[increments].dims != ("presentation",):
+            raise DataError(f"presentations have no coordinate {increments!r}, and no increments are listed")
+        numbers = assembly[increments].values.astype(int)
+        of = {name: set(numbers[labels == name].tolist()) for name in names}
+        split = [name for name, found in of.items() if len(found) > 1]
+        if split:
+            raise DataError(f"class {split[0]!r} is in several sessions")
+        groups = [[n for n in names if of[n] == {s}] for s in range(int(numbers.max()) + 1)]
+    if len(groups) < 2 or not all(groups):
+        raise DataError(
+            "incremental learning needs a base session and at least one increment, none of them empty"
+        )
+    return groups
+
+
+def _shown(labels: Strings, train: Indices, fresh: Sequence[str], shots: int | None) -> Indices:
+    """Training rows of new classes, in the order of the data; no more than ``shots`` of each."""
+    found = []
+    for name in fresh:
+        own = train[labels[train] == name]
+        if len(own) < (shots or 1):
+            raise DataError(f"class {name!r} has {len(own)} training presentations, fewer than {shots or 1}")
+        found.append(own[:shots])
+    rows: Indices = np.sort(np.concatenate(found))
+    return rows
+
+
+def forecast(
+    model: Learner,
+    assembly: xr.DataArray,
+    count: tuple[Need, ...],
+    mode: Literal["strict", "neurobench-2.3"],
+    train: int,
+    test: int,
+    windows: int,
+    stride: float,
+    per_time: float,
+) -> tuple[Measurement, Trace | None]:
+    """Closed-loop forecasts of every window of every series; costs are per value, of the first window."""
+    rows: dict[str, list[Any]] = {name: [] for name in ("stimulus_id", "series", "step", "answer", "truth")}
+    counted: Trace | None = None
+    for number in range(assembly.sizes["presentation"]):
+        name = str(assembly["stimulus_id"].values[number])
+        series = np.asarray(assembly.values[number, 0], dtype=np.float64)
+        for window in range(windows):
+            start = int(window * stride)
+            piece = series[start : start + train + test + 1]
+            if len(piece) < train + test + 1:
+                raise DataError(
+                    f"series {name!r} has {len(series)} values, window {window} needs {start + train + test + 1}"
+                )
+            module = model.ready(Examples(piece[None, None, :train], piece[1 : train + 1]))
+            answers, found = _closed_loop(
+                module, piece[train], test, count if counted is None else None, mode
+            )
+            counted = found if counted is None else counted
+            rows["stimulus_id"] += [f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)]
+            rows["series"] += [f"{name}.w{window:02d}"] * test
+            rows["step"] += range(1, test + 1)
+            rows["answer"] += answers
+            rows["truth"] += piece[train + 1 :].tolist()
+    steps = np.asarray(rows["step"])
+    coords = {
+        "stimulus_id": ("presentation", np.asarray(rows["stimulus_id"], dtype=object)),
+        "series": ("presentation", np.asarray(rows["series"], dtype=object)),
+        "horizon": ("presentation", steps / per_time),
+    }
+    source = xr.DataArray(np.asarray(rows["answer"]), dims=("presentation",), coords=coords)
+    notes = ("costs are per value, counted over the first window",)
+    right = xr.DataArray(np.asarray(rows["truth"]), dims=("presentation",), coords=coords)
+    traced = None if counted is None else replace(counted, notes=(*counted.notes, *notes))
+    return Measurement(source, right), traced
+
+
+def _closed_loop(
+    module: nn.Module, first: float, steps: int, count: tuple[Need, ...] | None, mode: Any
+) -> tuple[list[float], Trace | None]:
+    """Answers fed back as inputs, and what they cost where that is wanted."""
+    import torch
+
+    from neuroledger.families.efficiency.counting.run_trace import trace
+
+    answers: list[float] = []
+    value = torch.tensor([[first]], dtype=torch.float64)
+    if count is None:
+        module.eval()
+        with torch.no_grad():
+            for _ in range(steps):
+                value = module(value)
+                answers.append(float(value))
+        return answers, None
+
+    def inputs() -> Iterator[Any]:
+        for step in range(steps):
+            yield torch.tensor([[answers[-1] if step else first]], dtype=torch.float64)
+
+    return answers, trace(
+        module,
+        inputs(),
+        needs=count,
+        mode=mode,
+        time_axis=None,
+        receive=lambda _, answer: answers.append(float(answer)),
+    )

@@ -13,9 +13,7 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError
 from neuroledger.families.efficiency.cost import read_costs
 from neuroledger.families.efficiency.counting.counts import Need, Trace
-from neuroledger.families.efficiency.networks.answers import answers
-from neuroledger.families.efficiency.networks.forecasts import forecast
-from neuroledger.families.efficiency.networks.increments import incremental
+from neuroledger.families.efficiency.networks.answers import answers, forecast, incremental
 from neuroledger.families.efficiency.networks.trainable_model import Learner, Task
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_definitions

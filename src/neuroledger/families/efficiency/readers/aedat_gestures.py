@@ -16,7 +16,7 @@ from neuroledger.data.memory import require_memory
 from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.events.aedat import polarity_events
-from neuroledger.families.efficiency.events.event_bins import Events, Grid, denoised
+from neuroledger.families.efficiency.events.event_frames import Events, Grid, denoised
 from neuroledger.spec.registry import reader
 
 __all__ = ["GESTURES", "GRID", "Gesture", "aedat_gestures", "bins_of", "gesture_assembly"]

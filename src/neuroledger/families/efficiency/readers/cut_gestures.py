@@ -15,7 +15,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
 from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.events.event_bins import Events, Grid, denoised
+from neuroledger.families.efficiency.events.event_frames import Events, Grid, denoised
 from neuroledger.families.efficiency.readers.aedat_gestures import (
     GESTURES,
     GRID,

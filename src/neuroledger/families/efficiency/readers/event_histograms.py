@@ -13,11 +13,19 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.events.event_boxes import BoxRules, boxes_by_frame, read_boxes
-from neuroledger.families.efficiency.events.event_frames import FULL_SCALE, Frames, dat_frames, hdf5_frames
+from neuroledger.families.efficiency.events.event_frames import (
+    FULL_SCALE,
+    BoxRules,
+    Frames,
+    boxes_by_frame,
+    dat_frames,
+    hdf5_frames,
+    read_boxes,
+)
 from neuroledger.spec.registry import reader
 
 __all__ = ["event_histograms"]
@@ -191,7 +199,7 @@ def _assembly(
     each = [len(scene.frames) for scene in scenes]
     starts = (np.arange(bins) - bins) * frame
 
-    def along(said: list[Any]) -> tuple[str, npt.NDArray[Any]]:
+    def along(said: list[Any]) -> tuple[str, Array]:
         return "presentation", np.repeat(np.array(said), each)
 
     return xr.DataArray(

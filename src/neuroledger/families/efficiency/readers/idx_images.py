@@ -7,13 +7,13 @@ import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
 from neuroledger.errors import DataError
@@ -21,7 +21,6 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["Part", "idx_images"]
 
-Array = npt.NDArray[Any]
 
 # Third byte of the magic number: how values are stored, most significant byte first.
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -121,7 +120,7 @@ def idx_images(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _pooled(images: Array, pool: int, name: str) -> npt.NDArray[np.float32]:
+def _pooled(images: Array, pool: int, name: str) -> Singles:
     """Means over squares of ``pool`` pixels, ``(image, row, column)``."""
     if pool == 1:
         return images.astype(np.float32)

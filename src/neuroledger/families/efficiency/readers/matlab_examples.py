@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
 
 __all__ = ["matlab_examples"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @reader("matlab_examples", version=1)

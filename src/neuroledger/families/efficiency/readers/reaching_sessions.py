@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array, Floats, Indices, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import array, cell, cells, opened, text, variable
 from neuroledger.data.memory import require_memory
@@ -20,7 +20,6 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["reaching_sessions"]
 
-Floats = npt.NDArray[np.float64]
 Units = Literal["channels", "sorted", "all"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Milliseconds = Annotated[float, Field(gt=0)]
@@ -236,7 +235,7 @@ def _peer_edges(times: Floats, width: int) -> Floats:
     return edges
 
 
-def _peer_windows(counts: npt.NDArray[Any], samples: int, width: int, bins: int) -> npt.NDArray[Any]:
+def _peer_windows(counts: Array, samples: int, width: int, bins: int) -> Array:
     """Views (sample, neuroid, bin) of NeuroBench's counts: the first bin is empty, and around the start comes the end."""
     summed = recent(counts, width)
     entries = np.concatenate([np.zeros_like(summed[:1]), summed])[width - 1 :]
@@ -249,7 +248,7 @@ def _peer_windows(counts: npt.NDArray[Any], samples: int, width: int, bins: int)
     return windows(around, samples, width, bins, first=before)[..., ::-1]
 
 
-def _reaches(target: Floats, path: Path, *, early: bool) -> npt.NDArray[np.int64]:
+def _reaches(target: Floats, path: Path, *, early: bool) -> Integers:
     """The number of each sample's reach."""
     new = np.zeros(len(target), dtype=np.int64)
     changed = np.flatnonzero((target[1:] != target[:-1]).any(axis=1))
@@ -259,9 +258,7 @@ def _reaches(target: Floats, path: Path, *, early: bool) -> npt.NDArray[np.int64
     return np.cumsum(new)
 
 
-def _parts(
-    reach: npt.NDArray[np.int64], train: float, validation: float, longest: float | None, path: Path
-) -> npt.NDArray[np.intp]:
+def _parts(reach: Integers, train: float, validation: float, longest: float | None, path: Path) -> Indices:
     """The number of each sample's part."""
     reaches = int(reach[-1]) + 1
     learnt = int(train * reaches + 1e-9)
@@ -285,7 +282,7 @@ def _velocity(cursor: Floats, *, single: bool) -> Floats:
     return np.gradient(cursor, STEP, axis=0)
 
 
-def _kept(reach: npt.NDArray[np.int64], step: int) -> npt.NDArray[np.intp]:
+def _kept(reach: Integers, step: int) -> Indices:
     """Every ``step``-th sample of each reach."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(reach)) + 1])
     since = np.arange(len(reach)) - np.repeat(starts, np.diff(np.append(starts, len(reach))))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import array, opened, variable
 from neuroledger.errors import DataError
@@ -36,8 +37,8 @@ class Trains(NamedTuple):
     part: str
     times: Any
     units: Any
-    labels: npt.NDArray[np.str_]
-    speakers: npt.NDArray[np.str_]
+    labels: Strings
+    speakers: Strings
 
 
 @reader("spike_times", version=1)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from neuroledger.data.arrays import Array, Floats
 
 __all__ = ["binned", "recent", "windows"]
 
-Array = npt.NDArray[Any]
 
-
-def binned(
-    spikes: Sequence[npt.NDArray[np.float64]], edges: npt.NDArray[np.float64], *, presence: bool
-) -> Array:
+def binned(spikes: Sequence[Floats], edges: Floats, *, presence: bool) -> Array:
     """Counts (bin, train) of spike times with ``edges[i] <= time < edges[i + 1]``; ``presence`` gives 0 or 1.
 
     Values are unsigned integers of 8 bits, or of 16 where a bin holds more than 255 spikes.

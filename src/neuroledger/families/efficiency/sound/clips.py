@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import wave
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.efficiency.sound.hearing import resampled
 
@@ -137,7 +138,7 @@ def _packed(content: bytes, name: str) -> tuple[Int16, int, int]:
     return _integers(sound[:, 0]), sound.shape[1], int(rate)
 
 
-def _integers(sound: npt.NDArray[Any]) -> Int16:
+def _integers(sound: Array) -> Int16:
     """Numbers between -1 and 1 as integers of 16 bits; what is louder stays at the loudest."""
     whole: Int16 = np.clip(np.rint(sound * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
     return whole

@@ -1,0 +1,18 @@
+"""Names of array types, each defined once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "Booleans", "Floats", "Indices", "Integers", "Singles", "Strings"]
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.intp]
+Booleans = npt.NDArray[np.bool_]
+Strings = npt.NDArray[np.str_]

@@ -1,0 +1,288 @@
+"""Latency, throughput, peak memory and energy of bare forward passes, without counting."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from neuroledger.errors import MetricError
+from neuroledger.families.efficiency.counting.counts import Energy, Memory, Timing
+from neuroledger.families.efficiency.counting.network import (
+    Network,
+    answered,
+    evaluation,
+    first_sample,
+    size_of,
+)
+from neuroledger.families.efficiency.counting.static import count_weights
+
+__all__ = ["measure_energy", "measure_memory", "measure_time"]
+
+WARM_UP = 5
+REPEATS = 30
+LONGEST = 2.0
+"""At most this long for each of the two sizes, but never fewer than three repeats."""
+
+
+def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing:
+    """Times of single passes: of the first sample alone (latency) and of the first batch (throughput)."""
+    device = device_of(network.module, inputs)
+    alone = first_sample(inputs)
+    return Timing(
+        latency=_times(lambda: answered(network, alone, time_axis), network, device),
+        batch=_times(lambda: answered(network, inputs, time_axis), network, device),
+        batch_size=size_of(inputs),
+        warm_up=WARM_UP,
+        threads=torch.get_num_threads(),
+        device=str(device),
+    )
+
+
+def _times(run: Callable[[], Any], network: Network, device: torch.device) -> tuple[float, ...]:
+    seconds: list[float] = []
+    started = time.perf_counter()
+    for number in range(WARM_UP + REPEATS):
+        with evaluation(network):
+            wait(device)
+            before = time.perf_counter()
+            run()
+            wait(device)
+            after = time.perf_counter()
+        if number >= WARM_UP:
+            seconds.append(after - before)
+        if after - started > LONGEST and len(seconds) >= 3:
+            break
+    return tuple(seconds)
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def device_of(module: nn.Module, inputs: Any) -> torch.device:
+    """Where the network's weights lie, or else its first input."""
+    tensors = [
+        *module.parameters(),
+        *module.buffers(),
+        *(x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)),
+    ]
+    return tensors[0].device if tensors else torch.device("cpu")
+
+
+class _Alive(TorchDispatchMode):  # type: ignore[misc]
+    """Adds up the bytes of tensors as they come and go, and keeps the highest sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self.known: set[int] = set()
+
+    def hold(self, tensor: torch.Tensor) -> None:
+        """Count a tensor's storage until it is freed."""
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key in self.known:
+            return
+        self.known.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._release, key, size)
+
+    def _release(self, key: int, size: int) -> None:
+        self.known.discard(key)
+        self.now -= size
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and hold what it made."""
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
+                self.hold(leaf)
+        return result
+
+
+def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memory:
+    """Peak bytes of the tensors alive while one sample is answered, its input included, beside the weights.
+
+    On a GPU the allocator's own peak is read; elsewhere every tensor is followed from its making to its end. The
+    workspace of a kernel inside one operation is not seen there.
+    """
+    device = device_of(network.module, inputs)
+    alone = first_sample(inputs)
+    counted = count_weights(network.module)
+    weights = counted.parameter_bytes + counted.buffer_bytes
+    with evaluation(network):
+        if device.type == "cuda":
+            answered(network, alone, time_axis)
+            torch.cuda.synchronize(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            before = torch.cuda.memory_allocated(device)
+            answered(network, alone, time_axis)
+            torch.cuda.synchronize(device)
+            return Memory(weights, torch.cuda.max_memory_allocated(device) - before, str(device))
+        alive = _Alive()
+        owned = {
+            t.untyped_storage()._cdata
+            for t in (*network.module.parameters(), *network.module.buffers())
+            if t.layout == torch.strided
+        }
+        alive.known |= owned
+        given = tree_leaves(alone)
+        with alive:
+            copies = [x.clone() for x in given if isinstance(x, torch.Tensor)]
+            answered(network, alone, time_axis)
+        del copies
+    return Memory(weights, alive.peak, str(device))
+
+
+POWERCAP = Path("/sys/class/powercap")
+SHORTEST = 1.0
+"""A reading spans at least so long: counters move about a thousand times a second."""
+PASSES_BEFORE = 3
+
+INSTEAD = "declare a model (`energy_45nm`, or `energy` with a price for each operation) or hand in a reading of your own"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One counter of microjoules, which starts again from 0 beyond ``span``."""
+
+    name: str
+    file: Path
+    span: int
+
+    def read(self) -> int:
+        """The counter as it stands.
+
+        Raises
+        ------
+        MetricError
+            It may not be read, which since 2020 only root may on most systems.
+        """
+        try:
+            return int(self.file.read_text(encoding="ascii"))
+        except (OSError, ValueError) as error:
+            raise MetricError(
+                f"the energy counter {self.file} cannot be read ({error}): {INSTEAD}"
+            ) from error
+
+    def since(self, before: int) -> int:
+        """Microjoules since a reading, the counter having started again at most once."""
+        now = self.read()
+        return now - before if now >= before else now + self.span - before
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What a meter is called, and a start that returns a stop that returns joules."""
+
+    name: str
+    start: Callable[[], Callable[[], float]]
+
+
+def rapl(root: Path | None = None) -> Meter:
+    """The packages of the processor, and their memory where it is counted apart, summed.
+
+    Raises
+    ------
+    MetricError
+        There is no such counter under ``root`` (``/sys/class/powercap``).
+    """
+    root = POWERCAP if root is None else root
+    domains = []
+    for folder in sorted(root.glob("*rapl:*")) if root.is_dir() else ():
+        try:
+            name = (folder / "name").read_text(encoding="ascii").strip()
+            span = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            continue
+        if name.startswith("package") or name == "dram":
+            domains.append(Domain(name, folder / "energy_uj", span))
+    if not domains:
+        raise MetricError(f"no meter: {root} has no energy counter of a processor package; {INSTEAD}")
+
+    def start() -> Callable[[], float]:
+        before = [domain.read() for domain in domains]
+        return lambda: sum(d.since(b) for d, b in zip(domains, before, strict=True)) * 1e-6
+
+    return Meter(f"RAPL ({', '.join(domain.name for domain in domains)})", start)
+
+
+def nvml(device: torch.device) -> Meter:
+    """The counter of a graphics card, by the package ``pynvml``.
+
+    Raises
+    ------
+    MetricError
+        The package or the counter is not there.
+    """
+    try:
+        import pynvml
+    except ImportError as error:
+        raise MetricError(
+            f"no meter: pynvml is not installed (pip install nvidia-ml-py); {INSTEAD}"
+        ) from error
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(device.index or 0)
+        pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+    except pynvml.NVMLError as error:
+        raise MetricError(f"no meter: the card counts no energy ({error}); {INSTEAD}") from error
+
+    def start() -> Callable[[], float]:
+        before = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        return lambda: (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - before) * 1e-3
+
+    return Meter(f"NVML (card {device.index or 0})", start)
+
+
+def find_meter(device: torch.device) -> Meter:
+    """The meter of where a network runs.
+
+    Raises
+    ------
+    MetricError
+        There is none; the message says what to do instead.
+    """
+    return nvml(device) if device.type == "cuda" else rapl()
+
+
+def measure_energy(
+    network: Network, inputs: object, time_axis: int | None, meter: Meter | None = None
+) -> Energy:
+    """Energy of bare passes over the first batch, repeated for at least a second after warm-up.
+
+    It is what the whole package or card took meanwhile, idle power and other programs included.
+
+    Raises
+    ------
+    MetricError
+        There is no meter, or its counter did not move.
+    """
+    device = device_of(network.module, inputs)
+    meter = meter or find_meter(device)
+    for _ in range(PASSES_BEFORE):
+        with evaluation(network):
+            answered(network, inputs, time_axis)
+    wait(device)
+    stop, began, passes = meter.start(), time.perf_counter(), 0
+    while passes == 0 or time.perf_counter() - began < SHORTEST:
+        with evaluation(network):
+            answered(network, inputs, time_axis)
+            wait(device)
+        passes += 1
+    joules, seconds = stop(), time.perf_counter() - began
+    if joules <= 0:
+        raise MetricError(f"the meter {meter.name} counted nothing in {seconds:.2f} s: {INSTEAD}")
+    return Energy(joules, passes * size_of(inputs), seconds, meter.name)

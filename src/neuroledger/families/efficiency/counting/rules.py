@@ -1,0 +1,543 @@
+"""Counting rules of linear layers, convolutions and transposed convolutions.
+
+Effective operations of a connection are the products of which both factors are not zero. Every input value is
+multiplied by a fixed number of non-zero weights, its fan-out, so that a call costs one sum over its inputs,
+Σ 1[x ≠ 0] · fan-out, whatever the kernel; the fan-out is found once per layer and input shape.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from neuroledger.families.efficiency.counting.layer_counts import Site, Tally
+from neuroledger.families.efficiency.counting.rows import EXACT, Fan
+from neuroledger.families.efficiency.counting.static import nonzero
+
+__all__ = [
+    "QUANTISED", "argument", "bilinear", "convolution", "count_linear", "einsum", "general_convolution",
+    "inner", "is_packed", "linear", "multi_head", "packed", "product", "products", "scaled_dot_product",
+    "tensordot", "transposed",
+]  # fmt: skip
+
+
+def argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any = None
+) -> Any:
+    """An argument given by place or by name."""
+    return args[place] if len(args) > place else kwargs.get(name, default)
+
+
+def plain_rows(tally: Tally, values: Tensor) -> Tensor:
+    """Whether each item ``(item, …)`` holds nothing but -1, 0 and 1."""
+    found = tally.scratch.plain(values.flatten(1))
+    return torch.full((len(values),), found, device=values.device) if isinstance(found, bool) else found
+
+
+def exact(driven: Tensor, bound: float) -> Fan:
+    """The fan-out in the cheapest type in which sums up to ``bound`` are exact."""
+    return Fan(len(driven), driven.to(torch.float32 if bound < EXACT else torch.float64))
+
+
+def count(
+    tally: Tally,
+    name: str,
+    x: Tensor,
+    leading: Sequence[int],
+    weight: Tensor,
+    dense: float,
+    fan: Callable[[float], Fan],
+    key: tuple[Any, ...] | None = None,
+) -> None:
+    """Count a call on inputs that drive ``fan(most operations of a row)``; remember it if the weight is the model's."""
+    tally.reach(weight, name)
+    if not x.numel():  # an expert that no sample chose
+        return
+    shape = (math.prod(leading), x.numel() // math.prod(leading))
+    bound = dense / max(1, shape[0])
+    if key is None or weight.is_inference() or tally.owner(weight) is None:
+        made = tally.made.origin(weight)
+        fresh = ("fresh", made.root if made else None, x.shape[len(leading) :])
+        inbox = tally.inbox(name, fresh, fan(bound), remade=made is not None)
+        inbox.take(x.reshape(shape), leading, tally.batch, tally.samples)
+        tally.layer(name).dense += dense
+        return
+    site = tally.sites.get(key)
+    if site is None or site.weight is not weight or site.version != weight._version:
+        # The batch's size is no part of the role: the first dimensions of an input do not change its fan-out.
+        role = (key[0], weight.data_ptr(), weight._version, x.shape[len(leading) :], key[3])
+        inbox = tally.known_inbox(name, role) or tally.inbox(name, role, fan(bound))
+        site = Site(weight, weight._version, tally.layer(name), inbox, shape, leading, dense)
+        tally.sites[key] = site
+    tally.at(site, x)
+
+
+def linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``y = x Wᵀ + b``: dense operations = rows · in · out; the bias is no synapse."""
+    x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
+    count_linear(tally, x, weight, tally.name(weight, "linear"))
+
+
+def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
+    """Count ``x Wᵀ`` for x ``(…, in)`` and W ``(out, in)``."""
+    leading = tuple(x.shape[:-1])
+    dense = float(math.prod(leading)) * weight.numel()
+    key = ("linear", id(weight), x.shape, ())
+    x = x if x.layout == torch.strided else x.to_dense()
+    if weight.layout != torch.strided:
+        tally.reach(weight, name)
+        weight = weight.to_dense()
+    count(tally, name, x, leading, weight, dense, lambda bound: column_sums(tally, weight, bound), key)
+
+
+def column_sums(tally: Tally, weight: Tensor, bound: float) -> Fan:
+    """Non-zero weights of each input, for W ``(out, in)``."""
+    if tally.is_full(weight):
+        return Fan(weight.shape[1], each=float(len(weight)))
+    return exact(nonzero(weight).sum(0), bound)
+
+
+def convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A convolution of any rank: dense = output values · weights per output value, padding included."""
+    x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
+    stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
+    dilation, groups = argument(args, kwargs, 5, "dilation", 1), argument(args, kwargs, 6, "groups", 1)
+    name = tally.name(weight, "conv")
+    key = None if kwargs else (f"conv{weight.dim() - 2}d", id(weight), x.shape, tuple(map(_fixed, args[3:])))
+    count_convolution(tally, x, weight, name, result, stride, padding, dilation, groups, key)
+
+
+def count_convolution(
+    tally: Tally,
+    x: Tensor,
+    weight: Tensor,
+    name: str,
+    result: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    key: tuple[Any, ...] | None = None,
+) -> None:
+    """Count a convolution of x ``(batch, in, *space)`` or ``(in, *space)`` with W ``(out, in/groups, *kernel)``."""
+    rank = weight.dim() - 2
+    space, out = x.shape[-rank:], result.shape[-rank:]
+
+    def fan(bound: float) -> Fan:
+        if weight.is_cpu and tally.is_full(weight):
+            kernel, filters, channels = tuple(weight.shape[2:]), len(weight) // groups, x.shape[-rank - 1]
+            met = (tuple(space), tuple(out), kernel, _fixed(stride), _fixed(padding), _fixed(dilation))
+            return _coverage(*met, filters, channels, bound < EXACT)
+        driven = (
+            nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
+        )
+        return exact(_adjoint(driven, space, out, stride, padding, dilation), bound)
+
+    leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
+    count(tally, name, x, leading, weight, float(result.numel()) * math.prod(weight.shape[1:]), fan, key)
+
+
+def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A transposed convolution: dense = input values · weights per input value, cropped ones included."""
+    x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
+    stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
+    extra, dilation = argument(args, kwargs, 5, "output_padding", 0), argument(args, kwargs, 7, "dilation", 1)
+    rank = weight.dim() - 2
+    space, out = x.shape[-rank:], result.shape[-rank:]
+    name = tally.name(weight, "conv_transpose")
+
+    def fan(bound: float) -> Fan:
+        driven = nonzero(weight).sum(1, keepdim=True, dtype=torch.float32)
+        return exact(_adjoint(driven, space, out, stride, padding, dilation, extra), bound)
+
+    leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
+    kind = f"conv_transpose{rank}d"
+    key = None if kwargs else (kind, id(weight), x.shape, tuple(map(_fixed, args[3:])))
+    count(tally, name, x, leading, weight, float(x.numel()) * math.prod(weight.shape[1:]), fan, key)
+
+
+@lru_cache(maxsize=256)
+def _coverage(
+    space: tuple[int, ...],
+    out: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    filters: int,
+    channels: int,
+    small: bool,
+) -> Fan:
+    """Weights that each value of a map ``(channel · place,)`` meets where none of them is zero: it is geometry."""
+    rank = len(space)
+    steps, gaps = _each(stride, rank), _each(dilation, rank)
+    before, _ = _padding(padding, kernel, gaps)
+    met = torch.ones(1)
+    for axis in range(rank):
+        line = [0.0] * space[axis]
+        for start in range(out[axis]):
+            for tap in range(kernel[axis]):
+                place = start * steps[axis] - before[axis] + tap * gaps[axis]
+                if 0 <= place < space[axis]:
+                    line[place] += 1.0
+        met = torch.outer(met, torch.tensor(line)).flatten()
+    with torch.inference_mode(False):
+        driven = (met * filters).to(torch.float32 if small else torch.float64).repeat(channels)
+    return Fan(len(driven), driven, float(driven[0]) if bool(driven.eq(driven[0]).all()) else None)
+
+
+def _fixed(value: Any) -> Any:
+    """A stride, padding or dilation as something that can be remembered by."""
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+def _adjoint(
+    driven: Tensor,
+    space: Sequence[int],
+    out: Sequence[int],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    extra: Any = None,
+) -> Tensor:
+    """How many non-zero weights each value of a map ``(channel, *space)`` meets: the adjoint applied to ones.
+
+    ``driven`` (channel, 1, *kernel) holds the non-zero weights from each channel, summed over its outputs; ``extra``
+    is the output padding of a transposed convolution.
+    """
+    rank, channels = len(space), len(driven)
+    exact = driven.to(torch.float64) if float(driven.sum()) >= EXACT else driven
+    before, after = _padding(padding, driven.shape[2:], _each(dilation, rank))
+    ones = exact.new_ones((1, channels, *out))
+    lengths = [n + a - b for n, a, b in zip(space, after, before, strict=True)]
+    shape = exact.new_empty((1, channels, *lengths))
+    fan = torch.ops.aten.convolution_backward(
+        ones, shape, exact, None, _each(stride, rank), before, _each(dilation, rank), extra is not None,
+        _each(extra or 0, rank), channels, [True, False, False],
+    )[0]  # fmt: skip
+    for axis, length in enumerate(space):
+        fan = fan.narrow(2 + axis, 0, length)
+    return fan.flatten()
+
+
+def _each(value: Any, rank: int) -> list[int]:
+    """One number for every axis of space."""
+    values = [int(v) for v in value] if isinstance(value, (tuple, list)) else [int(value)]
+    return values * rank if len(values) == 1 else values
+
+
+def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Zeros before and after each axis; ``same`` puts the odd one behind."""
+    if padding == "valid":
+        return [0] * len(kernel), [0] * len(kernel)
+    if padding == "same":
+        total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        return [t // 2 for t in total], [t - t // 2 for t in total]
+    both = _each(padding, len(kernel))
+    return both, both
+
+
+def general_convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``torch.convolution``: of any rank, transposed or not, ``(input, weight, bias, stride, padding, dilation, …)``."""
+    names = (
+        "input",
+        "weight",
+        "bias",
+        "stride",
+        "padding",
+        "dilation",
+        "transposed",
+        "output_padding",
+        "groups",
+    )
+    x, weight, bias, stride, padding, dilation, other_way, extra, groups = (
+        argument(args, kwargs, place, name) for place, name in enumerate(names)
+    )
+    if other_way:
+        transposed(tally, result, (x, weight, bias, stride, padding, extra, groups, dilation), {})
+    else:
+        convolution(tally, result, (x, weight, bias, stride, padding, dilation, groups), {})
+
+
+# The names of two factors in the order in which torch's functions have them; ``input`` is the first where no other is.
+NAMES = ("input", "mat", "mat1", "batch1", "tensor", "other", "vec", "vec2", "mat2", "batch2")
+
+
+def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``y_o = Σ_ij x_i W_oij z_j``: one operation for each pair of inputs and weight, none of them zero."""
+    left, right = argument(args, kwargs, 0, "input1"), argument(args, kwargs, 1, "input2")
+    weight = argument(args, kwargs, 2, "weight")
+    name = tally.name(weight, "bilinear")
+    tally.reach(weight, name)
+    leading = left.shape[:-1]
+    left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
+    driven = nonzero(weight).sum(0).to(torch.float32 if weight.numel() < EXACT else torch.float64)
+    per_row = ((left.ne(0).to(driven.dtype) @ driven) * right.ne(0)).sum(1)
+    plain = plain_rows(tally, left) & plain_rows(tally, right)
+    tally.amounts(name, weight.data_ptr(), leading, per_row, plain)
+    tally.layer(name).dense += float(len(left)) * weight.numel()
+
+
+def product(first: int) -> Callable[[Tally, Tensor, tuple[Any, ...], dict[str, Any]], None]:
+    """The rule of a matrix product whose factors are the arguments ``first`` and the next."""
+
+    def rule(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        named = [kwargs[name] for name in NAMES if name in kwargs] if kwargs else []
+        factors = [value for value in (*args, *named) if isinstance(value, torch.Tensor)]
+        products(tally, factors[first], factors[first + 1])
+
+    return rule
+
+
+def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") -> None:
+    """Count ``left @ right``: a factor that belongs to the model is a weight, and the other's rows its inputs."""
+    left = left.unsqueeze(0) if left.dim() == 1 else left
+    right = right.unsqueeze(1) if right.dim() == 1 else right
+    first_owner, second_owner = tally.weight_of(left), tally.weight_of(right)
+    if first_owner is not None and second_owner is not None:
+        return  # weights made of weights: nothing that a sample takes
+    if right.dim() == 2 and second_owner is not None:
+        count_linear(tally, left, right.t(), second_owner)
+        return
+    if left.dim() == 2 and first_owner is not None:
+        count_linear(tally, right.transpose(-1, -2), left, first_owner)
+        return
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
+    second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
+    met = tally.scratch.per_row(first.transpose(1, 2)).to(torch.float64) * tally.scratch.per_row(second)
+    per_item = met.sum(1)
+    # A factor that is a weight does not decide whether its inputs need multiplying.
+    plain = torch.zeros(len(first), dtype=torch.bool, device=first.device)
+    for factor, own, given in ((first, first_owner, left), (second, second_owner, right)):
+        if own is None:
+            plain = plain | plain_rows(tally, factor)
+        else:
+            tally.reach(given, own)
+    name = first_owner or second_owner or name
+    tally.amounts(name, (name, "products"), batch, per_item, plain)
+    tally.layer(name).dense += float(first.numel()) * second.shape[-1]
+
+
+def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``tensordot`` as the matrix product that it is, axes brought together."""
+    left, right, axes = args[0], args[1], argument(args, kwargs, 2, "dims", 2)
+    if isinstance(axes, int):
+        axes = (list(range(left.dim() - axes, left.dim())), list(range(axes)))
+    one, two = ([axis] if isinstance(axis, int) else list(axis) for axis in axes)
+    count = len(one)
+    rows = left.movedim(one, list(range(-count, 0))).flatten(-count) if count else left.unsqueeze(-1)
+    columns = right.movedim(two, list(range(count))).flatten(0, count - 1) if count else right.unsqueeze(0)
+    owner, other = tally.weight_of(right), tally.weight_of(left)
+    if owner is not None and other is None:
+        tally.reach(right, owner)
+        count_linear(tally, rows, columns.flatten(1).t(), owner)
+    else:
+        products(tally, rows.flatten(0, -2), columns.flatten(1), other or "tensordot")
+
+
+def inner(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``inner``: the last axes of both factors brought together."""
+    left, right = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "other")
+    if left.dim() and right.dim():
+        left, right = (x.unsqueeze(0) if x.dim() == 1 else x for x in (left, right))
+        tensordot(tally, result, (left, right, ([-1], [-1])), {})
+
+
+def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``einsum`` of two factors, item by item along the first index of the result.
+
+    Raises
+    ------
+    ValueError
+        More than two factors: how many products that takes depends on the order in which it is carried out.
+    """
+    equation, factors = args[0], args[1:]
+    if len(factors) == 1 and isinstance(factors[0], (list, tuple)):
+        factors = tuple(factors[0])
+    if not isinstance(equation, str) or len(factors) > 2:
+        raise ValueError("einsum is counted for two factors and an equation")
+    if len(factors) < 2:  # axes in another order, or sums: nothing is multiplied
+        return
+    equation = _written_out(equation.replace(" ", ""), factors)
+    inputs, _, output = equation.partition("->")
+    left, right = inputs.split(",")
+    if not output and "->" not in equation:
+        output = "".join(sorted(i for i in set(left + right) if (left + right).count(i) == 1))
+    item = output[:1]
+    masks = [factor.ne(0).to(torch.float64) for factor in factors]
+    per_item = torch.einsum(f"{left},{right}->{item}", *masks).reshape(-1)
+    plain = torch.zeros(len(per_item), dtype=torch.bool, device=result.device)
+    for indices, factor in zip((left, right), factors, strict=True):
+        owner = tally.weight_of(factor)
+        if owner is not None:
+            tally.reach(factor, owner)
+        else:
+            rows = factor.movedim(indices.index(item), 0) if item and item in indices else factor.unsqueeze(0)
+            plain = plain | plain_rows(tally, rows)
+    name = next((owner for owner in map(tally.weight_of, factors) if owner), "einsum")
+    sizes = dict(zip(left, factors[0].shape, strict=True)) | dict(zip(right, factors[1].shape, strict=True))
+    plain = plain.expand(len(per_item))
+    tally.amounts(name, equation, per_item.shape, per_item, plain)
+    tally.layer(name).dense += float(math.prod(sizes.values()))
+
+
+def _written_out(equation: str, factors: Sequence[Tensor]) -> str:
+    """The equation with an index for each axis that an ellipsis stands for."""
+    if "..." not in equation:
+        return equation
+    inputs, arrow, output = equation.partition("->")
+    terms = inputs.split(",")
+    free = [chr(code) for code in (*range(65, 91), *range(97, 123)) if chr(code) not in equation]
+    widths = [
+        x.dim() - len(term.replace("...", "")) if "..." in term else 0
+        for term, x in zip(terms, factors, strict=True)
+    ]
+    axes = "".join(free[: max(widths)])
+    filled = [
+        term.replace("...", axes[len(axes) - width :]) for term, width in zip(terms, widths, strict=True)
+    ]
+    if not arrow:
+        every = "".join(filled)
+        output = "..." + "".join(sorted(i for i in set(every) - set(axes) if every.count(i) == 1))
+    return f"{','.join(filled)}->{output.replace('...', axes)}"
+
+
+# Names of torch's functions on packed weights beyond those that functions of floats have too.
+QUANTISED = frozenset(
+    {
+        "linear_relu", "linear_dynamic", "linear_relu_dynamic", "linear_dynamic_fp16", "linear_relu_dynamic_fp16",
+        "linear_leaky_relu", "linear_tanh", "conv1d_relu", "conv2d_relu", "conv3d_relu", "conv2d_add", "conv2d_add_relu",
+        "conv1d_dynamic", "conv2d_dynamic", "conv3d_dynamic", "conv_transpose1d_dynamic", "conv_transpose2d_dynamic",
+        "conv_transpose3d_dynamic",
+    }
+)  # fmt: skip
+
+
+def is_packed(args: tuple[Any, ...]) -> bool:
+    """Whether one of the arguments of a function is a packed weight."""
+    return torch.ScriptObject in map(type, args)
+
+
+def packed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A linear layer or convolution, ``(input, …, packed weight, …)``, of the module whose code calls it."""
+    held = next(given for given in args if isinstance(given, torch.ScriptObject))
+    x = args[0].dequantize() if args[0].is_quantized else args[0]
+    weight = held.unpack()[0]
+    weight = weight.dequantize() if weight.is_quantized else weight.float()
+    if not hasattr(held, "stride"):
+        count_linear(tally, x, weight, tally.name(weight, "linear"))
+        return
+    rank = x.dim() - 2
+    weight = weight.squeeze(2) if weight.dim() > rank + 2 else weight  # one dimension is kept as two
+    stride, padding, dilation = (
+        list(found)[-rank:] for found in (held.stride(), held.padding(), held.dilation())
+    )
+    if held.transpose():
+        extra = list(held.output_padding())[-rank:]
+        transposed(
+            tally, result, (x, weight, None, stride, padding, extra, held.groups(), dilation), {"name": ""}
+        )
+    else:
+        name = tally.name(weight, "conv")
+        count_convolution(tally, x, weight, name, result, stride, padding, dilation, held.groups())
+
+
+_SIGNATURE = inspect.signature(F.multi_head_attention_forward)
+
+
+def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``nn.MultiheadAttention``: query, key and value projections, scores, mixture, output projection.
+
+    Dense, with L queries, S keys and width E: (L + 2S)·E² + 2·L·S·E + L·E², each per sample.
+
+    Raises
+    ------
+    ValueError
+        Keys or values are handed in ready-made (``static_k``, ``static_v``).
+    """
+    given = _SIGNATURE.bind(*args, **kwargs)
+    given.apply_defaults()
+    a = given.arguments
+    if a["static_k"] is not None or a["static_v"] is not None:
+        raise ValueError(
+            "its keys or values are handed in ready-made (static_k, static_v), which is not counted"
+        )
+    query, key, value = (x.unsqueeze(1) if x.dim() == 2 else x for x in (a["query"], a["key"], a["value"]))
+    if a["use_separate_proj_weight"]:
+        weights = [a["q_proj_weight"], a["k_proj_weight"], a["v_proj_weight"]]
+    else:
+        weights = list(a["in_proj_weight"].chunk(3))
+    biases = a["in_proj_bias"].chunk(3) if a["in_proj_bias"] is not None else (None, None, None)
+    name = tally.name(weights[0], "attention")
+    projected = []
+    for x, weight, bias in zip((query, key, value), weights, biases, strict=True):
+        count_linear(tally, x.transpose(0, 1), weight, name)  # by sample first, then by place
+        projected.append(F.linear(x, weight, bias))
+    if a["in_proj_weight"] is not None:
+        tally.reach(a["in_proj_weight"], name)
+    q, k, v = projected
+    added = 0
+    if a["bias_k"] is not None:
+        k = torch.cat([k, a["bias_k"].expand(1, *k.shape[1:])])
+        v = torch.cat([v, a["bias_v"].expand(1, *v.shape[1:])])
+        added += 1
+    if a["add_zero_attn"]:
+        k, v = (torch.cat([x, x.new_zeros(1, *x.shape[1:])]) for x in (k, v))
+        added += 1
+    heads = a["num_heads"]
+    q, k, v = (x.unflatten(2, (heads, -1)).permute(1, 2, 0, 3) for x in (q, k, v))
+    mixed = count_attention(tally, name, q, k, v, _mask(a, q, added), 1 / math.sqrt(q.shape[-1]))
+    count_linear(tally, mixed.transpose(1, 2).flatten(2), a["out_proj_weight"], name)
+
+
+def scaled_dot_product(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``scaled_dot_product_attention`` of q ``(…, L, E)``, k ``(…, S, E)``, v ``(…, S, Ev)``: L·S·(E + Ev), dense."""
+    q, k, v = (argument(args, kwargs, place, name) for place, name in enumerate(("query", "key", "value")))
+    mask = argument(args, kwargs, 3, "attn_mask")
+    scale = argument(args, kwargs, 6, "scale") or 1 / math.sqrt(q.shape[-1])
+    if argument(args, kwargs, 7, "enable_gqa", False):
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    if argument(args, kwargs, 5, "is_causal", False):
+        mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill(~mask, -math.inf)
+    count_attention(tally, "attention", q, k, v, mask, scale)
+
+
+def count_attention(
+    tally: Tally, name: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
+) -> Tensor:
+    """Count q·kᵀ and softmax(scores)·v, and return the mixture; a masked key has weight zero and is not mixed in."""
+    products(tally, q, k.transpose(-1, -2), name)
+    scores = q @ k.transpose(-1, -2) * scale
+    shares = torch.softmax(scores if mask is None else scores + mask, -1)
+    shares = torch.nan_to_num(shares)
+    products(tally, shares, v, name)
+    return shares @ v
+
+
+def _mask(a: dict[str, Any], q: Tensor, added: int) -> Tensor | None:
+    """The additive mask that broadcasts over ``(batch, head, query, key)``; True and -inf both mean: do not look."""
+    total: Tensor | None = None
+    padding, attention = a["key_padding_mask"], a["attn_mask"]
+    if padding is not None and padding.dim() == 1:
+        padding = padding.unsqueeze(0)
+    shaped = []
+    if padding is not None:
+        shaped.append(padding[:, None, None, :])
+    if attention is not None:
+        shaped.append(attention if attention.dim() == 2 else attention.unflatten(0, (q.shape[0], -1)))
+    for part in shaped:
+        if part.dtype == torch.bool:
+            part = torch.zeros(part.shape, dtype=q.dtype, device=q.device).masked_fill(part, -math.inf)
+        part = F.pad(part, (0, added))
+        total = part if total is None else total + part
+    return total

@@ -1,1 +1,0 @@
-"""Measured energy, time and memory."""

@@ -1,0 +1,279 @@
+"""Small networks of the shipped models, and how they are trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neuroledger.data.arrays import Indices
+from neuroledger.errors import ModelError
+
+__all__ = [
+    "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OverTime", "Templates",
+    "TimeMean", "fit", "seeded",
+]  # fmt: skip
+
+
+class TimeMean(nn.Module):  # type: ignore[misc]
+    """The mean over time: (batch, neuroid, time_bin) → (batch, neuroid)."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Mean rates."""
+        return inputs.mean(2)
+
+
+class LastStep(nn.Module):  # type: ignore[misc]
+    """A recurrent layer over (batch, neuroid, time_bin), read out at its last step."""
+
+    def __init__(self, inputs: int, units: int, outputs: int) -> None:
+        super().__init__()
+        self.recurrent = nn.LSTM(inputs, units, batch_first=True)
+        self.readout = nn.Linear(units, outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Scores (batch, class)."""
+        states, _ = self.recurrent(inputs.transpose(1, 2))
+        return self.readout(states[:, -1])
+
+
+class EchoState(nn.Module):  # type: ignore[misc]
+    """A fixed recurrent network whose linear readout gives the next value of a series [jaeger2001].
+
+    ``h ← (1-a)·h + a·tanh(W_in [1, x] + W h)``, next value ``W_out [1, x, h]``; the state stays between calls.
+    """
+
+    def __init__(self, w_in: Tensor, w: Tensor, leak: float) -> None:
+        super().__init__()
+        units, inputs = w_in.shape
+        self.w_in = nn.Linear(inputs, units, bias=False, dtype=w.dtype)
+        self.w = nn.Linear(units, units, bias=False, dtype=w.dtype)
+        self.w_out = nn.Linear(inputs + units, inputs - 1, bias=False, dtype=w.dtype)
+        self.activation = nn.Tanh()
+        self.leak = leak
+        self.state = torch.zeros((1, units), dtype=w.dtype)
+        for layer, values in ((self.w_in, w_in), (self.w, w)):
+            layer.weight = nn.Parameter(values, requires_grad=False)
+
+    def features(self, value: Tensor) -> Tensor:
+        """``[1, x, h]`` after seeing one value (1, neuroid)."""
+        given = torch.cat([torch.ones_like(value[:, :1]), value], 1)
+        new = self.activation(self.w_in(given) + self.w(self.state))
+        self.state = (1 - self.leak) * self.state + self.leak * new
+        return torch.cat([given, self.state], 1)
+
+    def forward(self, value: Tensor) -> Tensor:
+        """The next value (1, neuroid)."""
+        return self.w_out(self.features(value))
+
+
+class Linear(nn.Module):  # type: ignore[misc]
+    """The next value as a weighted sum of the last ones; the last ones stay between calls."""
+
+    def __init__(self, weights: Tensor, recent: Tensor) -> None:
+        super().__init__()
+        self.sum = nn.Linear(weights.shape[1], 1, bias=False, dtype=weights.dtype)
+        self.sum.weight = nn.Parameter(weights, requires_grad=False)
+        self.recent = recent
+
+    def forward(self, value: Tensor) -> Tensor:
+        """The next value (1, 1)."""
+        self.recent = torch.cat([self.recent[:, 1:], value], 1)
+        return self.sum(torch.cat([torch.ones_like(value), self.recent], 1))
+
+
+class Constant(nn.Module):  # type: ignore[misc]
+    """The same answer to everything: a floor."""
+
+    def __init__(self, answer: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("answer", answer)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The answer, once for each presentation."""
+        return self.answer.expand(len(inputs), *self.answer.shape[1:])
+
+
+class LastValue(nn.Module):  # type: ignore[misc]
+    """The last value seen, for ever: a floor for forecasts."""
+
+    def forward(self, value: Tensor) -> Tensor:
+        """The value itself."""
+        return value
+
+
+BORDER = 2
+
+
+class Templates(nn.Module):  # type: ignore[misc]
+    """For (batch, pixel, time_bin), (batch, box, 4 + class): corners, and the contrast as the score of its class.
+
+    Scenes are ``side`` pixels wide and ``rows`` high (as many, where not said), and the mean of their ``channels``.
+    """
+
+    def __init__(
+        self,
+        side: int,
+        sizes: Sequence[tuple[int, int]],
+        threshold: float,
+        most: int,
+        *,
+        rows: int | None = None,
+        channels: int = 1,
+    ) -> None:
+        super().__init__()
+        self.shape = (channels, side if rows is None else rows, side)
+        self.sizes, self.threshold, self.most = list(sizes), threshold, most
+        self.reach = max(max(size) for size in sizes) + 2 * BORDER
+        self.templates = nn.Conv2d(1, len(sizes), self.reach, bias=False)
+        self.rectify = nn.Threshold(threshold, 0.0)
+        with torch.no_grad():
+            for weight, (width, height) in zip(self.templates.weight[:, 0], sizes, strict=True):
+                weight.zero_()
+                x, y = (self.reach - width) // 2, (self.reach - height) // 2
+                around = weight[y - BORDER : y + height + BORDER, x - BORDER : x + width + BORDER]
+                around.fill_(-1.0 / (around.numel() - width * height))
+                weight[y : y + height, x : x + width] = 1.0 / (width * height)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Boxes, those of the highest contrast first; where there are fewer than ``most``, scores of 0."""
+        scene = inputs.mean(2).unflatten(1, self.shape).mean(1, keepdim=True)
+        edge = self.reach // 2
+        padded = nn.functional.pad(scene, (edge,) * 4, mode="reflect")
+        responses = self.rectify(self.templates(padded))
+        wide = 2 * (min(min(size) for size in self.sizes) // 2) + 1
+        highest = nn.functional.max_pool2d(responses.amax(1, keepdim=True), wide, 1, wide // 2)
+        peaks = responses * (responses == highest)
+        count = min(self.most, peaks[0].numel())
+        scores, places = peaks.flatten(1).topk(count)
+        rows, columns = peaks.shape[-2:]
+        kind, place = places // (rows * columns), places % (rows * columns)
+        sizes = torch.tensor(self.sizes, device=inputs.device)[kind]
+        first = torch.stack([place % columns, place // columns], 2) - edge
+        corner = first + torch.div(self.reach - sizes, 2, rounding_mode="floor")
+        answer = scores.new_zeros((*scores.shape, 4 + len(self.sizes)))
+        answer[..., :2], answer[..., 2:4] = corner, corner + sizes
+        return answer.scatter(2, kind.unsqueeze(2) + 4, scores.unsqueeze(2))
+
+
+class _Spike(torch.autograd.Function):  # type: ignore[misc]
+    """1 above the threshold, 0 below; its gradient is that of an arctangent, 1 / (1 + (π x)²) [eshraghian2023]."""
+
+    @staticmethod
+    def forward(context: Any, above: Tensor) -> Tensor:
+        """Spikes for how far the membrane is above its threshold."""
+        context.save_for_backward(above)
+        return above.gt(0).to(above.dtype)
+
+    @staticmethod
+    def backward(context: Any, upstream: Tensor) -> Tensor:
+        """The surrogate gradient."""
+        (above,) = context.saved_tensors
+        return upstream / (1 + (math.pi * above).square())
+
+
+class Lif(nn.Module):  # type: ignore[misc]
+    """Leaky integrate-and-fire neurons: ``m ← β·m + x``, a spike where ``m > θ``, and then a reset at the next step.
+
+    The reset subtracts θ, or sets the membrane to zero before the leak. One call is one time step; the membrane
+    potential stays until :meth:`reset_state`.
+    """
+
+    spiking_state: ClassVar[tuple[str, ...]] = ("membrane",)
+    operations_per_update: ClassVar[int] = 4  # leak, input, comparison, reset
+
+    def __init__(
+        self, beta: float = 0.9, threshold: float = 1.0, reset: Literal["subtract", "zero"] = "subtract"
+    ) -> None:
+        super().__init__()
+        self.register_buffer("beta", torch.tensor(beta))
+        self.register_buffer("threshold", torch.tensor(threshold))
+        self.reset = reset
+        self.membrane: Tensor | None = None
+
+    def reset_state(self) -> None:
+        """Forget all steps so far."""
+        self.membrane = None
+
+    def forward(self, current: Tensor) -> Tensor:
+        """Spikes, of the shape of the input current."""
+        before = self.membrane
+        if before is None or before.shape != current.shape:
+            before = torch.zeros_like(current)
+        fired = before.gt(self.threshold).to(current.dtype)
+        if self.reset == "zero":
+            after = self.beta * before * (1 - fired) + current
+        else:
+            after = self.beta * before + current - fired * self.threshold
+        self.membrane = after
+        return _Spike.apply(after - self.threshold)
+
+
+class OverTime(nn.Module):  # type: ignore[misc]
+    """A network of spiking layers stepped over (batch, neuroid, time_bin); the answer is each output's spike count."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Spike counts (batch, class); every presentation starts from rest."""
+        for part in self.network.modules():
+            if isinstance(part, Lif):
+                part.reset_state()
+        counts = [self.network(step) for step in inputs.unbind(2)]
+        return torch.stack(counts).sum(0)
+
+
+def fit(
+    module: nn.Module,
+    inputs: Any,
+    loss: Callable[[Tensor, Indices], Tensor],
+    *,
+    epochs: int,
+    batch: int,
+    rate: float,
+    seed: int,
+    id: str,
+) -> None:
+    """Train ``module`` in place with Adam [kingma2015] on ``inputs`` (presentation, neuroid, time_bin).
+
+    ``loss`` is given the answers to a batch and the numbers of its presentations. Inputs are taken batch by batch, so
+    that they may be a view of what lies on the disk.
+
+    Raises
+    ------
+    ModelError
+        The loss is no number any more.
+    """
+    device = next(module.parameters()).device
+    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
+    rng = np.random.default_rng(seed)
+    count = len(inputs)
+    for _ in range(epochs):
+        for rows in np.array_split(rng.permutation(count), -(-count // batch)):
+            optimiser.zero_grad()
+            shown = torch.from_numpy(np.asarray(inputs[rows], dtype=np.float32)).to(device)
+            lost = loss(module(shown), rows)
+            lost.backward()
+            optimiser.step()
+        if not bool(torch.isfinite(lost)):
+            raise ModelError(f"model {id!r}: training diverged: lower the `rate`, or look at the data")
+
+
+@contextmanager
+def seeded(seed: int, threads: int) -> Iterator[None]:
+    """Torch's generator from ``seed`` and so many threads within; both as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(before)
