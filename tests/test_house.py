@@ -26,11 +26,11 @@ def test_layers_point_down(repository: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_files_hold_one_idea_of_bounded_length(repository: Path) -> None:
+def test_no_file_is_too_long_to_read_at_one_sitting(repository: Path) -> None:
     long = {
         str(path.relative_to(repository)): count
         for path in sorted((repository / "src").rglob("*.py"))
-        if (count := len(path.read_text().splitlines())) > 350
+        if (count := len(path.read_text().splitlines())) > 800
     }
     assert not long
 
