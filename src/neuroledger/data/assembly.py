@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -195,10 +196,12 @@ def rows_of(
 def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly") -> xr.DataArray:
     """Keep where every coordinate has one of the given values, or lies in ``{min, max}`` / above ``{above}``.
 
+    Every value that is named must occur, so that a misspelt condition is not dropped silently.
+
     Raises
     ------
     AssemblyError
-        No such coordinate, or nothing is left.
+        A coordinate or a named value is absent, or nothing is left.
     """
     for coordinate, wanted in conditions.items():
         if coordinate not in assembly.coords:
@@ -208,30 +211,69 @@ def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str =
         if values.ndim != 1:
             raise AssemblyError(f"{name}: cannot select by {coordinate!r}, which is not on one dimension")
         if isinstance(wanted, Mapping):
-            unknown = set(wanted) - {"min", "max", "above", "below"}
-            if unknown:
-                raise AssemblyError(
-                    f"select {coordinate}: unknown {sorted(unknown)}; use min, max, above, below"
-                )
-            keep = np.ones(values.size, dtype=bool)
-            keep &= values.values >= wanted["min"] if "min" in wanted else True
-            keep &= values.values <= wanted["max"] if "max" in wanted else True
-            keep &= values.values > wanted["above"] if "above" in wanted else True
-            keep &= values.values < wanted["below"] if "below" in wanted else True
+            keep = _within(values.values, wanted, coordinate)
         else:
             several = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
-            text = values.dtype.kind in "UO"
-            keep = np.isin(
-                values.values.astype(str) if text else values.values,
-                [str(v) for v in several] if text else several,
-            )
+            keep = _among(values.values, several, f"{name}: select {coordinate}")
         if not keep.any():
-            there = np.unique(values.values.astype(str))[:8].tolist()
-            raise AssemblyError(
-                f"{name}: nothing has {coordinate} = {wanted!r}; values there: {', '.join(there)}"
-            )
+            raise AssemblyError(f"{name}: nothing has {coordinate} = {wanted!r}; {_present(values.values)}")
         assembly = assembly.isel({values.dims[0]: _rows(assembly, keep, coordinate)})
     return assembly
+
+
+def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
+    unknown = set(limits) - {"min", "max", "above", "below"}
+    if unknown:
+        raise AssemblyError(f"select {coordinate}: unknown {sorted(unknown)}; use min, max, above, below")
+    keep = np.ones(values.size, dtype=bool)
+    keep &= values >= limits["min"] if "min" in limits else True
+    keep &= values <= limits["max"] if "max" in limits else True
+    keep &= values > limits["above"] if "above" in limits else True
+    keep &= values < limits["below"] if "below" in limits else True
+    return keep
+
+
+def _among(values: Array, wanted: Sequence[Any], where: str) -> Array:
+    """Which values are among the wanted ones; a wanted value that does not occur is an error with near misses.
+
+    Numbers are compared as numbers, also where one side writes them as text: ``"3.0"`` is 3.
+    """
+    own = as_text(values)
+    labels = np.unique(own).tolist()
+    numbers = {_as_number(label): label for label in labels}
+    numeric = values.dtype.kind in "iuf"
+    chosen, absent = [], []
+    for value in wanted:
+        text = str(as_text([value])[0])
+        number = _as_number(text)
+        if text in labels:
+            chosen.append(text)
+        elif number is not None and number in numbers and (numeric or not isinstance(value, str)):
+            chosen.append(numbers[number])
+        else:
+            absent.append((text, numbers.get(number) if number is not None else None))
+    if absent:
+        words = []
+        for text, same in absent:
+            near = (
+                [same] if same is not None else [label for label in labels if label.lower() == text.lower()]
+            )
+            near = near or difflib.get_close_matches(text, labels, 2, 0.6)
+            words.append(repr(text) + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""))
+        raise AssemblyError(f"{where}: no row has {', '.join(words)}; {_present(values)}")
+    return np.isin(own, chosen)
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _present(values: Array) -> str:
+    labels = np.unique(as_text(values)).tolist()
+    return "the values are " + ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
 
 
 def _rows(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:

@@ -1,4 +1,4 @@
-"""The sides of a comparison meet: rows by stimulus, train before test, repetitions that can be halved."""
+"""Rows of both sides of a comparison in one order; train and test parts joined; repetitions checked."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 __all__ = ["aligned", "check_repeated", "joined"]
 
 
-def aligned(moved: xr.DataArray, kept: xr.DataArray, name: str, other: str) -> xr.DataArray:
+def aligned(
+    moved: xr.DataArray, kept: xr.DataArray, name: str, other: str, *, trials: bool = False
+) -> xr.DataArray:
     """``moved`` with its rows in the order of ``kept``, by ``stimulus_id``; as it is where neither side has ids.
+
+    ``trials``: one row of ``moved`` may serve several repetitions of ``kept``.
 
     Raises
     ------
     MetricError
-        Only one side says which stimuli its rows are.
+        Only one side names its stimuli, or ``kept`` has repetitions that ``moved`` lacks.
     AssemblyError
-        ``moved`` lacks a stimulus of ``kept``, or has it a different number of times.
+        ``moved`` lacks a stimulus of ``kept``, or has a different number of rows for it.
     """
     if not all("presentation" in side.dims for side in (moved, kept)):
         return moved
@@ -36,10 +40,18 @@ def aligned(moved: xr.DataArray, kept: xr.DataArray, name: str, other: str) -> x
             f"the {other if named[0] else name} has no coordinate 'stimulus_id', so its rows cannot be matched; "
             "assign_coords(stimulus_id=('presentation', ids))"
         )
-    ids = kept["stimulus_id"].values
-    if np.array_equal(as_text(moved["stimulus_id"].values), as_text(ids)):
+    ids = as_text(kept["stimulus_id"].values)
+    own = as_text(moved["stimulus_id"].values)
+    if np.array_equal(own, ids):
         return moved
-    return moved.isel(presentation=rows_of(moved, ids, name=name))
+    rows = rows_of(moved, ids, name=name)
+    if not trials and "repetition" in kept.coords and len(np.unique(rows)) < len(rows):
+        repeated, count = np.unique(ids, return_counts=True)
+        raise MetricError(
+            f"the {other} has {count.max()} repetitions of stimulus {str(repeated[count.argmax()])!r} and the {name} one "
+            f"row: rows pair one to one; average them first with neuroledger.data.assembly.average_repetitions({other})"
+        )
+    return moved.isel(presentation=rows)
 
 
 def check_repeated(assembly: xr.DataArray, spec: MetricSpec | CeilingSpec) -> None:

@@ -152,7 +152,7 @@ class BoundMetric(_Bound):
             return moved, kept
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
         moved, kept = received(moved, name=name, bins=timed), received(kept, name=other, bins=timed)
-        return aligned(moved, kept, name, other), kept
+        return aligned(moved, kept, name, other, trials=self.component.trials), kept
 
 
 @dataclass(frozen=True, repr=False)

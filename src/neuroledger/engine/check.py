@@ -193,11 +193,20 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
     spec = entry.spec
     tries: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
     if isinstance(spec, BenchmarkSpec):
+
+        def modes(kind: str, wanted: Any) -> dict[str, Any]:
+            """The benchmark's compat, where this metric or ceiling has it."""
+            name = getattr(wanted, "name", wanted)
+            known = name in catalog._files[kind] and spec.compat in catalog.entry(kind, name).spec.compat
+            return {"compat": spec.compat} if known else {}
+
         if spec.metric is not None:
-            tries.append(("metrics", spec.metric, {}, ("metric",)))
-        tries += [("metrics", item, {}, ("metrics", i)) for i, item in enumerate(spec.metrics)]
+            tries.append(("metrics", spec.metric, modes("metrics", spec.metric), ("metric",)))
+        tries += [
+            ("metrics", item, modes("metrics", item), ("metrics", i)) for i, item in enumerate(spec.metrics)
+        ]
         if spec.ceiling is not None:
-            tries.append(("ceilings", spec.ceiling, {}, ("ceiling",)))
+            tries.append(("ceilings", spec.ceiling, modes("ceilings", spec.ceiling), ("ceiling",)))
     elif isinstance(spec, (MetricSpec, CeilingSpec)):
         tries += [(entry.kind, spec.id, {"compat": name}, ("compat", name)) for name in spec.compat]
     for kind, wanted, options, location in tries:

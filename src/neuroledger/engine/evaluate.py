@@ -120,7 +120,9 @@ def _scores(
         bound = session.metric(wanted, benchmark.compat)
         if bound.component.input == "trace":
             raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
-        raw = bound(measured.source, measured.target, splits=measured.splits)
+        trials = bound.component.trials and measured.repeated is not None
+        target = measured.repeated if trials else measured.target
+        raw = bound(measured.source, target, splits=measured.splits)
         raw = raw.replace(notes=(*measured.notes, *raw.notes))
         scores[name] = _normalised(session, benchmark, raw, measured) if i == 0 else raw
     return scores

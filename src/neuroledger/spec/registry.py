@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, create_model, model_validator
 
 from neuroledger.errors import RequestError
 
@@ -68,6 +68,8 @@ class Registered:
         What a metric or ceiling is computed from: `assemblies`, `behaviour`, `predictions` or `trace`.
     timed
         Whether a metric needs the dimension of time bins even where there is one bin.
+    trials
+        Whether a metric compares with single trials: the target keeps its repetitions, the source has one row each.
     asks
         The method of a model that a paradigm calls; None where it trains or runs the model itself.
     itself
@@ -78,6 +80,8 @@ class Registered:
         Which of a folder's files a reader reads.
     pins
         How a folder of downloads becomes the files and fields of a data set that a reader reads.
+    together
+        Refuses, by a ValueError, parameters that are valid one by one and not together.
     prepares
         Whether what a reader returns is computed from its files, so that its content is hashed and recorded.
     """
@@ -89,17 +93,19 @@ class Registered:
     injected: frozenset[str]
     input: str = "assemblies"
     timed: bool = False
+    trials: bool = False
     asks: Asks | None = None
     itself: bool = False
     permuted: Side | None = None
     reads: Reads | None = None
     pins: Pins | None = None
     prepares: bool = False
+    together: Callable[[Any], None] | None = None
 
     @property
     def parameters(self) -> type[BaseModel]:
         """Pydantic model of the YAML fields, made from the function's keyword-only parameters."""
-        return _parameters(self.kind, self.function)
+        return _parameters(self.kind, self.function, self.together)
 
     def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Validated parameters with defaults filled in (pydantic's ``ValidationError`` passes through)."""
@@ -135,14 +141,23 @@ def _register(kind: str, name: str, version: int, **declared: Any) -> Callable[[
     return decorate
 
 
-def metric(name: str, *, version: int, input: str = "assemblies", timed: bool = False) -> Callable[[F], F]:
+def metric(
+    name: str,
+    *,
+    version: int,
+    input: str = "assemblies",
+    timed: bool = False,
+    trials: bool = False,
+    together: Callable[[Any], None] | None = None,
+) -> Callable[[F], F]:
     """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` says what it is computed from: ``assemblies`` (the default), ``predictions``, or ``trace`` (the
-    counts of one pass of a network). A metric that is ``timed`` needs time bins, even a single one. ``version`` rises
-    whenever its numbers can change.
+    counts of one pass of a network). A metric that is ``timed`` needs time bins, even a single one; one that compares with
+    ``trials`` gets the target before repetitions are averaged. ``together`` raises a ValueError on parameters that do not
+    fit together. ``version`` rises whenever its numbers can change.
     """
-    return _register("metric", name, version, input=input, timed=timed)
+    return _register("metric", name, version, input=input, timed=timed, trials=trials, together=together)
 
 
 def ceiling(name: str, *, version: int, input: str = "assemblies") -> Callable[[F], F]:
@@ -255,7 +270,9 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 @lru_cache
-def _parameters(kind: str, function: Callable[..., Any]) -> type[BaseModel]:
+def _parameters(
+    kind: str, function: Callable[..., Any], together: Callable[[Any], None] | None
+) -> type[BaseModel]:
     hints = typing.get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -268,4 +285,22 @@ def _parameters(kind: str, function: Callable[..., Any]) -> type[BaseModel]:
     with warnings.catch_warnings():
         # A parameter may well be called `copy` or `validate`: nobody calls the methods of that name on parameters.
         warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
-        return create_model(title, __config__=config, __doc__=inspect.getdoc(function), **fields)
+        return create_model(
+            title,
+            __config__=config,
+            __doc__=inspect.getdoc(function),
+            __validators__=_whole(together),
+            **fields,
+        )
+
+
+def _whole(together: Callable[[Any], None] | None) -> dict[str, Any]:
+    """The validator of a whole set of parameters, where there is one."""
+    if together is None:
+        return {}
+
+    def fits(self: BaseModel) -> BaseModel:
+        together(self)
+        return self
+
+    return {"together": model_validator(mode="after")(fits)}

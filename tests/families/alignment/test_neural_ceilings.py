@@ -125,7 +125,7 @@ def test_a_constant_names_its_source():
 
 
 def test_each_subject_is_predicted_from_the_others():
-    assembly = subjects(count=3)
+    assembly = subjects(count=3, stimuli=30)
     score = nl.ceiling("subject_predictivity")(assembly)
     for subject in range(3):
         own = np.arange(90) // 30 == subject

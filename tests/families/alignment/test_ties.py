@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import spearmanr
 
 import neuroledger as nl
-from neuroledger.errors import MetricError
+from neuroledger.engine.check import check
+from neuroledger.errors import RequestError
 from tests.families.alignment.neural_cases import assembly
 
 COUNTS = np.random.default_rng(0).poisson(1.5, (30, 4)).astype(float)
@@ -45,5 +46,14 @@ def test_repeated_rows():
 
 
 def test_the_order_that_rounding_left_is_that_of_correlations():
-    with pytest.raises(MetricError, match="ties: rounding"):
+    with pytest.raises(RequestError, match="ties: rounding"):
         nl.metric("rdm", ties="rounding", distance="cosine")(assembly(OTHERS), assembly(OTHERS))
+
+
+def test_check_refuses_a_compat_that_does_not_fit_the_parameters(lab):
+    fields = {"compat": "brainscore", "ceiling": "rsa_ceiling"}
+    lab.benchmark("lab.V4-rdm", metric={"name": "rdm", "comparison": "pearson"}, **fields)
+    problems = [one for one in check(lab.open())[0] if one.file.endswith("lab.V4-rdm.yaml")]
+    assert any("ties: rounding" in one.message and one.line > 1 for one in problems), problems
+    lab.benchmark("lab.V4-rdm", metric={"name": "rdm", "comparison": "spearman"}, **fields)
+    assert not [one for one in check(lab.open())[0] if one.file.endswith("lab.V4-rdm.yaml")]

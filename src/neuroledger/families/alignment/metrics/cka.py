@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from pydantic import Field
 
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.similarity.gram import gram
+from neuroledger.families.alignment.similarity.gram import gram, patterns, relative_gram
 from neuroledger.spec.registry import metric
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -19,11 +21,15 @@ __all__ = ["cka", "cka_subsets"]
 
 Floats = NDArray[np.float64]
 
-# Below so many stimuli the number with one left out says nothing about its spread.
+Regularisation = Annotated[float, Field(ge=0)]
+
+# The unbiased estimator divides by n (n - 3).
+FEWEST_STIMULI = 4
+# With fewer stimuli the leave-one-out values say nothing about the spread.
 FEWEST = 8
 
 
-@metric("cka", version=1)
+@metric("cka", version=2)
 def cka(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -31,12 +37,14 @@ def cka(
     workspace: Workspace,
     rng: np.random.Generator,
     unbiased: bool = True,
+    regularisation: Regularisation = 0.0,
 ) -> xr.DataArray:
     """Linear centred kernel alignment of ``(presentation, neuroid)`` assemblies.
 
     ``HSIC(K, L) / √(HSIC(K, K)·HSIC(L, L))`` of the Gram matrices over stimuli, with the unbiased estimator of HSIC
     [song2012, nguyen2021], or the classic one [kornblith2019], which grows as stimuli become fewer. The unbiased
-    value is 0 when either side has no unbiased signal.
+    value is 0 when either side has no unbiased signal. It does not depend on the units of either side, unless a constant
+    ``regularisation`` is added to the denominator of the unbiased value, as the peer does (in squared units).
 
     Returns
     -------
@@ -46,17 +54,17 @@ def cka(
     Raises
     ------
     MetricError
-        Fewer than 4 stimuli, or a side that does not vary.
+        Fewer than 4 stimuli, several rows for one stimulus, or a side that does not vary.
     """
-    K, L, notes = _grams(source, target, workspace)
-    value = _alignment(K, L, unbiased)
+    K, L, notes = _grams(source, target, workspace, relative=not regularisation)
+    value = _alignment(K, L, unbiased, regularisation)
     if np.isnan(value):
         raise MetricError("an assembly does not vary over the stimuli; its alignment is undefined")
     attrs = {"notes": notes, "replicates": _replicates(K, L, unbiased, value, rng)}
     return xr.DataArray(value, attrs=attrs)
 
 
-@metric("cka_subsets", version=1)
+@metric("cka_subsets", version=2)
 def cka_subsets(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -64,49 +72,47 @@ def cka_subsets(
     splits: Sequence[Split],
     workspace: Workspace,
     unbiased: bool = True,
+    regularisation: Regularisation = 0.0,
 ) -> xr.DataArray:
     """Linear centred kernel alignment over the test presentations of each split, as :func:`cka` (split)."""
-    K, L, notes = _grams(source, target, workspace)
-    values = [_alignment(K[np.ix_(s.test, s.test)], L[np.ix_(s.test, s.test)], unbiased) for s in splits]
+    K, L, notes = _grams(source, target, workspace, relative=not regularisation)
+    if min(len(split.test) for split in splits) < FEWEST_STIMULI:
+        raise MetricError(f"CKA needs at least {FEWEST_STIMULI} stimuli in every test part; use larger parts")
+    parts = [np.ix_(split.test, split.test) for split in splits]
+    values = [_alignment(K[part], L[part], unbiased, regularisation) for part in parts]
     return xr.DataArray(
         values, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": notes}
     )
 
 
 def _grams(
-    source: xr.DataArray, target: xr.DataArray, workspace: Workspace
+    source: xr.DataArray, target: xr.DataArray, workspace: Workspace, *, relative: bool
 ) -> tuple[Floats, Floats, list[str]]:
+    """Gram matrices of both sides; ``relative``: divided by their traces, so that neither units nor overflow matter."""
     notes: list[str] = []
     found = []
     for name, assembly in (("source", source), ("target", target)):
-        if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
-            assembly = assembly.isel(time_bin=0)
-        if set(assembly.dims) != {"presentation", "neuroid"}:
-            raise MetricError(f"{name}: CKA needs (presentation, neuroid), not {tuple(assembly.dims)}")
-        X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
-        missing = ~np.isfinite(X).all(axis=0) if name == "target" else np.zeros(1, bool)
-        if missing.any():
-            notes.append(f"{int(missing.sum())} of {X.shape[1]} neuroids left out: responses are missing")
-            X = X[:, ~missing]
-        if not X.shape[1]:
-            raise MetricError(f"{name}: CKA needs neuroids; {notes[-1] if notes else 'there are none'}")
-        found.append(gram(X, workspace).on_host(workspace).K)
+        X = patterns(assembly, name, notes, drop_missing=name == "target")
+        K = (relative_gram(X, workspace) if relative else gram(X, workspace).on_host(workspace)).K
+        trace = float(np.trace(K)) if relative else 0.0
+        found.append(K / trace if trace else K)
     if len(found[0]) != len(found[1]):
         raise MetricError(
             f"source has {len(found[0])} stimuli and target {len(found[1])}; both sides need the same"
         )
-    if len(found[0]) < 4:
-        raise MetricError(f"CKA needs at least 4 stimuli, not {len(found[0])}")
+    if len(found[0]) < FEWEST_STIMULI:
+        raise MetricError(f"CKA needs at least {FEWEST_STIMULI} stimuli, not {len(found[0])}")
     return found[0], found[1], notes
 
 
-def _alignment(K: Floats, L: Floats, unbiased: bool) -> float:
+def _alignment(K: Floats, L: Floats, unbiased: bool, regularisation: float = 0.0) -> float:
+    """The alignment of two Gram matrices; NaN where one does not vary."""
     hsic = _unbiased if unbiased else _biased
     kl, kk, ll = float(hsic(K, L)), float(hsic(K, K)), float(hsic(L, L))
     if not np.trace(K) or not np.trace(L):
         return float("nan")
     if unbiased:
-        return kl / (math.sqrt(kk * ll) + 1e-12) if kk * ll > 0 else 0.0
+        return kl / (math.sqrt(kk * ll) + regularisation) if kk * ll > 0 else 0.0
     return kl / math.sqrt(kk * ll)
 
 

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Noise = Literal["none", "univariate", "multivariate"]
 
 
-@metric("crossnobis", version=2)
+@metric("crossnobis", version=2, trials=True)
 def crossnobis(
     source: xr.DataArray,
     target: xr.DataArray,

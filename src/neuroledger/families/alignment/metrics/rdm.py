@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.similarity.gram import Gram, gram
+from neuroledger.families.alignment.similarity.gram import Gram, patterns, relative_gram
 from neuroledger.families.alignment.similarity.rdm import (
     ALIKE,
     Comparison,
@@ -30,6 +30,18 @@ __all__ = ["rdm", "rdm_subsets"]
 
 Floats = NDArray[np.float64]
 Ties = Literal["exact", "rounding"]
+
+# Three stimuli have three pairs, which agree in rank by chance in one of six cases.
+FEWEST_STIMULI = 4
+
+
+def _fits(parameters: Any) -> None:
+    asked = (parameters.distance, parameters.comparison)
+    if parameters.ties == "rounding" and asked != ("correlation", "spearman"):
+        raise ValueError(
+            f"`ties: rounding` (as in compat brainscore) is for `distance: correlation` and `comparison: spearman`, not "
+            f"{asked[0]} and {asked[1]}; remove it, or the compat"
+        )
 
 
 class _Side(NamedTuple):
@@ -95,7 +107,7 @@ class _Pair(NamedTuple):
         return np.array([agreement(a, b, comparison) for b in others])
 
 
-@metric("rdm", version=2)
+@metric("rdm", version=2, together=_fits)
 def rdm(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -126,9 +138,9 @@ def rdm(
     Raises
     ------
     MetricError
-        Fewer than 3 stimuli have a pattern on both sides.
+        Fewer than 4 stimuli have a pattern on both sides, or a stimulus has several rows.
     """
-    pair = _pair(source, target, distance, workspace, _checked(ties, distance, comparison))
+    pair = _pair(source, target, distance, workspace, ties)
     values = pair.compared(np.flatnonzero(pair.usable), comparison)
     attrs = {"notes": pair.notes, "replicates": _replicates(pair, comparison, rng)}
     if not pair.subjects:
@@ -136,7 +148,7 @@ def rdm(
     return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=attrs)
 
 
-@metric("rdm_subsets", version=2)
+@metric("rdm_subsets", version=2, together=_fits)
 def rdm_subsets(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -148,21 +160,20 @@ def rdm_subsets(
     ties: Ties = "exact",
 ) -> xr.DataArray:
     """Agreement of dissimilarities over the test presentations of each split, as :func:`rdm` (split)."""
-    pair = _pair(source, target, distance, workspace, _checked(ties, distance, comparison))
+    pair = _pair(source, target, distance, workspace, ties)
     if pair.subjects:
         raise MetricError(
             "subsets of stimuli are compared for assemblies; for RDMs of several subjects use `rdm`"
         )
-    values = [pair.compared(split.test[pair.usable[split.test]], comparison)[0] for split in splits]
+    parts = [split.test[pair.usable[split.test]] for split in splits]
+    if min(map(len, parts)) < FEWEST_STIMULI:
+        raise MetricError(
+            f"a split compares {min(map(len, parts))} stimuli; at least {FEWEST_STIMULI} are needed: use larger test parts"
+        )
+    values = [pair.compared(part, comparison)[0] for part in parts]
     return xr.DataArray(
         values, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": pair.notes}
     )
-
-
-def _checked(ties: Ties, distance: Distance, comparison: Comparison) -> Ties:
-    if ties == "rounding" and (distance, comparison) != ("correlation", "spearman"):
-        raise MetricError("`ties: rounding` is for `distance: correlation` and `comparison: spearman`")
-    return ties
 
 
 def _pair(
@@ -182,8 +193,11 @@ def _pair(
     count = int(usable.sum())
     if count < len(usable):
         notes.append(f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side")
-    if count < 3:
-        raise MetricError(f"only {count} stimuli have a pattern on both sides; at least 3 are needed")
+    if count < FEWEST_STIMULI:
+        raise MetricError(
+            f"only {count} stimuli have a pattern on both sides; at least {FEWEST_STIMULI} are needed, or too few pairs are "
+            "compared for any agreement to mean something"
+        )
     subjects = [str(s) for s in target["subject"].values] if "subject" in target.dims else []
     return _Pair(a, b, usable, distance, subjects, notes)
 
@@ -202,22 +216,13 @@ def _side(
             order = ("subject", *order)  # type: ignore[assignment]
         values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
         return _Side(None, values if values.ndim == 3 else values[None], "", workspace)
-    if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
-        assembly = assembly.isel(time_bin=0)
-    if set(assembly.dims) != {"presentation", "neuroid"}:
-        raise MetricError(f"{name}: an RDM needs (presentation, neuroid), not {tuple(assembly.dims)}")
-    X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
-    if name == "target":
-        missing = ~np.isfinite(X).all(axis=0)
-        if missing.any():
-            notes.append(f"{int(missing.sum())} of {X.shape[1]} neuroids left out: responses are missing")
-            X = X[:, ~missing]
+    X = patterns(assembly, name, notes, drop_missing=name == "target")
     if X.shape[1] < (2 if distance == "correlation" else 1):
         raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
     if ties == "rounding":
         return _Side(None, _ranked_as_computed(X, assembly)[None], "", workspace)
     key = workspace.key(X)
-    return _Side(gram(X, workspace, key).on_host(workspace), None, key, workspace)
+    return _Side(relative_gram(X, workspace, key), None, key, workspace)
 
 
 def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floats:

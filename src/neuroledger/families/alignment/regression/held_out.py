@@ -27,6 +27,10 @@ Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discrimin
 MapEstimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")]
 Correlation = Literal["pearson", "spearman"]
 
+# With fewer test presentations a correlation is 1 or -1 whatever is correlated.
+FEWEST_TESTED = 3
+# Targets are rescaled beyond this power of two, before their squares overflow or underflow.
+EXTREME = 100
 # Predictions of equal rows, as of a stimulus that was entered twice, differ by rounding: in the last places of the target.
 ULPS = 4 * float(np.finfo(np.float64).eps)
 
@@ -58,12 +62,12 @@ def correlations(
     """Correlation of predicted and measured test responses (split × bin × target).
 
     ``X`` (row × feature) predicts ``Y`` (row × target); the test rows of a split hold ``bins`` equal parts that are
-    correlated apart. Targets that are constant or have missing values are NaN, and counted in ``facts``.
+    correlated separately. Targets that are constant or have missing values are NaN, and counted in ``facts``.
 
     Raises
     ------
     MetricError
-        Features are missing, or no target can be predicted.
+        Features are missing, no target can be predicted, or a split tests on fewer than 3 presentations.
     """
     if X.ndim != 2 or Y.ndim != 2:
         raise MetricError(
@@ -74,6 +78,15 @@ def correlations(
     if not usable.columns.any():
         raise MetricError(f"no neuroid can be predicted: {'; '.join(usable.notes)}")
     Y = np.ascontiguousarray(Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64)
+    shortest = min(len(split.test) // bins for split in splits)
+    if shortest < FEWEST_TESTED:
+        raise MetricError(
+            f"a split tests on {shortest} presentations, where every correlation is 1 or -1 or undefined; "
+            f"at least {FEWEST_TESTED} are needed: use fewer folds, a larger test part or more stimuli"
+        )
+    exponent = int(np.frexp(np.abs(Y).max())[1])
+    if abs(exponent) > EXTREME:  # correlations ignore the targets' units; a power of two changes no digit
+        Y = np.ldexp(Y, -exponent)
     X, Y, splits = _apart(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
@@ -99,9 +112,6 @@ def correlations(
             result[at, t, usable.columns] = workspace.take(r)
     if alphas:
         facts.attrs["alpha"] = np.stack(alphas).tolist()
-    short = [len(split.test) // bins for split in splits if len(split.test) // bins < 3]
-    if short:
-        facts.notes.append(f"{len(short)} of {len(splits)} splits test on fewer than 3 presentations")
     return result
 
 

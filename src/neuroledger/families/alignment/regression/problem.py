@@ -16,8 +16,10 @@ from neuroledger.stats.workspace import Array, Workspace
 
 __all__ = ["DIFFERENCE", "Prediction", "Problem", "Readout", "column_correlation"]
 
-# The rounding of predictions that are had as a difference from the responses.
+# The rounding of predictions that are computed as the responses less a residual.
 DIFFERENCE = 1e-12
+# Products below this have lost digits to underflow.
+SMALL = 1e-290
 
 
 class Prediction(NamedTuple):
@@ -81,6 +83,8 @@ def column_correlation(A: Array, B: Array, xp: Any) -> Array:
     constant = (A[:1] == A).all(0) | (B[:1] == B).all(0)
     A = A - A.mean(0)
     B = B - B.mean(0)
-    size = xp.sqrt((A * A).sum(0) * (B * B).sum(0))
+    a, b = (A * A).sum(0), (B * B).sum(0)
+    # The product of two small sums of squares underflows before its root does.
+    size = xp.where(a * b > SMALL, xp.sqrt(a * b), xp.sqrt(a) * xp.sqrt(b))
     flat = constant | (size == 0)
     return cast(Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size)))

@@ -6,13 +6,25 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import MetricError
 from neuroledger.stats.workspace import Array, Workspace
 
-__all__ = ["Features", "Gram", "features", "gram", "mirror_upper", "square", "tall"]
+__all__ = [
+    "Features",
+    "Gram",
+    "features",
+    "gram",
+    "mirror_upper",
+    "patterns",
+    "relative_gram",
+    "square",
+    "tall",
+]
 
 # Columns that are centred and multiplied at a time: few enough that a block of them stays in the cache meanwhile.
 BLOCK = 1024
@@ -22,6 +34,8 @@ PIECE = 1 << 18
 SINGLE = 2048
 # Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
 TALL = 0.5
+# Sums of squares within these limits can be squared again without overflow or underflow.
+SMALLEST, LARGEST = 1e-120, 1e120
 # Columns that are made triangular at a time, in rows.
 QR_BLOCK = 2
 
@@ -114,7 +128,10 @@ def tall(X: Array, workspace: Workspace) -> Features:
     centred = _finite(np.asarray(X, np.float64) - means, 0)
     # A mean of large numbers is rounded; that of what is left over is not.
     centred -= centred.mean(axis=0)
-    if _idle(float((centred * centred).sum()), len(X) * float((means**2).sum())):
+    deviation = float((centred * centred).sum())
+    if deviation > LARGEST**2:
+        _refuse()
+    if _idle(deviation, len(X) * float((means**2).sum())):
         centred[:] = 0.0
     return Features(X.shape[1], X=workspace.put(centred))
 
@@ -168,6 +185,60 @@ def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
     held = workspace.key(X) if key is None else key
     compute = _gram_numpy if workspace.device == "cpu" else _gram_torch
     return cast(Gram, workspace.once("gram", held, lambda: compute(X, workspace), lambda found: found.nbytes))
+
+
+def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missing: bool = False) -> Array:
+    """Responses ``(stimulus, neuroid)`` with one row per stimulus; neuroids with missing responses noted and dropped.
+
+    Raises
+    ------
+    MetricError
+        Other dimensions, several rows for one stimulus, or no complete neuroid.
+    """
+    if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
+        assembly = assembly.isel(time_bin=0)
+    if set(assembly.dims) != {"presentation", "neuroid"}:
+        raise MetricError(f"{name}: patterns need (presentation, neuroid), not {tuple(assembly.dims)}")
+    if "stimulus_id" in assembly.coords:
+        ids, count = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)
+        if count.max() > 1:
+            raise MetricError(
+                f"{name}: stimulus {str(ids[count.argmax()])!r} has {count.max()} rows, and patterns need one row per "
+                "stimulus, or its rows count as different stimuli; average repetitions "
+                "(neuroledger.data.assembly.average_repetitions) or select one condition"
+            )
+    X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
+    if drop_missing and not (complete := np.isfinite(X).all(axis=0)).all():
+        notes.append(f"{int((~complete).sum())} of {X.shape[1]} neuroids left out: responses are missing")
+        X = X[:, complete]
+    if not X.shape[1]:
+        raise MetricError(f"{name}: no neuroid is left; {notes[-1] if notes else 'there are none'}")
+    return X
+
+
+def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
+    """The Gram matrix on the host for measures that ignore units: extreme values are rescaled by a power of two.
+
+    Raises
+    ------
+    MetricError
+        Features are missing or infinite.
+    """
+    values = np.asarray(X)
+    try:
+        found = gram(values, workspace, key).on_host(workspace)
+        trace = float(np.trace(found.K))
+        level = found.mean_square + found.count * found.offset**2
+        if SMALLEST < trace < LARGEST and level < LARGEST:
+            return found
+    except MetricError:
+        found = None
+    top = float(np.abs(values).max())
+    if not np.isfinite(top) or top == 0 or (found is not None and 2.0**-100 < top < 2.0**100):
+        return found if found is not None else gram(values, workspace, key).on_host(workspace)
+    return gram(np.ldexp(np.asarray(values, np.float64), -int(np.frexp(top)[1])), workspace).on_host(
+        workspace
+    )
 
 
 def _means(X: Array) -> NDArray[np.float64]:
@@ -306,5 +377,6 @@ def _finite(values: Array, axis: int) -> Array:
 
 def _refuse() -> None:
     raise MetricError(
-        "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
+        "the source has missing or infinite values, or values too large to square (above 1e150), and every activation is "
+        "needed; drop those neuroids or stimuli, or divide all values by a constant"
     )

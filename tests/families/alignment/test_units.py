@@ -1,0 +1,90 @@
+"""Measures that ignore units give the same number in any units, and never a silent 0 where numbers overflow."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import neuroledger as nl
+from neuroledger.errors import MetricError
+from tests.families.alignment.neural_cases import assembly, latent
+
+READOUTS = ("pls", "ridge", "ridgecv", "linear_predictivity", "neuron_to_neuron")
+UNITLESS = ("cka", "cka_biased", "cka_cv", "rdm", "rdm_cv", "pls", "linear_predictivity", "neuron_to_neuron")
+SPLITS = {"folds": 2, "train": 0.7}
+X, Y = latent(40, 12, 6)
+
+
+def score(name: str, source: np.ndarray, target: np.ndarray) -> float:
+    metric = nl.metric(name, splits=SPLITS) if name in READOUTS else nl.metric(name)
+    return metric(assembly(source, prefix="m"), assembly(target)).value
+
+
+@pytest.mark.parametrize("name", sorted({*UNITLESS, *READOUTS}))
+@settings(max_examples=12, deadline=None)
+@given(exponent=st.integers(-13, 13), digit=st.integers(1, 9))
+def test_the_units_of_the_target_do_not_matter(name, exponent, digit):
+    expected = score(name, X, Y)
+    assert score(name, X, Y * digit * 10.0**exponent) == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", UNITLESS)  # the penalty of a ridge is in the source's units, by definition
+@settings(max_examples=12, deadline=None)
+@given(exponent=st.integers(-13, 13), digit=st.integers(1, 9))
+def test_the_units_of_the_source_do_not_matter(name, exponent, digit):
+    expected = score(name, X, Y)
+    assert score(name, X * digit * 10.0**exponent, Y) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("exponent", [-300, -200, -150, 150, 200, 300])
+@pytest.mark.parametrize("name", [*READOUTS, "cka", "cka_biased", "rdm"])
+def test_extreme_targets_neither_overflow_nor_vanish(name, exponent):
+    assert score(name, X, Y * 10.0**exponent) == pytest.approx(score(name, X, Y), abs=1e-9)
+
+
+@pytest.mark.parametrize("exponent", [-300, -150, 150, 300])
+@pytest.mark.parametrize("name", ["cka", "cka_biased", "rdm"])
+def test_extreme_sources_neither_overflow_nor_vanish(name, exponent):
+    assert score(name, X * 10.0**exponent, Y) == pytest.approx(score(name, X, Y), abs=1e-9)
+    assert score(name, X * 10.0**exponent, X) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_a_source_too_large_to_square_is_refused_or_scored(name):
+    try:
+        found = score(name, X * 1e160, Y)
+    except MetricError as error:
+        assert "too large to square" in str(error) or "infinite" in str(error)
+    else:
+        assert name == "neuron_to_neuron" or found == pytest.approx(
+            score("linear_predictivity", X, Y), abs=1e-6
+        )
+
+
+def test_one_target_far_smaller_than_another_keeps_its_correlation():
+    mixed = Y * 10.0 ** np.array([-90, 0, 0, 0, 0, 0])
+    metric = nl.metric("linear_predictivity", splits=SPLITS)
+    expected = metric(assembly(X, prefix="m"), assembly(Y)).samples
+    found = metric(assembly(X, prefix="m"), assembly(mixed)).samples
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-9)
+
+
+def test_the_peers_constant_stays_in_compat():
+    def gram(A):
+        K = A @ A.T
+        return K - np.diag(K.diagonal())
+
+    def hsic(K, L):
+        n = len(K)
+        total = (
+            np.trace(K @ L) + K.sum() * L.sum() / ((n - 1) * (n - 2)) - 2 * (K.sum(0) @ L.sum(0)) / (n - 2)
+        )
+        return total / (n * (n - 3))
+
+    small = 1e-3 * (X - X.mean(axis=0))
+    K = gram(small)
+    peer = hsic(K, K) / (np.sqrt(hsic(K, K) ** 2) + 1e-12)
+    assert peer < 0.9999
+    found = nl.metric("cka", compat="brainscore")(assembly(small), assembly(small)).value
+    assert found == pytest.approx(peer, abs=1e-9)
+    assert nl.metric("cka")(assembly(small), assembly(small)).value == pytest.approx(1.0, abs=1e-12)
