@@ -197,7 +197,9 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
         def modes(kind: str, wanted: Any) -> dict[str, Any]:
             """The benchmark's compat, where this metric or ceiling has it."""
             name = getattr(wanted, "name", wanted)
-            known = name in catalog._files[kind] and spec.compat in catalog.entry(kind, name).spec.compat
+            known = name in catalog._files[kind] and spec.compat in getattr(
+                catalog.entry(kind, name).spec, "compat", {}
+            )
             return {"compat": spec.compat} if known else {}
 
         if spec.metric is not None:
