@@ -271,7 +271,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 @lru_cache
 def _parameters(
-    kind: str, function: Callable[..., Any], together: Callable[[Any], None] | None
+    kind: str, function: Callable[..., Any], together: Callable[[Any], None] | None = None
 ) -> type[BaseModel]:
     hints = typing.get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
