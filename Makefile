@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: repro test public verify check fix test-slow test-hub test-braindecode perf schemas reference-data clean
+.PHONY: repro test public verify check fix test-slow test-hub test-braindecode mutants perf schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -22,7 +22,7 @@ repro: $(READY)
 
 test: $(READY)
 	@dvc pull --quiet
-	@pytest
+	@pytest -n logical --dist worksteal
 	@ruff check .
 	@ruff format --check .
 	@mypy
@@ -45,7 +45,7 @@ fix: $(READY)
 	ruff format .
 
 test-slow: $(READY)
-	pytest -m "not hub and not braindecode"
+	pytest -n logical --dist worksteal -m "not hub and not braindecode"
 
 # Architectures of torchvision, timm and transformers, in an environment of their own beside the pinned torch.
 test-hub: .cache/hub/.ready
@@ -70,6 +70,10 @@ test-braindecode: .cache/braindecode/.ready
 		skorch wfdb torchinfo linear_attention_transformer docstring_inheritance h5py
 	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --no-deps braindecode==1.8.1
 	@touch .cache/braindecode/.ready
+
+# Single changes of the kernel that tests must notice: MUTANTS="--only 'src/neuroledger/stats/*'"
+mutants: $(READY)
+	python -m tests.mutants $(MUTANTS)
 
 perf: $(READY)
 	python -m perf
