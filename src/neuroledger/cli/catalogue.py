@@ -134,7 +134,7 @@ def _card(catalog: Catalog, entry: Entry) -> None:
     for key in spec.cite:
         say(f"  cite {_reference(catalog, key)}")
     _scored(catalog, entry)
-    say(f"  {catalog.shown(entry.path)}")
+    say(f"  {entry.path if catalog.origin(entry.path) else catalog.shown(entry.path)}")
 
 
 def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
@@ -171,9 +171,9 @@ def _inline(value: Any) -> str:
 
 
 def _reference(catalog: Catalog, key: str) -> str:
-    from neuroledger.spec.bibliography import read_bibliography
+    from neuroledger.spec.bibliography import joined
 
-    found = read_bibliography(catalog.root / "specs" / "references.bib").references.get(key)
+    found = joined(catalog.bibliographies).references.get(key)
     if found is None:
         return key
     fields = {name: " ".join(value.split()) for name, value in found.fields.items()}

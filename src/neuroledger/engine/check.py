@@ -17,7 +17,7 @@ from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import DataError, Problem, RequestError, SpecError
 from neuroledger.spec import registry
 from neuroledger.spec.base import Component
-from neuroledger.spec.bibliography import read_bibliography
+from neuroledger.spec.bibliography import joined
 from neuroledger.spec.catalog import Catalog, Entry, references
 from neuroledger.spec.check_citations import attribution_problems
 from neuroledger.spec.identity import spec_sha256
@@ -31,6 +31,7 @@ from neuroledger.spec.kinds import (
     SuiteSpec,
 )
 from neuroledger.spec.load import explain, read_spec
+from neuroledger.spec.shipped import DISTRIBUTION, is_checkout
 from neuroledger.spec.suite_rules import suite_problems
 
 __all__ = ["check"]
@@ -48,15 +49,18 @@ COMPONENTS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], int]:
-    """All problems of the specs below ``paths`` (of all specs when none are given), and how many files were read.
+    """All problems of the specs below ``paths``, and how many files were read.
+
+    Without ``paths``, the specs of the repository and of installed plugins are checked; shipped definitions were checked
+    before they were shipped.
 
     Raises
     ------
     RequestError
-        A path is not a spec file or folder of this repository.
+        A path is not a spec file or folder of the catalogue.
     """
     chosen = _chosen(catalog, paths)
-    cited = read_bibliography(catalog.root / BIBLIOGRAPHY)
+    cited = joined(catalog.bibliographies)
     problems: list[Problem] = []
     entries: list[Entry] = []
     for kind, id, path in chosen:
@@ -80,11 +84,13 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], 
         problems += [Problem(BIBLIOGRAPHY, line, 1, words, hint) for line, words, hint in cited.problems]
         problems += _stale_schemas(catalog)
         problems += _strays(catalog)
+        problems += _copies(catalog)
+        problems += _broken_packages()
     return sorted(set(problems)), len(chosen)
 
 
 def _entry(catalog: Catalog, kind: str, id: str, path: Path) -> Entry:
-    if path == catalog._files[kind].get(id):
+    if path == catalog.path(kind, id):
         return catalog.entry(kind, id)
     spec, document = read_spec(path, kind, catalog.shown(path))
     return Entry(kind, spec, document, path)
@@ -92,7 +98,7 @@ def _entry(catalog: Catalog, kind: str, id: str, path: Path) -> Entry:
 
 def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Path]]:
     if not paths:
-        return list(catalog.files())
+        return [item for item in catalog.files() if catalog.origin(item[2]) != DISTRIBUTION]
     chosen: list[tuple[str, str, Path]] = []
     for given in paths:
         path = given.resolve()
@@ -112,6 +118,9 @@ def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Pat
 
 
 def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Problem]:
+    """The line by which an editor finds the schema, in a repository that keeps schemas."""
+    if catalog.origin(path) or not (catalog.root / "specs" / "schema").is_dir():
+        return
     wanted = _schema_line(catalog, kind, path)
     try:
         first = path.read_text(encoding="utf-8-sig").split("\n", 1)[0]
@@ -143,9 +152,8 @@ def _at(
 
 def _references(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
     for kind, id, location in references(entry):
-        if id not in catalog._files[kind]:
-            suggestion = catalog._suggestion(kind, id).lstrip("; ")
-            yield _at(entry, location, f"no {kind[:-1]} {id!r}", suggestion)
+        if not catalog.has(kind, id):
+            yield _at(entry, location, f"no {kind[:-1]} {id!r}", catalog.suggestion(kind, id))
     spec = entry.spec
     if isinstance(spec, BenchmarkSpec) and spec.superseded_by is not None:
         yield from _cycle(catalog, entry, spec)
@@ -153,7 +161,7 @@ def _references(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
 
 def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
     seen, after = [spec.id], spec.superseded_by
-    while after is not None and after in catalog._files["benchmarks"]:
+    while after is not None and catalog.has("benchmarks", after):
         if after in seen:
             chain = " → ".join([*seen, after])
             yield _at(
@@ -322,16 +330,34 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[P
 
 
 def _stale_schemas(catalog: Catalog) -> Iterator[Problem]:
-    for name, text in schema_texts().items():
+    """Schemas that differ from the installed components; a repository of one's own may do without them."""
+    checkout = is_checkout(catalog.root)
+    if not checkout and not (catalog.root / "specs" / "schema").is_dir():
+        return
+    for name, text in schema_texts(plugins=not checkout).items():
         path = catalog.root / "specs" / "schema" / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             yield Problem(
                 catalog.shown(path),
                 1,
                 1,
-                "the JSON Schema is not the one that the code gives",
-                "run `make schemas`",
+                "the JSON Schema does not describe the installed components",
+                "run `neuroledger check --write-schemas`",
+                # Elsewhere it depends on the packages that each person has installed.
+                "error" if checkout else "warning",
             )
+
+
+def _copies(catalog: Catalog) -> Iterator[Problem]:
+    for path, original in catalog.copies:
+        words = f"this file repeats {catalog.shown(original)}, which is known in every repository"
+        hint = "remove it, or give it another id if it is to differ"
+        yield Problem(catalog.shown(path), 1, 1, words, hint, "warning")
+
+
+def _broken_packages() -> Iterator[Problem]:
+    for distribution, words in registry.broken().items():
+        yield Problem(distribution, 1, 1, words)
 
 
 def _strays(catalog: Catalog) -> Iterable[Problem]:

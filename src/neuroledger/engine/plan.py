@@ -57,7 +57,7 @@ def plan(
     """The jobs of a request, benchmark by benchmark, its control models first.
 
     ``models`` take the place of those that the suites name; a suite (or list of benchmarks) that names none is for
-    every model that fits. Benchmarks and data sets that are unavailable give no job.
+    every model of the repository that fits. Benchmarks and data sets that are unavailable give no job.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def plan(
         benchmark = catalog.benchmark(id)
         if unavailable(catalog, benchmark):
             continue
-        wanted = named or [m for m in catalog.ids("models") if fits(catalog.model(m), benchmark)]
+        wanted = named or [m for m in catalog.own("models") if fits(catalog.model(m), benchmark)]
         controls = (*benchmark.controls.positive, *benchmark.controls.negative)
         for model in dict.fromkeys((*(controls if not models else ()), *wanted)):
             if (id, model) not in jobs and (models or fits(catalog.model(model), benchmark)):

@@ -21,6 +21,7 @@ from neuroledger.errors import RequestError
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.params import read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import Score
@@ -40,8 +41,8 @@ def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
     """
     catalog = open_catalog()
     folder = kind if kind.endswith("s") else f"{kind}s"
-    if folder not in catalog._files:
-        raise RequestError(f"no kind {kind!r}; kinds are {', '.join(catalog._files)}")
+    if folder not in KINDS:
+        raise RequestError(f"no kind {kind!r}; kinds are {', '.join(KINDS)}")
     rows = [
         catalog.entry(folder, id).spec.model_dump(mode="json", by_alias=True) for id in catalog.ids(folder)
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from neuroledger.spec import registry
 from neuroledger.spec.kinds import KINDS
+from neuroledger.spec.shipped import is_checkout
 from neuroledger.store.files import write_text
 
 __all__ = ["schema_texts", "write_schemas"]
@@ -22,18 +23,22 @@ CHOOSES = {
 }
 
 
-def schema_texts() -> dict[str, str]:
-    """File name → text of each kind's JSON Schema."""
-    return {f"{kind[:-1]}.json": json.dumps(_schema(kind), indent=1, sort_keys=True) + "\n" for kind in KINDS}
+def schema_texts(*, plugins: bool) -> dict[str, str]:
+    """File name → text of each kind's JSON Schema, with or without the components of installed plugins."""
+    return {
+        f"{kind[:-1]}.json": json.dumps(_schema(kind, plugins), indent=1, sort_keys=True) + "\n"
+        for kind in KINDS
+    }
 
 
 def write_schemas(root: Path) -> list[Path]:
     """Write the schemas to specs/schema/ and return those that changed."""
     folder = root / "specs" / "schema"
-    return [folder / name for name, text in schema_texts().items() if write_text(folder / name, text)]
+    texts = schema_texts(plugins=not is_checkout(root))
+    return [folder / name for name, text in texts.items() if write_text(folder / name, text)]
 
 
-def _schema(kind: str) -> dict[str, Any]:
+def _schema(kind: str, plugins: bool) -> dict[str, Any]:
     schema = KINDS[kind].model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = f"NeuroLedger {kind[:-1]}"
@@ -41,7 +46,7 @@ def _schema(kind: str) -> dict[str, Any]:
         field, component_kind = CHOOSES[kind]
         definitions = schema.setdefault("$defs", {})
         options = []
-        for name in registry.names(component_kind):
+        for name in registry.names(component_kind, plugins=plugins):
             options.append(_component(component_kind, name, definitions))
         chosen: dict[str, Any] = {
             "oneOf": options,

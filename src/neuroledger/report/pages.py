@@ -13,7 +13,7 @@ from neuroledger.data.gate.validation import ValidationReport, read_report, repo
 from neuroledger.engine.record import Record
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.table import board_of, boards_of
-from neuroledger.spec.bibliography import read_bibliography
+from neuroledger.spec.bibliography import joined
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 from neuroledger.spec.params import read_params
@@ -165,7 +165,7 @@ def _worst_permuted(records: Sequence[Record]) -> dict[str, Any]:
 def _model_pages(of: World) -> Iterator[Page]:
     rows = {row.model: row for row in of.everything.rows}
     known = {column.id for column in of.everything.columns}
-    items = []
+    items, own = [], set(of.catalog.own("models"))
     for id in of.catalog.ids("models"):
         spec = of.catalog.model(id)
         records = [record for record in of.records if record.model == id and record.benchmark in known]
@@ -178,7 +178,8 @@ def _model_pages(of: World) -> Iterator[Page]:
             spec.builder.name if spec.builder else "",
             f"{spec.control} control" if spec.control else "model",
         ]
-        items.append(_item(id, spec.title, cells, state, tone, simulated=spec.simulated))
+        if records or id in own:
+            items.append(_item(id, spec.title, cells, state, tone, simulated=spec.simulated))
     yield _list("models", "Models", ["model", "builder", "role", "state"], items)
 
 
@@ -259,5 +260,5 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
 
 def _references(of: World) -> list[tuple[str, str]]:
     """Each entry of the bibliography with its key, as it stands."""
-    found = read_bibliography(of.catalog.root / "specs" / "references.bib")
+    found = joined(of.catalog.bibliographies)
     return sorted((key, one.text) for key, one in found.references.items())

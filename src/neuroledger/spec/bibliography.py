@@ -1,24 +1,24 @@
-"""What specs cite: the entries of specs/references.bib by their keys, and what is wrong with that file."""
+"""What specs cite: the entries of BibTeX files by their keys, and what is wrong with such a file."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Bibliography", "Reference", "read_bibliography"]
+__all__ = ["Bibliography", "Reference", "joined", "read_bibliography"]
 
 
 class Reference(NamedTuple):
-    """One entry: its fields by name in lower case, without outer braces, and its text as it stands in the file."""
+    """One entry: its fields by lower-case name, without outer braces, and its text exactly as in the file."""
 
     fields: Mapping[str, str]
     text: str
 
 
 class Bibliography(NamedTuple):
-    """Entries by key, and (line, words, hint) of every block that is none."""
+    """Entries by key, and (line, words, hint) of every block that is not an entry."""
 
     references: Mapping[str, Reference]
     problems: tuple[tuple[int, str, str], ...] = ()
@@ -55,3 +55,12 @@ def read_bibliography(path: Path) -> Bibliography:
             )
         )
     return Bibliography(references, tuple(problems))
+
+
+def joined(paths: Iterable[Path]) -> Bibliography:
+    """The entries of several files, where the first file that has a key decides; the problems are of the first file."""
+    read = [read_bibliography(path) for path in paths]
+    entries: dict[str, Reference] = {}
+    for one in reversed(read):
+        entries |= one.references
+    return Bibliography(entries, read[0].problems if read else ())

@@ -1,16 +1,18 @@
-"""The specs/ folder as a read-only catalogue: get, list, near misses, and what refers to what."""
+"""Every known spec as a read-only catalogue: shipped definitions, those of plugins, and the repository at hand."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import starmap
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from neuroledger.errors import Problem, RequestError, SpecError
+from neuroledger.spec import registry, shipped
 from neuroledger.spec.base import Override, Spec
 from neuroledger.spec.document import Document
 from neuroledger.spec.kinds import (
@@ -24,7 +26,7 @@ from neuroledger.spec.kinds import (
 )
 from neuroledger.spec.load import read_spec
 
-__all__ = ["Catalog", "find_repository", "open_catalog", "open_definitions"]
+__all__ = ["Catalog", "Entry", "find_repository", "open_catalog", "open_definitions", "references"]
 
 T = TypeVar("T", bound=Spec)
 
@@ -39,17 +41,53 @@ class Entry:
     path: Path
 
 
+class Layer(NamedTuple):
+    """One folder of specs: the distribution that it is part of (empty for the repository at hand), and its path."""
+
+    distribution: str
+    folder: Path
+
+
 @dataclass(frozen=True)
 class Catalog:
-    """All specs of one repository; a file is read when it is first asked for."""
+    """All specs that are known in one repository; a file is read when it is first asked for.
+
+    Attributes
+    ----------
+    root
+        The repository at hand: data, records and settings are below it.
+    layers
+        Where specs come from: shipped definitions first, then plugins, then the repository.
+    copies
+        Files of the repository that repeat a definition of another layer byte for byte, each with the original.
+    """
 
     root: Path
+    layers: tuple[Layer, ...]
     _files: Mapping[str, Mapping[str, Path]] = field(repr=False)
+    copies: tuple[tuple[Path, Path], ...] = ()
     _read: dict[tuple[str, str], Entry] = field(default_factory=dict, repr=False)
 
     def ids(self, kind: str) -> list[str]:
         """Sorted ids of one kind (``datasets``, ``metrics``, ``ceilings``, ``benchmarks``, ``models``, ``suites``)."""
         return sorted(self._files[kind])
+
+    def own(self, kind: str) -> list[str]:
+        """Sorted ids of the specs of one kind that the repository itself holds."""
+        return sorted(id for id, path in self._files[kind].items() if not self.origin(path))
+
+    def has(self, kind: str, id: str) -> bool:
+        """Whether there is a spec ``id`` of ``kind``."""
+        return id in self._files[kind]
+
+    def path(self, kind: str, id: str) -> Path | None:
+        """The file of a spec; None where there is no such spec."""
+        return self._files[kind].get(id)
+
+    def origin(self, path: Path) -> str:
+        """The distribution that a spec file is part of; empty for files of the repository."""
+        layer = _layer_of(path, self.layers)
+        return "" if layer is None else layer.distribution
 
     def entry(self, kind: str, id: str) -> Entry:
         """The spec with its document.
@@ -66,7 +104,7 @@ class Catalog:
         if (kind, id) not in self._read:
             path = self._files[kind].get(id)
             if path is None:
-                raise RequestError(f"no {kind[:-1]} {id!r}{self._suggestion(kind, id)}")
+                raise RequestError(f"no {kind[:-1]} {id!r}; {self.suggestion(kind, id)}")
             spec, document = read_spec(path, kind, self.shown(path))
             self._read[kind, id] = Entry(kind, spec, document, path)
         return self._read[kind, id]
@@ -98,7 +136,8 @@ class Catalog:
     def with_spec(self, kind: str, id: str, spec: Spec, document: Document) -> Catalog:
         """The same catalogue with another spec in the place of one that it has; no file is touched."""
         path = self.entry(kind, id).path
-        return Catalog(self.root, self._files, {**self._read, (kind, id): Entry(kind, spec, document, path)})
+        read = {**self._read, (kind, id): Entry(kind, spec, document, path)}
+        return Catalog(self.root, self.layers, self._files, self.copies, read)
 
     def find(self, id: str) -> list[Entry]:
         """Every spec called ``id``, of any kind.
@@ -126,21 +165,33 @@ class Catalog:
             for id, path in sorted(self._files[kind].items()):
                 yield kind, id, path
 
-    def shown(self, path: Path) -> str:
-        """``path`` as messages show it: relative to the repository where it lies inside."""
-        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+    @property
+    def bibliographies(self) -> list[Path]:
+        """The BibTeX files of all layers, the repository's own first."""
+        return [layer.folder / "references.bib" for layer in reversed(self.layers)]
 
-    def _suggestion(self, kind: str, id: str) -> str:
+    def shown(self, path: Path) -> str:
+        """``path`` as messages show it: relative to the repository, or to the distribution that holds it."""
+        return _shown(path, self.root, self.layers)
+
+    def suggestion(self, kind: str, id: str) -> str:
+        """What to do where there is no spec ``id`` of ``kind``."""
         elsewhere = [other[:-1] for other in KINDS if other != kind and id in self._files[other]]
         if elsewhere:
-            return f"; there is a {elsewhere[0]} of that name"
+            return f"there is a {elsewhere[0]} of that name"
+        function = {"metrics": "metric", "ceilings": "ceiling"}.get(kind)
+        if function is not None and id in registry.names(function):
+            return (
+                f"a function {id!r} is registered, but its scale, splits and aggregation are not declared: "
+                f"write specs/{kind}/<id>.yaml with `compare: {{name: {id}}}`"
+            )
         known = self.ids(kind)
         near = difflib.get_close_matches(id, known, 3, 0.5) or difflib.get_close_matches(
             id.lower(), known, 3, 0.5
         )
         if near:
-            return f"; did you mean {' or '.join(repr(n) for n in near)}?"
-        return f"; see `neuroledger list {kind}`"
+            return f"did you mean {' or '.join(repr(n) for n in near)}?"
+        return f"see `neuroledger list {kind}`"
 
 
 def find_repository(start: Path | None = None) -> Path:
@@ -182,38 +233,101 @@ def _yaml_files(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-@lru_cache(maxsize=64)
-def _by_id(base: Path, names: tuple[str, ...]) -> dict[str, Path]:
-    """The path of each id; made once for the same list of files."""
-    by_id: dict[str, Path] = {}
-    for path in map(Path, names):
-        if path.stem in by_id:
-            message = f"id {path.stem!r} is already taken by {by_id[path.stem].relative_to(base)}"
-            where = str(path.relative_to(base))
-            raise SpecError([Problem(where, 1, 1, message, "give one of them another id")])
-        by_id[path.stem] = path
-    return by_id
-
-
 def open_catalog(root: Path | None = None) -> Catalog:
-    """The catalogue of the repository at ``root`` (found from the working directory when not given)."""
-    return _read(find_repository(root))
+    """The catalogue of the repository at ``root`` (found from the working directory when not given).
+
+    Raises
+    ------
+    RequestError
+        There is no repository.
+    SpecError
+        An id is taken twice.
+    """
+    return _compose(find_repository(root))
 
 
 def open_definitions() -> Catalog:
-    """The catalogue here or, where there is no repository, metrics and ceilings alone as they came with the package."""
+    """The catalogue here or, where there is no repository, of what is installed: shipped definitions and plugins."""
     try:
         return open_catalog()
     except RequestError:
-        shipped = Path(__file__).resolve().parents[1] / "definitions"
-        if os.environ.get("NEUROLEDGER_ROOT") or not (shipped / "specs").is_dir():
+        if os.environ.get("NEUROLEDGER_ROOT"):
             raise
-    return _read(shipped)
+    return _compose(Path(__file__).resolve().parents[1])
 
 
-def _read(base: Path) -> Catalog:
-    files = {kind: dict(_by_id(base, _yaml_files(base / "specs" / kind))) for kind in KINDS}
-    return Catalog(base, files)
+def _compose(root: Path) -> Catalog:
+    """Shipped definitions, then plugins, then the repository; an id means one thing, wherever it is declared."""
+    layers = [*starmap(Layer, registry.plugin_specs()), Layer("", root / "specs")]
+    # A checkout of this package ships what it holds, whichever copy of the package reads it.
+    if not shipped.is_checkout(root):
+        layers.insert(0, Layer(shipped.DISTRIBUTION, shipped.folder()))
+    files: dict[str, Mapping[str, Path]] = {}
+    copies, problems = [], []
+    for kind in KINDS:
+        files[kind], twice = _by_id(tuple((layer.folder, _spec_files(layer, kind)) for layer in layers))
+        for first, second, may_be_copy in twice:
+            if may_be_copy and first.samefile(second):
+                continue
+            if may_be_copy and first.read_bytes() == second.read_bytes():
+                copies.append((second, first))
+            else:
+                problems.append(_taken(kind, first, second, root, layers))
+    if problems:
+        raise SpecError(problems)
+    return Catalog(root, tuple(layers), files, tuple(copies))
+
+
+def _taken(kind: str, first: Path, second: Path, root: Path, layers: Sequence[Layer]) -> Problem:
+    """An id that two files claim."""
+    holder = _layer_of(first, layers)
+    message = f"id {second.stem!r} is already taken by {_shown(first, root, layers)}"
+    hint = "give one of them another id"
+    if holder is not None and holder.distribution:
+        message += f" (installed: {first})"
+        hint = f"give this {kind[:-1]} another id, or remove this file to use the {kind[:-1]} of {holder.distribution}"
+    return Problem(_shown(second, root, layers), 1, 1, message, hint)
+
+
+def _spec_files(layer: Layer, kind: str) -> tuple[str, ...]:
+    names = _yaml_files(layer.folder / kind)
+    return _shipped_files(kind, names) if layer.distribution == shipped.DISTRIBUTION else names
+
+
+@lru_cache(maxsize=16)
+def _shipped_files(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if shipped.is_shipped(kind, Path(name)))
+
+
+Twice = tuple[Path, Path, bool]
+
+
+@lru_cache(maxsize=64)
+def _by_id(listed: tuple[tuple[Path, tuple[str, ...]], ...]) -> tuple[dict[str, Path], tuple[Twice, ...]]:
+    """The path of each id, and both paths of an id that is taken twice, with whether they are in different layers.
+
+    Computed once for the same list of files.
+    """
+    by_id: dict[str, tuple[Path, int]] = {}
+    twice: list[Twice] = []
+    for number, (_, names) in enumerate(listed):
+        for path in map(Path, names):
+            known = by_id.get(path.stem)
+            if known is not None:
+                twice.append((known[0], path, known[1] != number))
+            by_id[path.stem] = (path, number)
+    return {id: path for id, (path, _) in by_id.items()}, tuple(twice)
+
+
+def _layer_of(path: Path, layers: Sequence[Layer]) -> Layer | None:
+    return next((layer for layer in layers if path.is_relative_to(layer.folder)), None)
+
+
+def _shown(path: Path, root: Path, layers: Sequence[Layer]) -> str:
+    layer = _layer_of(path, layers)
+    if layer is not None and layer.distribution:
+        return f"{layer.distribution}:{path.relative_to(layer.folder)}"
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
 def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:

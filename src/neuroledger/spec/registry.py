@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import logging
 import pkgutil
 import re
 import typing
@@ -14,14 +15,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 
 from neuroledger.errors import RequestError
+from neuroledger.spec.shipped import DISTRIBUTION
 
-__all__ = ["Registered", "builder", "ceiling", "get", "metric", "names", "paradigm", "reader", "stimuli"]
+__all__ = [
+    "Registered",
+    "broken",
+    "builder",
+    "ceiling",
+    "get",
+    "metric",
+    "names",
+    "paradigm",
+    "reader",
+    "stimuli",
+]
 
 # What the engine hands to a component; everything else that is keyword-only is a field of the YAML.
 INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -118,6 +132,7 @@ class Registered:
 
 
 _REGISTRY: dict[tuple[str, str], Registered] = {}
+_BROKEN: dict[str, str] = {}
 
 
 def _register(kind: str, name: str, version: int, **declared: Any) -> Callable[[F], F]:
@@ -232,37 +247,103 @@ def get(kind: str, name: str) -> Registered:
         known = names(kind)
         near = difflib.get_close_matches(name, known, 3, 0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
-        raise RequestError(f"no {kind} is registered as {name!r}; {hint}")
+        reasons = "".join(f"; {words}" for words in _BROKEN.values())
+        raise RequestError(f"no {kind} is registered as {name!r}; {hint}{reasons}")
     return _REGISTRY[kind, name]
 
 
-def names(kind: str) -> list[str]:
-    """Sorted names of all components of ``kind``."""
+def names(kind: str, *, plugins: bool = True) -> list[str]:
+    """Sorted names of the components of ``kind``, those of other distributions too unless ``plugins`` is false."""
     discover(kind)
-    return sorted(name for of, name in _REGISTRY if of == kind)
+    return sorted(
+        name
+        for (of, name), one in _REGISTRY.items()
+        if of == kind and (plugins or one.function.__module__.split(".")[0] == DISTRIBUTION)
+    )
+
+
+class Family(NamedTuple):
+    """An installed package of components: the module that its entry point names, and its distribution."""
+
+    distribution: str
+    module: str
+
+
+@lru_cache
+def families() -> tuple[Family, ...]:
+    """Every installed family, those of this package first."""
+    found = {
+        Family(entry.dist.name if entry.dist else entry.module.split(".")[0], entry.module)
+        for entry in entry_points(group=GROUP)
+    }
+    return tuple(sorted(found, key=lambda family: (family.distribution != DISTRIBUTION, family)))
+
+
+@lru_cache
+def plugin_specs() -> tuple[tuple[str, Path], ...]:
+    """Of each family from elsewhere that holds a folder ``specs``: its distribution and that folder; nothing is run."""
+    found = []
+    for family in families():
+        if family.distribution != DISTRIBUTION:
+            try:
+                spec = importlib.util.find_spec(family.module)
+            except Exception as error:
+                _note_broken(family, error)
+                continue
+            for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+                if (Path(folder) / "specs").is_dir():
+                    found.append((family.distribution, Path(folder).resolve() / "specs"))
+    return tuple(found)
+
+
+def broken() -> dict[str, str]:
+    """What is wrong with each distribution whose components cannot be imported, after all were tried."""
+    for kind in FOLDERS:
+        discover(kind)
+    return dict(_BROKEN)
 
 
 @lru_cache
 def discover(kind: str) -> None:
     """Import what every installed family offers for ``kind``: its package, and all modules of the kind's folder in it.
 
+    A distribution from elsewhere that cannot be imported is reported once, by its name; the others are used.
+
     Raises
     ------
     RequestError
         No family is installed, not even the shipped ones.
     """
-    families = entry_points(group=GROUP)
-    if not families:
+    if not families():
         raise RequestError(
             "no component is registered: the package neuroledger is not installed; `pip install --editable .`"
         )
-    for family in families:
-        package = family.load()
-        folder = f"{package.__name__}.{FOLDERS[kind]}"
-        if hasattr(package, "__path__") and importlib.util.find_spec(folder) is not None:
-            of_kind = importlib.import_module(folder)
-            for module in pkgutil.walk_packages(getattr(of_kind, "__path__", ()), f"{folder}."):
-                importlib.import_module(module.name)
+    for family in families():
+        try:
+            _import_family(family, kind)
+        except Exception as error:
+            if family.distribution == DISTRIBUTION:
+                raise
+            _note_broken(family, error)
+
+
+def _import_family(family: Family, kind: str) -> None:
+    package = importlib.import_module(family.module)
+    folder = f"{family.module}.{FOLDERS[kind]}"
+    if hasattr(package, "__path__") and importlib.util.find_spec(folder) is not None:
+        of_kind = importlib.import_module(folder)
+        for module in pkgutil.walk_packages(getattr(of_kind, "__path__", ()), f"{folder}."):
+            importlib.import_module(module.name)
+
+
+def _note_broken(family: Family, error: Exception) -> None:
+    """Report once that a distribution cannot be used, and why."""
+    if family.distribution not in _BROKEN:
+        _BROKEN[family.distribution] = (
+            f"the installed package {family.distribution} cannot be used: importing {family.module} raised "
+            f"{type(error).__name__}: {error}; fix it, or `pip uninstall {family.distribution}`"
+        )
+        logging.getLogger("neuroledger").warning(_BROKEN[family.distribution])
 
 
 def _place(function: Callable[..., Any]) -> str:

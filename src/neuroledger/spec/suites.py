@@ -38,7 +38,7 @@ def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
     """The benchmarks that no suite lists and whose data travel with the repository, with the given models."""
     listed = {item.id for id in catalog.ids("suites") for item in catalog.suite(id).benchmarks}
     fresh = []
-    for id in catalog.ids("benchmarks"):
+    for id in catalog.own("benchmarks"):
         if id in listed:
             continue
         spec = catalog.benchmark(id)
