@@ -200,8 +200,8 @@ def test_outside_a_repository_the_checkout_serves_unless_another_is_named(
             "",
             "no formula normalises",
         ),
-        ("models", "noise", ("  features: 16", "  features: 0"), ":7:13", "greater than 0"),
-        ("models", "noise", ("  name: noise", "  name: nois"), "", "did you mean 'noise'"),
+        ("models", "pixels4", ("  size: 4", "  size: 0"), ":7:9", "greater than 0"),
+        ("models", "pixels4", ("  name: pixels", "  name: pixel"), "", "did you mean 'pixels'"),
         ("datasets", "lab", ("check: unique", "check: uniqe"), "", "unique"),
         ("suites", "lab", ("- lab.V4-ridge", "- lab.V4-ridge\n- lab.V4-ridge"), "", "listed twice"),
         (
@@ -212,9 +212,9 @@ def test_outside_a_repository_the_checkout_serves_unless_another_is_named(
             "not in specs/references.bib",
         ),
         (
-            "metrics",
-            "ridge",
-            ("# yaml-language-server: $schema=../schema/metric.json", "#"),
+            "benchmarks",
+            "lab.V4-ridge",
+            ("# yaml-language-server: $schema=../schema/benchmark.json", "#"),
             ":1:1",
             "first line does not name the schema",
         ),

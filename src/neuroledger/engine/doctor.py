@@ -18,6 +18,7 @@ from neuroledger.data.fetch import folder_of, mirror_folder
 from neuroledger.data.gate.validation import refusal
 from neuroledger.errors import DataError, RequestError
 from neuroledger.models.activation_store import activations_folder
+from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.params import read_params
@@ -121,6 +122,8 @@ def _packages(root: Path) -> Iterator[Observation]:
             )
         else:
             yield Observation(name, "well", found)
+    for distribution, words in registry.broken().items():
+        yield Observation(distribution, "wrong", *words.split("; ", 1))
     moved = [
         f"{name} {_version(name)} instead of {pin}"
         for name, pin in _pins(root)

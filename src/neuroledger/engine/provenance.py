@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from neuroledger.spec import registry
+
 __all__ = ["environment"]
 
 PACKAGES = (
@@ -22,7 +24,7 @@ PACKAGES = (
 def environment(root: Path) -> dict[str, Any]:
     """Commit and whether files differ from it, package versions, platform, BLAS threads."""
     versions = {}
-    for name in PACKAGES:
+    for name in dict.fromkeys((*PACKAGES, *(family.distribution for family in registry.families()))):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -18,7 +18,6 @@ from neuroledger.spec.catalog import open_catalog
 from tests.families.decoding.decoding_cases import windows
 
 MODELS = {
-    "dummy": {"builder": {"name": "dummy_decoder"}},
     "chance": {"builder": {"name": "shrinkage_lda", "shuffles_labels": True}},
     "lda": {"builder": {"name": "shrinkage_lda", "every": 4}},
     "ridge": {
@@ -41,8 +40,6 @@ class Repository:
         (root / "dvc.yaml").write_text("stages: {}\n", encoding="utf-8")
         for kind in ("datasets", "metrics", "ceilings", "benchmarks", "models", "suites", "schema"):
             (root / "specs" / kind).mkdir(parents=True)
-        for name in ("balanced_accuracy", "decoding_pearson_r"):
-            shutil.copy(source / "specs" / "metrics" / f"{name}.yaml", root / "specs" / "metrics")
         shutil.copy(source / "specs" / "references.bib", root / "specs")
         for id, fields in MODELS.items():
             self.write("models", {"id": id, "version": 1, "title": f"Model {id}", **fields})

@@ -1,0 +1,110 @@
+"""The catalogue composes shipped definitions, plugins and the repository at hand, and an id has one meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuroledger.engine.check import check
+from neuroledger.errors import RequestError, SpecError
+from neuroledger.spec import registry, shipped
+from neuroledger.spec.catalog import open_catalog
+from tests.engine.lab import Lab
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A repository with nothing in it."""
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    return tmp_path
+
+
+def test_a_bare_repository_knows_what_is_shipped_and_checks_nothing_of_it(
+    bare: Path, repository: Path
+) -> None:
+    here, shipping = open_catalog(bare), open_catalog(repository)
+    for kind in ("metrics", "ceilings"):
+        assert here.ids(kind) == shipping.ids(kind) and here.own(kind) == []
+    assert {"noise", "pixels16", "constant", "dummy", "shuffled_lda", "planted_lda"} <= set(
+        here.ids("models")
+    )
+    assert not any(here.ids(kind) for kind in ("datasets", "benchmarks", "suites"))
+    assert here.metric("pls") == shipping.metric("pls")
+    assert check(here) == ([], 0)
+
+
+def test_a_model_is_shipped_if_it_needs_no_file(repository: Path) -> None:
+    """The rule reads the margin of the text; here it is compared with the spec itself."""
+    catalog = open_catalog(repository)
+    for id in catalog.ids("models"):
+        spec, path = catalog.model(id), catalog.entry("models", id).path
+        alone = not (spec.weights or spec.downloads or spec.commit or spec.unavailable)
+        assert shipped.is_shipped("models", path) == alone, id
+
+
+def test_a_shipped_metric_may_not_be_replaced(lab: Lab, repository: Path) -> None:
+    lab.spec("metrics", "pls", compare={"name": "regression"}, scale="correlation")
+    with pytest.raises(SpecError) as caught:
+        lab.open()
+    words = str(caught.value)
+    assert "specs/metrics/pls.yaml:1:1: id 'pls' is already taken by neuroledger:metrics/pls.yaml" in words
+    assert str(repository / "specs" / "metrics" / "pls.yaml") in words
+    assert "give this metric another id, or remove this file to use the metric of neuroledger" in words
+
+
+def test_every_taken_id_is_reported_at_once(lab: Lab) -> None:
+    lab.spec("metrics", "pls", compare={"name": "regression"}, scale="correlation")
+    lab.spec("models", "noise", builder={"name": "noise"})
+    with pytest.raises(SpecError) as caught:
+        lab.open()
+    assert [problem.file for problem in caught.value.problems] == [
+        "specs/metrics/pls.yaml", "specs/models/noise.yaml"
+    ]  # fmt: skip
+
+
+def test_a_copy_of_a_shipped_definition_is_used_and_reported(lab: Lab, repository: Path) -> None:
+    copy = lab.root / "specs" / "metrics" / "pls.yaml"
+    copy.parent.mkdir()
+    copy.write_bytes((repository / "specs" / "metrics" / "pls.yaml").read_bytes())
+    catalog = lab.open()
+    assert catalog.entry("metrics", "pls").path == copy
+    (problem,) = check(catalog)[0]
+    assert (problem.file, problem.severity) == ("specs/metrics/pls.yaml", "warning")
+    assert "repeats neuroledger:metrics/pls.yaml" in problem.message and "remove it" in problem.hint
+    # A later edit makes it another definition of the same id, in the same process too.
+    copy.write_text(copy.read_text().replace("components: 25", "components: 24"))
+    with pytest.raises(SpecError, match="already taken"):
+        lab.open()
+
+
+def test_two_files_of_one_repository_never_share_an_id(lab: Lab) -> None:
+    path = lab.spec("models", "mine", builder={"name": "noise"})
+    below = lab.root / "specs" / "models" / "deeper" / "mine.yaml"
+    below.parent.mkdir()
+    below.write_bytes(path.read_bytes())
+    with pytest.raises(SpecError, match="id 'mine' is already taken by specs/models/"):
+        lab.open()
+
+
+def test_a_registered_function_without_a_spec_is_no_metric_and_the_error_says_why(lab: Lab) -> None:
+    function = next(name for name in registry.names("metric") if not lab.open().has("metrics", name))
+    with pytest.raises(RequestError) as caught:
+        lab.open().metric(function)
+    assert f"a function {function!r} is registered, but its scale" in str(caught.value)
+    assert f"write specs/metrics/<id>.yaml with `compare: {{name: {function}}}`" in str(caught.value)
+
+
+def test_a_run_without_models_scores_the_repositorys_own(lab: Lab) -> None:
+    assert lab.open().own("models") == ["pixels4"]
+    assert lab.open().origin(lab.open().entry("models", "noise").path) == "neuroledger"
+
+
+def test_citations_of_shipped_definitions_are_known_everywhere(bare: Path) -> None:
+    (bare / "specs" / "metrics").mkdir()
+    (bare / "specs" / "metrics" / "mine.yaml").write_text(
+        "id: mine\nversion: 1\ntitle: Mine\ncompare: {name: cka}\nscale: similarity\ncite: [schrimpf2018, nobody1999]\n"
+    )
+    (problem,) = check(open_catalog(bare))[0]
+    assert "nobody1999" in problem.message
