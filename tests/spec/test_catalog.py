@@ -70,7 +70,7 @@ def test_a_copy_of_a_shipped_definition_is_used_and_reported(lab: Lab, repositor
     copy.write_bytes((repository / "specs" / "metrics" / "pls.yaml").read_bytes())
     catalog = lab.open()
     assert catalog.entry("metrics", "pls").path == copy
-    (problem,) = check(catalog)[0]
+    (problem,) = check(catalog, [copy.parents[1]])[0]
     assert (problem.file, problem.severity) == ("specs/metrics/pls.yaml", "warning")
     assert "repeats neuroledger:metrics/pls.yaml" in problem.message and "remove it" in problem.hint
     # A later edit makes it another definition of the same id, in the same process too.

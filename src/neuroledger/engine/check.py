@@ -80,11 +80,11 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], 
             for location, words, hint in attribution_problems(entry.spec, cited)
         ]
         problems += _science(catalog, entry)
+        problems += _copy(catalog, entry)
     if not paths:
         problems += [Problem(BIBLIOGRAPHY, line, 1, words, hint) for line, words, hint in cited.problems]
         problems += _stale_schemas(catalog)
         problems += _strays(catalog)
-        problems += _copies(catalog)
         problems += _broken_packages()
     return sorted(set(problems)), len(chosen)
 
@@ -348,11 +348,12 @@ def _stale_schemas(catalog: Catalog) -> Iterator[Problem]:
             )
 
 
-def _copies(catalog: Catalog) -> Iterator[Problem]:
+def _copy(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
     for path, original in catalog.copies:
-        words = f"this file repeats {catalog.shown(original)}, which is known in every repository"
-        hint = "remove it, or give it another id if it is to differ"
-        yield Problem(catalog.shown(path), 1, 1, words, hint, "warning")
+        if path == entry.path:
+            words = f"this file repeats {catalog.shown(original)}, which is known in every repository"
+            hint = "remove it, or give it another id if it is to differ"
+            yield _at(entry, (), words, hint, "warning")
 
 
 def _broken_packages() -> Iterator[Problem]:
