@@ -5,6 +5,8 @@
     NeuroLedgerError
     ├── SpecError            a spec file is wrong: every problem, each with file:line:column
     ├── RequestError         what was asked for does not exist or cannot be combined (exit code 2)
+    │   ├── UnknownError     nothing has the requested id or name
+    │   └── CircleError      definitions refer to each other in a circle
     ├── DataError            data are missing, corrupted or not what was declared
     │   ├── IntegrityError   bytes differ from the pinned SHA-256 or size
     │   └── AssemblyError    an assembly or stimulus set breaks the conventions
@@ -16,54 +18,188 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Final, Literal
 
 __all__ = [
+    "CODES",
     "AssemblyError",
     "CeilingError",
+    "CircleError",
     "DataError",
+    "Finding",
     "IntegrityError",
     "MetricError",
     "ModelError",
     "NeuroLedgerError",
-    "Problem",
     "RequestError",
     "SpecError",
     "UnavailableError",
+    "UnknownError",
 ]
+
+
+Severity = Literal["ok", "note", "warning", "error"]
+SIGNS: Final[Mapping[Severity, str]] = MappingProxyType(
+    {"ok": "✓", "note": "–", "warning": "!", "error": "✗"}
+)
+# Every code with its meaning. A code is never given another meaning; docs/findings.md is made from this table.
+CODES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spec.unreadable": "The file cannot be read as UTF-8 text.",
+        "spec.yaml": "The text is not in the strict subset of YAML that specs use.",
+        "spec.unknown-field": "A field that this kind of spec or component does not have.",
+        "spec.missing-field": "A required field is missing.",
+        "spec.value": "A field has a value of the wrong type, form or range.",
+        "spec.id": "The id differs from the file name.",
+        "spec.duplicate-id": "Two files have the same id.",
+        "spec.list": "The table beside a spec that holds its long list is wrong.",
+        "spec.schema-line": "The first line does not name the JSON Schema for editors.",
+        "spec.schema-stale": "A JSON Schema is not the one generated from the code.",
+        "spec.stray": "A YAML file is in a folder where no spec is read.",
+        "spec.reference": "The spec names another spec that does not exist.",
+        "spec.circle": "Specs refer to each other in a circle.",
+        "spec.component": "No component is registered under this name.",
+        "spec.override": "The overrides of a metric or ceiling do not resolve.",
+        "spec.citation": "A cited key is not in the bibliography.",
+        "spec.bibliography": "The bibliography itself is wrong.",
+        "spec.license": "The licence is not an SPDX expression.",
+        "spec.unguarded": "A data set declares no expectations, so that nothing would be validated.",
+        "spec.pointer": "A pinned file that DVC provides has no pointer.",
+        "spec.layer": "A region or the readout names a layer that is not declared.",
+        "spec.commitment": "The rule that commits regions to layers is wrong.",
+        "spec.normalisation": "No formula normalises this score by this ceiling.",
+        "spec.suite": "The versions or the hierarchy of a suite do not match its benchmarks.",
+        "spec.copy": "The file repeats a definition that is known in every repository.",
+        "machine.plugin": "An installed package of components is broken.",
+        "spec.control": "A recorded control of the benchmark failed.",
+        "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
+        "data.structure": "The reader fails, or what it returns breaks the conventions of assemblies and stimuli.",
+        "data.undeclared": "No expectation is declared of a part that the data set has.",
+        "data.missing": "Files of the data set are not on this machine.",
+        "data.not-validated": "The data set has no validation report.",
+        "data.report-edited": "The validation report cannot be read, or was edited.",
+        "data.report-stale": "The spec or the reader changed after the data set was validated.",
+        "data.invalid": "The data set failed validation.",
+        "expectation.unique": "The expectation `unique` of a data set does not hold.",
+        "expectation.unique_together": "The expectation `unique_together` of a data set does not hold.",
+        "expectation.not_null": "The expectation `not_null` of a data set does not hold.",
+        "expectation.row_count": "The expectation `row_count` of a data set does not hold.",
+        "expectation.columns": "The expectation `columns` of a data set does not hold.",
+        "expectation.files_exist": "The expectation `files_exist` of a data set does not hold.",
+        "expectation.files_decode": "The expectation `files_decode` of a data set does not hold.",
+        "expectation.files_match_sha256": "The expectation `files_match_sha256` of a data set does not hold.",
+        "expectation.dims": "The expectation `dims` of a data set does not hold.",
+        "expectation.shape": "The expectation `shape` of a data set does not hold.",
+        "expectation.coords": "The expectation `coords` of a data set does not hold.",
+        "expectation.dtype": "The expectation `dtype` of a data set does not hold.",
+        "expectation.values_finite": "The expectation `values_finite` of a data set does not hold.",
+        "expectation.values_between": "The expectation `values_between` of a data set does not hold.",
+        "expectation.values_vary": "The expectation `values_vary` of a data set does not hold.",
+        "expectation.content": "The expectation `content` of a data set does not hold.",
+        "expectation.sampling_rate": "The expectation `sampling_rate` of a data set does not hold.",
+        "expectation.channels": "The expectation `channels` of a data set does not hold.",
+        "expectation.units": "The expectation `units` of a data set does not hold.",
+        "expectation.aligned": "The expectation `aligned` of a data set does not hold.",
+        "expectation.repetitions": "The expectation `repetitions` of a data set does not hold.",
+        "expectation.in_set": "The expectation `in_set` of a data set does not hold.",
+        "expectation.equal_set": "The expectation `equal_set` of a data set does not hold.",
+        "expectation.between": "The expectation `between` of a data set does not hold.",
+        "expectation.matches": "The expectation `matches` of a data set does not hold.",
+        "expectation.distinct": "The expectation `distinct` of a data set does not hold.",
+        "record.current": "The inputs of the record are current; its numbers were not recomputed.",
+        "record.reproduced": "Recomputing the record gave the same numbers.",
+        "record.failed": "The record says that the job failed.",
+        "record.data-missing": "The data or weights of the record are not on this machine.",
+        "record.data-changed": "A file of the data or weights of the record differs from its pin.",
+        "record.unreadable": "The file is not a record.",
+        "record.edited": "The content of the record does not match its own hash.",
+        "record.misplaced": "The file holds the record of another model or benchmark.",
+        "record.stale": "The specs or components of the record changed after it was computed.",
+        "record.not-reproduced": "Recomputing the record gave other numbers.",
+        "review.version": "A change can move scores, and the version of the spec is still the same.",
+        "machine.python": "The version of Python.",
+        "machine.package": "A package that is needed, or is needed for one purpose only.",
+        "machine.device": "Processors and graphics cards.",
+        "machine.disk": "Free space and rights on the disk.",
+        "machine.remote": "The storage from which DVC copies data.",
+        "machine.mirror": "The local folder of downloads.",
+        "machine.suite": "The suite that is scored by default.",
+        "machine.data": "Files of a data set or model, and whether the data set is valid.",
+        "store.size": "How much is kept in the store of activations.",
+    }
+)
 
 
 class NeuroLedgerError(Exception):
     """Root of all errors raised on purpose; the message says what, where and what to do."""
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
-    """One thing wrong in one file."""
+@dataclass(frozen=True)
+class Finding:
+    """One thing found by check, validation, review, verify or doctor; docs/findings.md lists the codes.
 
-    file: str
-    line: int
-    column: int
-    message: str
-    hint: str = ""
-    severity: str = "error"
+    Attributes
+    ----------
+    code
+        A key of ``CODES``: stable, so that programs and tests need not read ``what``.
+    severity
+        ``error`` refuses, ``warning`` needs a person, ``note`` informs, ``ok`` says that a thing is as it should be.
+    where
+        File, record, data set or part of the machine.
+    what, fix
+        What is wrong there, and what to do about it.
+    line, column
+        Place in the file, from 1; 0 where there is none.
+    """
+
+    code: str
+    severity: Severity
+    where: str
+    what: str
+    fix: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise KeyError(self.code)
+
+    def __lt__(self, other: Finding) -> bool:
+        mine = (self.where, self.line, self.column, self.what, self.code, self.fix)
+        return mine < (other.where, other.line, other.column, other.what, other.code, other.fix)
 
     def __str__(self) -> str:
-        text = f"{self.file}:{self.line}:{self.column}: {self.message}"
-        return f"{text}\n    hint: {self.hint}" if self.hint else text
+        place = f"{self.where}:{self.line}:{self.column}" if self.line else self.where
+        text = f"{place}: {self.what} [{self.code}]"
+        return f"{text}\n    hint: {self.fix}" if self.fix else text
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Plain data; ``line`` and ``column`` only where they are known."""
+        plain = asdict(self)
+        return plain if self.line else {name: plain[name] for name in plain if name not in ("line", "column")}
 
 
 class SpecError(NeuroLedgerError):
-    """One or more spec files are wrong; ``problems`` holds all of them."""
+    """One or more spec files are wrong; ``findings`` holds everything that is wrong with them."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(str(finding) for finding in self.findings))
 
 
 class RequestError(NeuroLedgerError):
     """The request names something that does not exist, or combines what cannot be combined."""
+
+
+class UnknownError(RequestError):
+    """Nothing has the requested id or name."""
+
+
+class CircleError(RequestError):
+    """Definitions refer to each other in a circle."""
 
 
 class DataError(NeuroLedgerError):

@@ -189,7 +189,7 @@ def test_outside_a_repository_the_checkout_serves_unless_another_is_named(
             "lab.V4-ridge",
             ("dataset: lab", "dataset: lap"),
             ":6:10",
-            "no dataset 'lap'\n    hint: did you mean 'lab'?",
+            "no dataset 'lap' [spec.reference]\n    hint: did you mean 'lab'?",
         ),
         ("benchmarks", "lab.V4-ridge", ("metric: ridge", "metric: rigde"), "", "did you mean 'ridge'"),
         ("benchmarks", "lab.V4-ridge", ("  region: V4", "  regoin: V4"), "", "did you mean 'region'"),
@@ -243,8 +243,11 @@ def test_check_tells_of_layers_that_a_model_does_not_record(run, lab: Lab) -> No
         readout="hidden",
     )
     code, out, _ = run("check")
-    assert code == 1 and "regions: 'conf1' is not among `layers`\n    hint: did you mean 'conv1'?" in out
-    assert "readout: 'hidden' is not among `layers`\n    hint: layers: conv1, conv2" in out
+    assert (
+        code == 1
+        and "regions: 'conf1' is not among `layers` [spec.layer]\n    hint: did you mean 'conv1'?" in out
+    )
+    assert "readout: 'hidden' is not among `layers` [spec.layer]\n    hint: layers: conv1, conv2" in out
     assert out.count("is not among") == 2
 
 
@@ -253,7 +256,7 @@ def test_check_tells_of_superseding_circles_and_stray_files(run, lab: Lab) -> No
     lab.benchmark("two", superseded_by="one")
     (lab.root / "specs" / "stray.yaml").write_text("a: 1\n")
     code, out, _ = run("check")
-    assert code == 1 and "runs in a circle: one → two → one" in out and "no spec where it lies" in out
+    assert code == 1 and "runs in a circle: one → two → one" in out and "not in a folder of specs" in out
 
 
 def test_check_refuses_a_benchmark_whose_controls_failed(run, lab: Lab) -> None:

@@ -125,16 +125,14 @@ def test_check_says_so_without_any_data(lab: Lab, rule: dict[str, Any], words: s
     network(lab, commit=rule)
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "net"])
     problems, _ = check(lab.open())
-    assert any(words in problem.message and problem.file.endswith("net.yaml") for problem in problems), (
-        problems
-    )
+    assert any(words in problem.what and problem.where.endswith("net.yaml") for problem in problems), problems
 
 
 def test_check_accepts_a_choice_on_other_data(lab: Lab) -> None:
     other(lab, images=1)
     network(lab, commit={"on": {"V4": "other.V4-ridge"}})
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "net"])
-    assert not [problem for problem in check(lab.open())[0] if problem.file.endswith("net.yaml")]
+    assert not [problem for problem in check(lab.open())[0] if problem.where.endswith("net.yaml")]
 
 
 def test_what_the_choice_stands_on_is_part_of_the_identity(lab: Lab) -> None:

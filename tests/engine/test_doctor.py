@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from neuroledger.data.gate.validate import validate
-from neuroledger.engine.doctor import NEEDED, OPTIONAL, Observation, examine
+from neuroledger.engine.doctor import NEEDED, OPTIONAL, examine
+from neuroledger.errors import SIGNS, Finding
 from tests.engine.lab import Lab
 
 CONFIG = """[core]
@@ -37,25 +38,25 @@ def seen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return lab
 
 
-def by_topic(lab: Lab) -> dict[str, Observation]:
-    return {observation.topic: observation for observation in examine(lab.open())}
+def by_topic(lab: Lab) -> dict[str, Finding]:
+    return {observation.where: observation for observation in examine(lab.open())}
 
 
 def test_data_are_followed_from_missing_to_valid(seen: Lab) -> None:
     not_validated = by_topic(seen)["data set lab"]
-    assert (not_validated.state, not_validated.do) == ("wrong", "`neuroledger validate lab`")
+    assert (not_validated.severity, not_validated.fix) == ("error", "`neuroledger validate lab`")
     validate(seen.open(), "lab")
-    assert by_topic(seen)["data set lab"].state == "well"
+    assert by_topic(seen)["data set lab"].severity == "ok"
     (seen.data / "stimuli.zip").unlink()
     missing = by_topic(seen)["data set lab"]
-    assert (missing.state, missing.do) == ("wrong", "`neuroledger fetch lab`")
+    assert (missing.severity, missing.fix) == ("error", "`neuroledger fetch lab`")
     assert missing.what == "1 of 3 files missing or of another size"
 
 
 def test_what_the_default_suite_does_not_need_is_only_a_note(seen: Lab) -> None:
     fields = {"files": {"x.nc": {"url": "https://example.org/x", "size": 1, "sha256": "0" * 64}}}
     seen.spec("datasets", "other", license="CC0-1.0", reader={"name": "netcdf"}, **fields)
-    assert by_topic(seen)["data set other"].state == "note"
+    assert by_topic(seen)["data set other"].severity == "note"
 
 
 def test_every_package_that_the_project_declares_is_looked_at(seen: Lab, repository: Path) -> None:
@@ -72,19 +73,19 @@ def test_every_package_that_the_project_declares_is_looked_at(seen: Lab, reposit
 
 def test_remotes(seen: Lab) -> None:
     found = by_topic(seen)
-    assert found["remote embedded (default)"].state == "well"
-    assert found["remote s3"].state == "note" and "AWS_PROFILE" in found["remote s3"].do
-    assert found["remote careless"].state == "wrong"
-    assert found["remote careless"].do == "`dvc remote modify careless verify true`"
+    assert found["remote embedded (default)"].severity == "ok"
+    assert found["remote s3"].severity == "note" and "AWS_PROFILE" in found["remote s3"].fix
+    assert found["remote careless"].severity == "error"
+    assert found["remote careless"].fix == "`dvc remote modify careless verify true`"
     (seen.root / ".dvcstore" / "object").unlink()
-    assert by_topic(seen)["remote embedded (default)"].do == "`git checkout .dvcstore`"
+    assert by_topic(seen)["remote embedded (default)"].fix == "`git checkout .dvcstore`"
     (seen.root / ".dvc" / "config").unlink()
-    assert by_topic(seen)["remote"].state == "wrong"
+    assert by_topic(seen)["remote"].severity == "error"
 
 
 def test_a_mirror_that_is_no_folder(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(seen.root / "nowhere"))
-    assert by_topic(seen)["mirror"].do == "`unset NEUROLEDGER_MIRROR`"
+    assert by_topic(seen)["mirror"].fix == "`unset NEUROLEDGER_MIRROR`"
 
 
 def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +97,8 @@ def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.Monke
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in {"scipy", "mne"} else known(name))
     found = by_topic(seen)
-    assert found["packages"].state == "wrong" and found["packages"].what == "missing: scipy"
-    assert found["mne"].do == '`pip install -e ".[eeg]"`'
+    assert found["packages"].severity == "error" and found["packages"].what == "missing: scipy"
+    assert found["mne"].fix == '`pip install -e ".[eeg]"`'
 
 
 def test_how_much_of_the_activations_is_kept(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,15 +109,15 @@ def test_how_much_of_the_activations_is_kept(seen: Lab, monkeypatch: pytest.Monk
     assert by_topic(seen)["activations"].what.startswith("3.0 MiB kept of at most 50.0 GiB")
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "1 MiB")
     found = by_topic(seen)["activations"]
-    assert found.state == "note" and "rm -r" in found.do
+    assert found.severity == "note" and "rm -r" in found.fix
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "lots")
-    assert by_topic(seen)["activations"].state == "wrong"
+    assert by_topic(seen)["activations"].severity == "error"
 
 
 def test_an_unknown_suite_in_params(seen: Lab) -> None:
     (seen.root / "params.yaml").write_text("suite: nosuch\n")
     found = by_topic(seen)["suite"]
-    assert found.state == "wrong" and "nosuch" in found.what
+    assert found.severity == "error" and "nosuch" in found.what
 
 
 def test_nothing_is_written(seen: Lab) -> None:
@@ -131,6 +132,6 @@ def test_nothing_is_written(seen: Lab) -> None:
 
 def test_each_line_says_what_to_do(seen: Lab) -> None:
     for observation in examine(seen.open()):
-        assert observation.state == "well" or observation.do or observation.topic == "gpu", observation
-        assert set(observation.to_dict()) == {"topic", "state", "what", "do"}
-        assert str(observation).startswith(("✓", "–", "✗"))
+        assert observation.severity == "ok" or observation.fix or observation.where == "gpu", observation
+        assert set(observation.to_dict()) == {"code", "severity", "where", "what", "fix"}
+        assert observation.severity in SIGNS

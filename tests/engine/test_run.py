@@ -146,10 +146,10 @@ def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> N
     plain["score"]["value"] = 0.99
     path.write_text(json.dumps(plain))
     (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
-    assert verdict.state == "tampered"
+    assert verdict.code == "record.edited"
     assert score_all(valid)["pixels4"].computed
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
-    assert verdict.state == "reproduced"
+    assert verdict.code == "record.reproduced"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> N
         (0.0, "reproduced", "same payload"),
         (1e-10, "reproduced", "within 1e-08"),
         (0.005, "reproduced", "within 0.01 standard errors: ridge value was"),
-        (0.05, "not reproduced", "ridge value was"),
+        (0.05, "not-reproduced", "ridge value was"),
     ],
 )
 def test_a_score_that_moves_by_a_small_share_of_its_error_is_the_same_score(
@@ -174,7 +174,7 @@ def test_a_score_that_moves_by_a_small_share_of_its_error_is_the_same_score(
     other = record.model_copy(update={"scores": record.scores | {"ridge": held}})
     write_record(path, other)
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
-    assert (verdict.state, words in verdict.reason) == (state, True), verdict.reason
+    assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
 
 
 def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:
@@ -182,7 +182,7 @@ def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     (valid.data / "responses.nc").write_bytes(b"other bytes")
     (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
-    assert verdict.state == "data changed" and "responses.nc" in verdict.reason
+    assert verdict.code == "record.data-changed" and "responses.nc" in verdict.what
 
 
 def test_a_stale_record_names_what_moved(valid: Lab) -> None:
@@ -190,7 +190,7 @@ def test_a_stale_record_names_what_moved(valid: Lab) -> None:
     valid.benchmark(version=2)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
-    assert verdict.state == "stale" and verdict.reason.startswith("benchmark changed")
+    assert verdict.code == "record.stale" and verdict.what.startswith("benchmark changed")
 
 
 def test_new_data_never_return_an_old_score(valid: Lab) -> None:

@@ -210,4 +210,4 @@ def test_a_hierarchy_makes_the_score_a_mean_of_means_and_shows_each_group(lab: L
 def test_check_names_a_group_that_holds_nothing(lab: Lab) -> None:
     lab.spec("suites", "lab", benchmarks=[RIDGE], hierarchy={"V44": "neural"})
     problems, _ = check(lab.open())
-    assert [problem.hint for problem in problems if "V44" in problem.message] == ["did you mean 'V4'?"]
+    assert [problem.fix for problem in problems if "V44" in problem.what] == ["did you mean 'V4'?"]

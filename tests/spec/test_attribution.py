@@ -20,7 +20,7 @@ def said(root: Path, *, bibliography: str = ENTRY, **fields: Any) -> list[tuple[
     tiny.write()
     catalog = tiny.pin(**fields)
     (root / "specs" / "references.bib").write_text(bibliography, encoding="utf-8")
-    found = [(one.file, one.line, one.message) for one in check(catalog)[0]]
+    found = [(one.where, one.line, one.what) for one in check(catalog)[0]]
     return [one for one in found if not one[0].startswith("specs/schema/") and "first line" not in one[2]]
 
 

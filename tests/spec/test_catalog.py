@@ -59,7 +59,7 @@ def test_every_taken_id_is_reported_at_once(lab: Lab) -> None:
     lab.spec("models", "noise", builder={"name": "noise"})
     with pytest.raises(SpecError) as caught:
         lab.open()
-    assert [problem.file for problem in caught.value.problems] == [
+    assert [problem.where for problem in caught.value.findings] == [
         "specs/metrics/pls.yaml", "specs/models/noise.yaml"
     ]  # fmt: skip
 
@@ -71,8 +71,8 @@ def test_a_copy_of_a_shipped_definition_is_used_and_reported(lab: Lab, repositor
     catalog = lab.open()
     assert catalog.entry("metrics", "pls").path == copy
     (problem,) = check(catalog, [copy.parents[1]])[0]
-    assert (problem.file, problem.severity) == ("specs/metrics/pls.yaml", "warning")
-    assert "repeats neuroledger:metrics/pls.yaml" in problem.message and "remove it" in problem.hint
+    assert (problem.where, problem.severity) == ("specs/metrics/pls.yaml", "warning")
+    assert "repeats neuroledger:metrics/pls.yaml" in problem.what and "remove it" in problem.fix
     # A later edit makes it another definition of the same id, in the same process too.
     copy.write_text(copy.read_text().replace("components: 25", "components: 24"))
     with pytest.raises(SpecError, match="already taken"):
@@ -107,4 +107,4 @@ def test_citations_of_shipped_definitions_are_known_everywhere(bare: Path) -> No
         "id: mine\nversion: 1\ntitle: Mine\ncompare: {name: cka}\nscale: similarity\ncite: [schrimpf2018, nobody1999]\n"
     )
     (problem,) = check(open_catalog(bare))[0]
-    assert "nobody1999" in problem.message
+    assert "nobody1999" in problem.what

@@ -11,7 +11,7 @@ from neuroledger.spec.document import parse
 def problem_of(text: str) -> str:
     with pytest.raises(SpecError) as caught:
         parse(text, "specs/x.yaml")
-    assert len(caught.value.problems) == 1
+    assert len(caught.value.findings) == 1
     return str(caught.value)
 
 
@@ -72,7 +72,7 @@ def test_any_text_gives_data_or_one_placed_problem(text: str) -> None:
     try:
         parse(text, "x.yaml")
     except SpecError as error:
-        assert error.problems[0].line >= 1
+        assert error.findings[0].line >= 1
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_any_text_gives_data_or_one_placed_problem(text: str) -> None:
     [
         ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n", "x.yaml:2:1: git left two versions"),
         ("a: 1\nb: 2\n>>>>>>> other\n", "x.yaml:3:1: git left two versions"),
-        ("title: V4: the area\n", "stands in quotes"),
+        ("title: V4: the area\n", "in quotes"),
         ("a: 1\n---\nb: 2\n", "one file holds one spec"),
     ],
 )

@@ -25,7 +25,7 @@ def problems(tmp_path: Path, text: str, kind: str = "metrics", id: str = "m") ->
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
         read_spec(path, kind, f"{id}.yaml")
-    return [str(problem) for problem in caught.value.problems]
+    return [str(problem) for problem in caught.value.findings]
 
 
 def test_all_problems_of_a_file_are_told_at_once_with_near_misses(tmp_path: Path) -> None:
@@ -35,7 +35,9 @@ def test_all_problems_of_a_file_are_told_at_once_with_near_misses(tmp_path: Path
     )
     found = problems(tmp_path, text)
     assert any(
-        line.startswith("m.yaml:3:1: unknown field 'verson'\n    hint: did you mean 'version'?")
+        line.startswith(
+            "m.yaml:3:1: unknown field 'verson' [spec.unknown-field]\n    hint: did you mean 'version'?"
+        )
         for line in found
     )
     assert any("required field 'version' is missing" in line for line in found)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from neuroledger.errors import NeuroLedgerError, Problem, RequestError, SpecError
+from neuroledger.errors import Finding, NeuroLedgerError, RequestError, SpecError
 
 __all__ = ["main"]
 
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = getattr(module, {"import": "bring_in"}.get(options.verb, options.verb))(options)
         sys.stdout.flush()
     except SpecError as error:
-        _complain(error.problems)
+        _complain(error.findings)
         return EXIT_FAILED
     except RequestError as error:
         sys.stderr.write(f"neuroledger: {error}\n")
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _complain(problems: Sequence[Problem]) -> None:
+def _complain(problems: Sequence[Finding]) -> None:
     for problem in problems:
         sys.stderr.write(f"{problem}\n")
     sys.stderr.write(f"{len(problems)} problem{'s' if len(problems) != 1 else ''}\n")

@@ -248,17 +248,7 @@ def check(options: argparse.Namespace) -> int:
     plain = {
         "files": count,
         "errors": errors,
-        "problems": [
-            {
-                "file": p.file,
-                "line": p.line,
-                "column": p.column,
-                "severity": p.severity,
-                "message": p.message,
-                "hint": p.hint,
-            }
-            for p in problems
-        ],
+        "findings": [finding.to_dict() for finding in problems],
     }
     if changed is not None:
         plain["since"] = changed.commit

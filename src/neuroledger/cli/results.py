@@ -9,6 +9,7 @@ from pathlib import Path
 
 from neuroledger.cli.output import say, say_json
 from neuroledger.display import choose
+from neuroledger.errors import SIGNS
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.params import read_params
 
@@ -124,5 +125,5 @@ def doctor(options: argparse.Namespace) -> int:
         say_json([finding.to_dict() for finding in findings])
     else:
         for finding in findings:
-            say(str(finding))
-    return 1 if any(finding.state == "wrong" for finding in findings) else 0
+            say(f"{SIGNS[finding.severity]} {finding}")
+    return 1 if any(finding.severity == "error" for finding in findings) else 0

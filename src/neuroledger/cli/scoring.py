@@ -13,7 +13,7 @@ from neuroledger.engine.record import Record
 from neuroledger.engine.run import current
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import RequestError
+from neuroledger.errors import SIGNS, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.params import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
@@ -174,13 +174,12 @@ def verify(options: argparse.Namespace) -> int:
 
     catalog = open_catalog(options.root)
     with choose("none" if options.json else None) as display:
-        verdicts = verify_records(catalog, options.records, recompute=options.recompute, display=display)
+        findings = verify_records(catalog, options.records, recompute=options.recompute, display=display)
     if options.json:
-        say_json([verdict.to_dict() for verdict in verdicts])
+        say_json([finding.to_dict() for finding in findings])
     else:
-        for verdict in verdicts:
-            because = f": {verdict.reason}" if verdict.reason else ""
-            say(f"{'✓' if verdict.good else '✗'} {verdict.path}: {verdict.state}{because}")
-        bad = sum(not verdict.good for verdict in verdicts)
-        say(f"{len(verdicts)} records: {len(verdicts) - bad} good, {bad} not")
-    return 0 if all(verdict.good for verdict in verdicts) else 1
+        for finding in findings:
+            say(f"{SIGNS[finding.severity]} {finding}")
+        bad = sum(finding.severity == "error" for finding in findings)
+        say(f"{len(findings)} records: {len(findings) - bad} good, {bad} not")
+    return 1 if any(finding.severity == "error" for finding in findings) else 0

@@ -14,7 +14,7 @@ from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.schemas import schema_texts
-from neuroledger.errors import DataError, Problem, RequestError, SpecError
+from neuroledger.errors import DataError, Finding, RequestError, Severity, SpecError, UnknownError
 from neuroledger.spec import registry
 from neuroledger.spec.base import Component
 from neuroledger.spec.bibliography import joined
@@ -48,7 +48,7 @@ COMPONENTS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], int]:
+def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], int]:
     """All problems of the specs below ``paths``, and how many files were read.
 
     Without ``paths``, the specs of the repository and of installed plugins are checked; shipped definitions were checked
@@ -61,14 +61,14 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], 
     """
     chosen = _chosen(catalog, paths)
     cited = joined(catalog.bibliographies)
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     entries: list[Entry] = []
     for kind, id, path in chosen:
         problems += _first_line(catalog, kind, path)
         try:
             entry = _entry(catalog, kind, id, path)
         except SpecError as error:
-            problems += error.problems
+            problems += error.findings
             continue
         entries.append(entry)
     for entry in entries:
@@ -76,13 +76,22 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Problem], 
         problems += _components(entry)
         problems += _overrides(catalog, entry)
         problems += [
-            _at(entry, location, words, hint)
+            _at(
+                entry,
+                location,
+                words,
+                hint,
+                code="spec.license" if location == ("license",) else "spec.citation",
+            )
             for location, words, hint in attribution_problems(entry.spec, cited)
         ]
         problems += _science(catalog, entry)
         problems += _copy(catalog, entry)
     if not paths:
-        problems += [Problem(BIBLIOGRAPHY, line, 1, words, hint) for line, words, hint in cited.problems]
+        problems += [
+            Finding("spec.bibliography", "error", BIBLIOGRAPHY, words, hint, line, 1)
+            for line, words, hint in cited.problems
+        ]
         problems += _stale_schemas(catalog)
         problems += _strays(catalog)
         problems += _broken_packages()
@@ -117,7 +126,7 @@ def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Pat
     return chosen
 
 
-def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Problem]:
+def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Finding]:
     """The line by which an editor finds the schema, in a repository that keeps schemas."""
     if catalog.origin(path) or not (catalog.root / "specs" / "schema").is_dir():
         return
@@ -128,13 +137,8 @@ def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Problem]:
         return  # said by the loader
     found = SCHEMA_LINE.match(first)
     if found is None or found.group(1) != wanted.split("=", 1)[1]:
-        yield Problem(
-            catalog.shown(path),
-            1,
-            1,
-            "the first line does not name the schema for editors",
-            f"write: {wanted}",
-        )
+        words = "the first line does not name the schema for editors"
+        yield Finding("spec.schema-line", "error", catalog.shown(path), words, f"write: {wanted}", 1, 1)
 
 
 def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
@@ -143,23 +147,22 @@ def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
     return f"# yaml-language-server: $schema={'../' * depth}schema/{kind[:-1]}.json"
 
 
-def _at(
-    entry: Entry, location: tuple[str | int, ...], message: str, hint: str = "", severity: str = "error"
-) -> Problem:
+def _at(entry: Entry, location: tuple[str | int, ...], what: str, fix: str = "", *, code: str) -> Finding:
     line, column = entry.document.position(location)
-    return Problem(entry.document.path, line, column, message, hint, severity)
+    return Finding(code, "error", entry.document.path, what, fix, line, column)
 
 
-def _references(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
+def _references(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     for kind, id, location in references(entry):
         if not catalog.has(kind, id):
-            yield _at(entry, location, f"no {kind[:-1]} {id!r}", catalog.suggestion(kind, id))
+            fix = catalog.suggestion(kind, id)
+            yield _at(entry, location, f"no {kind[:-1]} {id!r}", fix, code="spec.reference")
     spec = entry.spec
     if isinstance(spec, BenchmarkSpec) and spec.superseded_by is not None:
         yield from _cycle(catalog, entry, spec)
 
 
-def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
+def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
     seen, after = [spec.id], spec.superseded_by
     while after is not None and catalog.has("benchmarks", after):
         if after in seen:
@@ -169,6 +172,7 @@ def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Prob
                 ("superseded_by",),
                 f"superseded_by runs in a circle: {chain}",
                 "break it in one of the files",
+                code="spec.circle",
             )
             return
         seen.append(after)
@@ -178,7 +182,7 @@ def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Prob
             return
 
 
-def _components(entry: Entry) -> Iterator[Problem]:
+def _components(entry: Entry) -> Iterator[Finding]:
     for field, kind in COMPONENTS[entry.kind]:
         component = getattr(entry.spec, field)
         if not isinstance(component, Component):
@@ -186,7 +190,7 @@ def _components(entry: Entry) -> Iterator[Problem]:
         try:
             registered = registry.get(kind, component.name)
         except RequestError as error:
-            yield _at(entry, (field, "name"), str(error))
+            yield _at(entry, (field, "name"), str(error), code="spec.component")
             continue
         try:
             registered.bind(component.parameters)
@@ -194,7 +198,7 @@ def _components(entry: Entry) -> Iterator[Problem]:
             yield from explain(error, entry.document, registered.parameters, (field,))
 
 
-def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
+def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     """Metric and ceiling overrides of a benchmark, and the compat modes of a metric, must resolve."""
     from neuroledger.engine.bound_metric import resolve
 
@@ -222,14 +226,15 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
     for kind, wanted, options, location in tries:
         try:
             resolve(kind, wanted, catalog, options)
+        except UnknownError:
+            continue  # reported as a reference
         except RequestError as error:
-            if not str(error).startswith(("no metric", "no ceiling")):
-                yield _at(entry, location, str(error))
+            yield _at(entry, location, str(error), code="spec.override")
         except SpecError:
             continue  # said where that spec is checked
 
 
-def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
+def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     spec = entry.spec
     if isinstance(spec, DatasetSpec) and spec.unavailable is None:
         if not spec.expectations.stimuli and not spec.expectations.assembly:
@@ -238,6 +243,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
                 ("expectations",),
                 "a data set states no expectations: nothing would guard it",
                 "add `expectations`",
+                code="spec.unguarded",
             )
         for name, pin in spec.files.items():
             pointer = catalog.root / "data" / spec.id / f"{name}.dvc"
@@ -247,11 +253,12 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
                     ("files", name),
                     f"no DVC pointer {catalog.shown(pointer)}",
                     f"dvc add data/{spec.id}/{name}",
+                    code="spec.pointer",
                 )
     elif isinstance(spec, ModelSpec):
         yield from _layers(entry, spec)
         for location, words, hint in commitment_problems(catalog, spec):
-            yield _at(entry, location, words, hint)
+            yield _at(entry, location, words, hint, code="spec.commitment")
         for name, pin in spec.weights.items():
             pointer = catalog.root / "data" / "models" / spec.id / f"{name}.dvc"
             if pin.dvc and not pointer.is_file():
@@ -260,16 +267,17 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
                     ("weights", name),
                     f"no DVC pointer {catalog.shown(pointer)}",
                     f"dvc add {catalog.shown(pointer)[:-4]}",
+                    code="spec.pointer",
                 )
     elif isinstance(spec, BenchmarkSpec):
         yield from _normalisation(catalog, entry, spec)
         yield from _controls(catalog, entry, spec)
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
-            yield _at(entry, location, words, hint)
+            yield _at(entry, location, words, hint, code="spec.suite")
 
 
-def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Problem]:
+def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
     """Regions and the readout stand on layers that the model records."""
     if not spec.layers:
         return
@@ -281,10 +289,11 @@ def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Problem]:
         if layer not in spec.layers:
             near = difflib.get_close_matches(layer, spec.layers, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"layers: {', '.join(spec.layers)}"
-            yield _at(entry, (field, region), f"{field}: {layer!r} is not among `layers`", hint)
+            words = f"{field}: {layer!r} is not among `layers`"
+            yield _at(entry, (field, region), words, hint, code="spec.layer")
 
 
-def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
+def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
     from neuroledger.engine.bound_metric import resolve
     from neuroledger.stats.score import FORMULAS
 
@@ -297,10 +306,11 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
         return  # said elsewhere
     if (metric.scale, ceiling.scale) not in FORMULAS:
         words = f"no formula normalises scale {metric.scale!r} by a ceiling of scale {ceiling.scale!r}"
-        yield _at(entry, ("ceiling",), words, "choose a ceiling of a fitting scale, or `normalise: none`")
+        fix = "choose a ceiling of a fitting scale, or `normalise: none`"
+        yield _at(entry, ("ceiling",), words, fix, code="spec.normalisation")
 
 
-def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Problem]:
+def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
     """What the records say of the controls: a benchmark whose controls fail is refused."""
     rules = spec.controls
     for role, ids in (("positive", rules.positive), ("negative", rules.negative)):
@@ -311,7 +321,7 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[P
             try:
                 record = read_record(path)
             except DataError as error:
-                yield _at(entry, ("controls", role, i), str(error))
+                yield _at(entry, ("controls", role, i), str(error), code="record.unreadable")
                 continue
             now = spec_sha256(spec, without=BENCHMARK_ONLY_SAYS)
             if record.score is None or record.inputs.get("benchmark", {}).get("spec_sha256") != now:
@@ -319,17 +329,15 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[P
             value = float(record.score["value"])
             if role == "positive" and value < rules.ceiling_at_least:
                 words = f"positive control {id!r} reaches {value:.3f}, below {rules.ceiling_at_least:g}"
-                yield _at(
-                    entry, ("controls", role, i), words, "the benchmark cannot see what is there: mend it"
-                )
+                fix = "the benchmark cannot see what is there: correct it"
+                yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
             if role == "negative" and value > rules.floor_at_most:
                 words = f"negative control {id!r} reaches {value:.3f}, above {rules.floor_at_most:g}"
-                yield _at(
-                    entry, ("controls", role, i), words, "the benchmark rewards what is not there: mend it"
-                )
+                fix = "the benchmark rewards what is not there: correct it"
+                yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
 
 
-def _stale_schemas(catalog: Catalog) -> Iterator[Problem]:
+def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
     """Schemas that differ from the installed components; a repository of one's own may do without them."""
     checkout = is_checkout(catalog.root)
     if not checkout and not (catalog.root / "specs" / "schema").is_dir():
@@ -337,39 +345,33 @@ def _stale_schemas(catalog: Catalog) -> Iterator[Problem]:
     for name, text in schema_texts(plugins=not checkout).items():
         path = catalog.root / "specs" / "schema" / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            yield Problem(
-                catalog.shown(path),
-                1,
-                1,
-                "the JSON Schema does not describe the installed components",
-                "run `neuroledger check --write-schemas`",
-                # Elsewhere it depends on the packages that each person has installed.
-                "error" if checkout else "warning",
-            )
+            # Elsewhere it depends on the packages that each person has installed.
+            severity: Severity = "error" if checkout else "warning"
+            words = "the JSON Schema does not describe the installed components"
+            fix = "run `neuroledger check --write-schemas`"
+            yield Finding("spec.schema-stale", severity, catalog.shown(path), words, fix)
 
 
-def _copy(catalog: Catalog, entry: Entry) -> Iterator[Problem]:
+def _copy(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     for path, original in catalog.copies:
         if path == entry.path:
             words = f"this file repeats {catalog.shown(original)}, which is known in every repository"
             hint = "remove it, or give it another id if it is to differ"
-            yield _at(entry, (), words, hint, "warning")
+            line, column = entry.document.position(())
+            yield Finding("spec.copy", "warning", entry.document.path, words, hint, line, column)
 
 
-def _broken_packages() -> Iterator[Problem]:
+def _broken_packages() -> Iterator[Finding]:
     for distribution, words in registry.broken().items():
-        yield Problem(distribution, 1, 1, words)
+        yield Finding("machine.plugin", "error", distribution, words)
 
 
-def _strays(catalog: Catalog) -> Iterable[Problem]:
+def _strays(catalog: Catalog) -> Iterable[Finding]:
     known = {path for _, _, path in catalog.files()}
     for path in sorted((catalog.root / "specs").rglob("*")):
         if path.suffix in {".yaml", ".yml"} and path not in known:
             folders = ", ".join(f"specs/{kind}/" for kind in KINDS)
-            yield Problem(
-                catalog.shown(path),
-                1,
-                1,
-                "this file is no spec where it lies",
-                f"specs are <id>.yaml in {folders}",
+            words = "this file is not in a folder of specs"
+            yield Finding(
+                "spec.stray", "error", catalog.shown(path), words, f"specs are <id>.yaml in {folders}"
             )

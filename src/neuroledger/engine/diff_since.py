@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
-from neuroledger.errors import Problem, RequestError, SpecError
+from neuroledger.errors import Finding, RequestError, SpecError
 from neuroledger.spec.base import Spec
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import parse
@@ -52,7 +52,7 @@ class Review:
 
     commit: str
     changes: tuple[Change, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
 
 
 def review(catalog: Catalog, since: str) -> Review:
@@ -79,11 +79,11 @@ def review(catalog: Catalog, since: str) -> Review:
     if not commit:
         raise RequestError(f"{since!r} and the present branch have no commit in common")
     changes: list[Change] = []
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     for path, state in sorted(_touched(catalog, commit).items()):
         found = list(_changes(catalog, commit, path, state))
         changes += [one for one in found if isinstance(one, Change)]
-        problems += [one for one in found if isinstance(one, Problem)]
+        problems += [one for one in found if isinstance(one, Finding)]
     return Review(commit, tuple(changes), tuple(problems))
 
 
@@ -99,7 +99,7 @@ def _touched(catalog: Catalog, commit: str) -> dict[str, State]:
     return names
 
 
-def _changes(catalog: Catalog, commit: str, path: str, state: State) -> Iterator[Change | Problem]:
+def _changes(catalog: Catalog, commit: str, path: str, state: State) -> Iterator[Change | Finding]:
     parts = PurePosixPath(path).parts
     if len(parts) >= 3 and parts[0] == "specs" and parts[1] in KINDS and path.endswith((".yaml", ".yml")):
         yield from _spec(catalog, commit, path, parts[1], state)
@@ -109,7 +109,7 @@ def _changes(catalog: Catalog, commit: str, path: str, state: State) -> Iterator
         yield Change("code", path, state)
 
 
-def _spec(catalog: Catalog, commit: str, path: str, kind: str, state: State) -> Iterator[Change | Problem]:
+def _spec(catalog: Catalog, commit: str, path: str, kind: str, state: State) -> Iterator[Change | Finding]:
     name = f"{kind[:-1]} {PurePosixPath(path).stem}"
 
     def then(table: str) -> bytes:
@@ -138,7 +138,9 @@ def _spec(catalog: Catalog, commit: str, path: str, kind: str, state: State) -> 
     if decisive and new.version <= old.version and not getattr(old, "unavailable", None):
         line, column = parse(_here(catalog, path), path).position(("version",))
         words = f"{', '.join(decisive)} changed and `version` is still {new.version}"
-        yield Problem(path, line, column, words, f"write `version: {old.version + 1}`")
+        yield Finding(
+            "review.version", "error", path, words, f"write `version: {old.version + 1}`", line, column
+        )
 
 
 def _moved_pins(old: Spec, new: Spec) -> list[str]:

@@ -9,14 +9,13 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
 from neuroledger.data.fetch import folder_of, mirror_folder
 from neuroledger.data.gate.validation import refusal
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, Finding, RequestError, Severity
 from neuroledger.models.activation_store import activations_folder
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
@@ -24,9 +23,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.params import read_params
 from neuroledger.store.cache_eviction import entries, limit_bytes, size_in_words
 
-__all__ = ["Observation", "examine"]
-
-State = Literal["well", "note", "wrong"]
+__all__ = ["examine"]
 
 OLDEST_PYTHON: Final = (3, 11)
 SPARE_BYTES: Final = 2 * 1024**3
@@ -56,28 +53,9 @@ OPTIONAL: Final = {
     "dvc-s3": ("s3", "the S3 remote"),
     "distributed": ("cluster", "running on a cluster"),
 }
-SIGNS: Final = {"well": "✓", "note": "–", "wrong": "✗"}
 
 
-@dataclass(frozen=True)
-class Observation:
-    """One thing that was looked at: ``wrong`` stands in the way of the default suite, a ``note`` only of something else."""
-
-    topic: str
-    state: State
-    what: str
-    do: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        line = f"{SIGNS[self.state]} {self.topic}: {self.what}"
-        return f"{line}\n    {self.do}" if self.do else line
-
-
-def examine(catalog: Catalog) -> list[Observation]:
+def examine(catalog: Catalog) -> list[Finding]:
     """Everything that was looked at; nothing is changed, nothing is downloaded."""
     return [
         *_python(),
@@ -91,12 +69,18 @@ def examine(catalog: Catalog) -> list[Observation]:
     ]
 
 
-def _python() -> Iterator[Observation]:
+def _python() -> Iterator[Finding]:
     found = f"{platform.python_version()} on {platform.system()}-{platform.machine()}"
     if sys.version_info < OLDEST_PYTHON:
-        yield Observation("python", "wrong", found, "install Python 3.11 or newer, then `make clean repro`")
+        yield Finding(
+            "machine.python",
+            "error",
+            "python",
+            found,
+            "install Python 3.11 or newer, then `make clean repro`",
+        )
     else:
-        yield Observation("python", "well", found)
+        yield Finding("machine.python", "ok", "python", found)
 
 
 def _version(package: str) -> str | None:
@@ -106,24 +90,35 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _packages(root: Path) -> Iterator[Observation]:
+def _packages(root: Path) -> Iterator[Finding]:
     lacking = [name for name in NEEDED if _version(name) is None]
     if lacking:
-        yield Observation(
-            "packages", "wrong", f"missing: {', '.join(lacking)}", "`make clean repro`, or `pip install -e .`"
+        yield Finding(
+            "machine.package",
+            "error",
+            "packages",
+            f"missing: {', '.join(lacking)}",
+            "`make clean repro`, or `pip install -e .`",
         )
     else:
-        yield Observation("packages", "well", ", ".join(f"{name} {_version(name)}" for name in NEEDED))
+        yield Finding(
+            "machine.package", "ok", "packages", ", ".join(f"{name} {_version(name)}" for name in NEEDED)
+        )
     for name, (extra, purpose) in OPTIONAL.items():
         found = _version(name)
         if found is None:
-            yield Observation(
-                name, "note", f"not installed: needed for {purpose}", f'`pip install -e ".[{extra}]"`'
+            yield Finding(
+                "machine.package",
+                "note",
+                name,
+                f"not installed: needed for {purpose}",
+                f'`pip install -e ".[{extra}]"`',
             )
         else:
-            yield Observation(name, "well", found)
+            yield Finding("machine.package", "ok", name, found)
     for distribution, words in registry.broken().items():
-        yield Observation(distribution, "wrong", *words.split("; ", 1))
+        what, _, fix = words.partition("; ")
+        yield Finding("machine.plugin", "error", distribution, what, fix)
     moved = [
         f"{name} {_version(name)} instead of {pin}"
         for name, pin in _pins(root)
@@ -131,7 +126,13 @@ def _packages(root: Path) -> Iterator[Observation]:
     ]
     if moved:
         do = "`pip install --no-deps -r requirements.txt`"
-        yield Observation("versions", "note", f"not those of requirements.txt: {', '.join(moved[:8])}", do)
+        yield Finding(
+            "machine.package",
+            "note",
+            "versions",
+            f"not those of requirements.txt: {', '.join(moved[:8])}",
+            do,
+        )
 
 
 def _pins(root: Path) -> Iterator[tuple[str, str]]:
@@ -142,55 +143,69 @@ def _pins(root: Path) -> Iterator[tuple[str, str]]:
             yield match.group(1), match.group(2)
 
 
-def _devices() -> Iterator[Observation]:
+def _devices() -> Iterator[Finding]:
     threads = os.environ.get("OMP_NUM_THREADS", "as many as the libraries choose")
-    yield Observation("cpu", "well", f"{os.cpu_count()} cores, threads: {threads}")
+    yield Finding("machine.device", "ok", "cpu", f"{os.cpu_count()} cores, threads: {threads}")
     if _version("torch") is None:
         return
     import torch
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if names:
-        yield Observation("gpu", "well", f"{', '.join(names)}: `--device cuda`")
+        yield Finding("machine.device", "ok", "gpu", f"{', '.join(names)}: `--device cuda`")
     elif torch.backends.mps.is_available():
-        yield Observation("gpu", "well", "Apple GPU: `--device mps`")
+        yield Finding("machine.device", "ok", "gpu", "Apple GPU: `--device mps`")
     elif shutil.which("nvidia-smi"):
         do = "install a build of the same torch version with CUDA from pytorch.org"
-        yield Observation("gpu", "note", f"a driver is here, but torch {torch.__version__} cannot use it", do)
+        yield Finding(
+            "machine.device",
+            "note",
+            "gpu",
+            f"a driver is here, but torch {torch.__version__} cannot use it",
+            do,
+        )
     else:
-        yield Observation("gpu", "note", "none that torch can use: everything runs on the CPU")
+        yield Finding("machine.device", "note", "gpu", "none that torch can use: everything runs on the CPU")
 
 
-def _disk(root: Path) -> Iterator[Observation]:
+def _disk(root: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(root).free
-    state: State = "well" if free > SPARE_BYTES else "note"
-    do = "" if state == "well" else "free space, or remove .cache (it is made again)"
-    yield Observation("disk", state, f"{free / 1e9:.1f} GB free", do)
+    state: Severity = "ok" if free > SPARE_BYTES else "note"
+    do = "" if state == "ok" else "free space, or remove .cache (it is made again)"
+    yield Finding("machine.disk", state, "disk", f"{free / 1e9:.1f} GB free", do)
     for folder in (root / "results", root / ".cache", root / "data"):
         there = folder if folder.exists() else root
         if not os.access(there, os.W_OK):
-            yield Observation("disk", "wrong", f"{there} cannot be written to", f"`chmod -R u+w {there}`")
+            yield Finding(
+                "machine.disk", "error", "disk", f"{there} cannot be written to", f"`chmod -R u+w {there}`"
+            )
 
 
-def _activations(root: Path) -> Iterator[Observation]:
+def _activations(root: Path) -> Iterator[Finding]:
     folder = activations_folder(root)
     try:
         limit = limit_bytes()
     except RequestError as error:
-        yield Observation("activations", "wrong", str(error), "`unset NEUROLEDGER_ACTIVATIONS_LIMIT`")
+        yield Finding(
+            "store.size", "error", "activations", str(error), "`unset NEUROLEDGER_ACTIVATIONS_LIMIT`"
+        )
         return
     held = sum(entry.size for entry in entries(folder))
     said = f"{size_in_words(held)} kept of at most {size_in_words(limit)}, in {folder}"
     if held > limit:
-        yield Observation("activations", "note", said, f"the next pass makes room; or `rm -r {folder}`")
+        yield Finding(
+            "store.size", "note", "activations", said, f"the next pass makes room; or `rm -r {folder}`"
+        )
     else:
-        yield Observation("activations", "well", said)
+        yield Finding("store.size", "ok", "activations", said)
 
 
-def _remotes(root: Path) -> Iterator[Observation]:
+def _remotes(root: Path) -> Iterator[Finding]:
     path = root / ".dvc" / "config"
     if not path.is_file():
-        yield Observation("remote", "wrong", ".dvc/config is missing", "`git checkout .dvc/config`")
+        yield Finding(
+            "machine.remote", "error", "remote", ".dvc/config is missing", "`git checkout .dvc/config`"
+        )
         return
     config = configparser.ConfigParser()
     config.read_string("\n".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
@@ -201,69 +216,91 @@ def _remotes(root: Path) -> Iterator[Observation]:
             yield _remote(root, match.group(1), dict(config[section]), is_default=match.group(1) == default)
 
 
-def _remote(root: Path, name: str, options: dict[str, str], *, is_default: bool) -> Observation:
+def _remote(root: Path, name: str, options: dict[str, str], *, is_default: bool) -> Finding:
     url = options.get("url", "")
     topic = f"remote {name}{' (default)' if is_default else ''}"
     if options.get("verify", "false").lower() != "true":
-        return Observation(
-            topic, "wrong", "does not verify what it brings", f"`dvc remote modify {name} verify true`"
+        return Finding(
+            "machine.remote",
+            "error",
+            topic,
+            "does not verify what it brings",
+            f"`dvc remote modify {name} verify true`",
         )
     if url.startswith("s3://"):
         held = os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_PROFILE")
         known = held or (Path.home() / ".aws" / "credentials").is_file()
         do = "" if known else "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to use it"
-        return Observation(
-            topic, "well" if known else "note", url + ("" if known else ": no credentials here"), do
+        return Finding(
+            "machine.remote",
+            "ok" if known else "note",
+            topic,
+            url + ("" if known else ": no credentials here"),
+            do,
         )
     folder = (root / ".dvc" / url).resolve()
     objects = sum(1 for each in folder.rglob("*") if each.is_file()) if folder.is_dir() else 0
     if not objects:
-        return Observation(
-            topic, "wrong", f"{folder.name} is empty or missing", f"`git checkout {folder.name}`"
+        return Finding(
+            "machine.remote",
+            "error",
+            topic,
+            f"{folder.name} is empty or missing",
+            f"`git checkout {folder.name}`",
         )
-    return Observation(topic, "well", f"{folder.name}, {objects} files, part of the clone")
+    return Finding("machine.remote", "ok", topic, f"{folder.name}, {objects} files, part of the clone")
 
 
-def _mirror() -> Iterator[Observation]:
+def _mirror() -> Iterator[Finding]:
     try:
         folder = mirror_folder()
     except DataError as error:
-        yield Observation("mirror", "wrong", str(error), "`unset NEUROLEDGER_MIRROR`")
+        yield Finding("machine.mirror", "error", "mirror", str(error), "`unset NEUROLEDGER_MIRROR`")
         return
     if folder is not None:
-        yield Observation("mirror", "well", f"{folder}: pinned files are looked up here before any download")
+        yield Finding(
+            "machine.mirror", "ok", "mirror", f"{folder}: pinned files are looked up here before any download"
+        )
 
 
-def _data(catalog: Catalog) -> Iterator[Observation]:
+def _data(catalog: Catalog) -> Iterator[Finding]:
     suite = read_params(catalog.root).suite
     try:
         wanted = {catalog.benchmark(item.id).dataset for item in catalog.suite(suite).benchmarks}
     except RequestError as error:
-        yield Observation(
-            "suite", "wrong", f"params.yaml: {error}", "name a suite of `neuroledger list suites`"
+        yield Finding(
+            "machine.suite",
+            "error",
+            "suite",
+            f"params.yaml: {error}",
+            "name a suite of `neuroledger list suites`",
         )
         wanted = set()
     for id in catalog.ids("datasets"):
         spec = catalog.dataset(id)
         if spec.unavailable is not None:
             continue
-        needed: State = "wrong" if id in wanted else "note"
+        needed: Severity = "error" if id in wanted else "note"
         lacking = _lacking(folder_of(catalog.root, "datasets", id), spec.files)
         if lacking:
             what = f"{len(lacking)} of {len(spec.files)} files missing or of another size"
-            yield Observation(f"data set {id}", needed, what, f"`neuroledger fetch {id}`")
+            yield Finding("machine.data", needed, f"data set {id}", what, f"`neuroledger fetch {id}`")
         elif refused := refusal(catalog, id):
-            yield Observation(
-                f"data set {id}", needed, refused.split("; run")[0], f"`neuroledger validate {id}`"
+            yield Finding(
+                "machine.data",
+                needed,
+                f"data set {id}",
+                f"{refused.where}: {refused.what}",
+                f"`neuroledger validate {id}`",
             )
         else:
-            yield Observation(f"data set {id}", "well", f"{len(spec.files)} files, valid")
+            yield Finding("machine.data", "ok", f"data set {id}", f"{len(spec.files)} files, valid")
     for id in catalog.ids("models"):
         weights = catalog.model(id).weights
         lacking = _lacking(folder_of(catalog.root, "models", id), weights)
         if lacking and catalog.model(id).unavailable is None:
             what = f"{len(lacking)} of {len(weights)} files of weights missing or of another size"
-            yield Observation(f"model {id}", "note", what, f"`neuroledger fetch {id}`")
+            yield Finding("machine.data", "note", f"model {id}", what, f"`neuroledger fetch {id}`")
 
 
 def _lacking(folder: Path, pins: dict[str, SourceFile]) -> list[str]:

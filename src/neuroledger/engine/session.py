@@ -183,4 +183,4 @@ class Session:
 
         problem = self.once(("valid", dataset), lambda: refusal(self.catalog, dataset))
         if problem:
-            raise DataError(problem)
+            raise DataError(f"{problem.where}: {problem.what}; {problem.fix}")

@@ -1,67 +1,39 @@
-"""Is a record still what its inputs give? Tampered, stale, changed data, reproducible."""
+"""Is a record still what its inputs give? Every record becomes one finding, with recomputation if asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final
 
 from neuroledger.data.load import verified_files
 from neuroledger.display import Display
 from neuroledger.engine.plan import Job, inputs_of
-from neuroledger.engine.record import Record, read_record
+from neuroledger.engine.record import PAYLOAD, Record, read_record
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import DataError, IntegrityError, NeuroLedgerError, RequestError
+from neuroledger.errors import DataError, Finding, IntegrityError, NeuroLedgerError, RequestError, Severity
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["verify"]
 
-Doubt = tuple[Literal["data changed", "data not here"] | None, str]
-
-# Another processor rounds differently: mostly, scores move by less than this. What is fitted step by step, or runs on from
+# Another processor rounds differently: mostly, numbers move by less than this. What is fitted step by step, or runs on from
 # its own answers, amplifies rounding; then a hundredth of the score's standard error says that it is the same score.
-TOLERANCE = 1e-8
-SHARE = 0.01
-HALF_WIDTH = 1.96  # standard errors from the value to either end of a 95 % interval
+TOLERANCE: Final = 1e-8
+SHARE: Final = 0.01
+HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
+AGAIN: Final = "run it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What was found about one record."""
+def verify(catalog: Catalog, paths: Sequence[Path], *, recompute: bool, display: Display) -> list[Finding]:
+    """One finding for each record at ``paths`` (all of them when none are given).
 
-    path: str
-    state: Literal[
-        "current",
-        "reproduced",
-        "failed before",
-        "data not here",
-        "tampered",
-        "stale",
-        "data changed",
-        "not reproduced",
-        "unreadable",
-    ]
-    reason: str = ""
-
-    @property
-    def good(self) -> bool:
-        """Whether nothing speaks against the record (data that are not here can say nothing)."""
-        return self.state in {"current", "reproduced", "failed before", "data not here"}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {**asdict(self), "good": self.good}
-
-
-def verify(catalog: Catalog, paths: Sequence[Path], *, recompute: bool, display: Display) -> list[Verdict]:
-    """Verdicts on the records at ``paths`` (all of them when none are given).
-
-    A record is tampered with when its own hash does not fit, stale when today's specs and components give another
-    identity, and its data are changed when a file's bytes differ from the pin; every file is hashed anew. With
-    ``recompute`` the score is computed again and compared.
+    A record was edited when its own hash does not match its content, is stale when today's specs and components give
+    another identity, and its data changed when a file's bytes differ from the pin; every file is hashed anew. None of
+    this shows that the numbers are right, for whoever edits a record can hash it again. With ``recompute`` everything
+    that the inputs determine is computed from scratch, without a cache, and compared number by number.
 
     Raises
     ------
@@ -69,98 +41,138 @@ def verify(catalog: Catalog, paths: Sequence[Path], *, recompute: bool, display:
         A path does not exist.
     """
     chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
-    sessions: dict[tuple[Any, ...], Session] = {}
-    hashed: dict[tuple[str, str], Doubt] = {}
-    verdicts = []
+    sessions: dict[Request, Session] = {}
+    hashed: dict[tuple[str, str], tuple[str, str]] = {}
+    findings = []
     for number, path in enumerate(chosen):
         if not path.is_file():
             raise RequestError(f"{path} does not exist")
         display.progress("verifying", number, len(chosen))
-        verdicts.append(_verdict(catalog, path, recompute, sessions, hashed))
+        findings.append(_verified(catalog, path, recompute, sessions, hashed))
     display.progress("verifying", len(chosen), len(chosen))
-    return verdicts
+    return findings
 
 
-def _verdict(
+def _verified(
     catalog: Catalog,
     path: Path,
     recompute: bool,
-    sessions: dict[tuple[Any, ...], Session],
-    hashed: dict[tuple[str, str], Doubt],
-) -> Verdict:
+    sessions: dict[Request, Session],
+    hashed: dict[tuple[str, str], tuple[str, str]],
+) -> Finding:
     shown = catalog.shown(path.resolve())
     try:
         record = read_record(path)
-    except DataError as error:
-        return Verdict(shown, "unreadable", str(error))
+        request = Request(**record.request)
+    except (DataError, TypeError) as error:
+        return Finding("record.unreadable", "error", shown, str(error), AGAIN)
     if not record.intact:
-        return Verdict(shown, "tampered", "its content does not fit its own hash; run it again")
-    request = Request(**record.request)
+        return Finding("record.edited", "error", shown, "its content does not match its own hash", AGAIN)
+    if (record.benchmark, record.model) != (path.parent.name, path.stem):
+        words = f"the file holds the record of {record.benchmark} · {record.model}"
+        return Finding("record.misplaced", "error", shown, words, "restore both records from git")
     try:
         inputs = inputs_of(catalog, catalog.benchmark(record.benchmark), record.model, request)
     except NeuroLedgerError as error:
-        return Verdict(shown, "stale", str(error))
+        return Finding("record.stale", "error", shown, str(error), AGAIN)
     if sha256_of(inputs) != record.id:
-        return Verdict(
-            shown, "stale", f"{', '.join(_moved(record.inputs, inputs))} changed since; run it again"
-        )
-    if record.status == "failed":
-        return Verdict(shown, "failed before", (record.error or {}).get("message", ""))
+        moved = [
+            name for name in sorted({*record.inputs, *inputs}) if record.inputs.get(name) != inputs.get(name)
+        ]
+        return Finding("record.stale", "error", shown, f"{', '.join(moved)} changed since", AGAIN)
     for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
-        state, reason = _hash_once(catalog, kind, id, hashed)
-        if state is not None:
-            return Verdict(shown, state, reason)
+        code, reason = _hash_once(catalog, kind, id, hashed)
+        if code and not (record.status == "failed" and code == "record.data-missing"):
+            severity: Severity = "error" if code == "record.data-changed" else "note"
+            return Finding(code, severity, shown, reason, f"`neuroledger fetch {id}`")
     if not recompute:
-        return Verdict(shown, "current")
-    session = sessions.setdefault((request.seed, request.limit, request.device), Session(catalog, request))
+        if record.status == "failed":
+            return Finding("record.failed", "note", shown, (record.error or {}).get("message", ""))
+        return Finding(
+            "record.current", "ok", shown, "its inputs are current; its numbers were not recomputed"
+        )
+    session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
-    difference = _difference(record, again, lambda score: TOLERANCE)
-    if difference is None:
-        same = again.payload() == record.payload_sha256
-        return Verdict(shown, "reproduced", "same payload" if same else f"within {TOLERANCE:g}")
-    if _difference(record, again, _negligible) is None:
-        return Verdict(shown, "reproduced", f"within {SHARE:g} standard errors: {difference}")
-    return Verdict(shown, "not reproduced", difference)
+    return _compared(shown, record, again)
 
 
-def _hash_once(catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], Doubt]) -> Doubt:
-    """What is wrong with the files of a data set or model, every byte read again, once per run."""
-    if (kind, id) not in hashed:
-        try:
-            verified_files(catalog, kind, id, trust_memory=False)
-            hashed[kind, id] = (None, "")
-        except IntegrityError as error:
-            hashed[kind, id] = ("data changed", str(error))
-        except DataError as error:
-            hashed[kind, id] = ("data not here", str(error))
-    return hashed[kind, id]
+def _compared(shown: str, record: Record, again: Record) -> Finding:
+    """What recomputing found: the same payload, the same numbers within rounding, or a difference."""
+    if again.payload() == record.payload_sha256:
+        return Finding("record.reproduced", "ok", shown, "recomputed: same payload")
+    if record.status == again.status == "failed":
+        kinds = [(one.error or {}).get("type") for one in (record, again)]
+        if kinds[0] == kinds[1]:
+            return Finding(
+                "record.failed", "note", shown, f"fails again: {(again.error or {}).get('message', '')}"
+            )
+    pairs = list(_leaves(_plain(record), _plain(again), ("",), TOLERANCE))
+    broken = [words for words, share in pairs if share is None]
+    if broken:
+        more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
+        return Finding("record.not-reproduced", "error", shown, broken[0] + more, AGAIN)
+    wide = [words for words, share in pairs if share and share > 1]
+    within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
+    return Finding("record.reproduced", "ok", shown, f"recomputed: {within}")
 
 
-def _moved(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    return [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+def _plain(record: Record) -> dict[str, Any]:
+    whole = record.model_dump(mode="json")
+    return {name: whole[name] for name in PAYLOAD}
 
 
-def _negligible(score: Mapping[str, Any]) -> float:
-    """How far a score may move: a small share of its standard error, as far as one is known."""
+def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[tuple[str, float | None]]:
+    """Every leaf that differs, in words, with its distance in units of rounding; None where it may not differ so."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        if "value" in was:
+            allowed = max(TOLERANCE, SHARE * _standard_error(was))
+        numbers = list[tuple[str, float | None]]()
+        for name in sorted({*was, *now}):
+            # The raw score has other units: what is allowed of the value is allowed of it in proportion.
+            wide = allowed * _ratio(was) if name == "raw" else allowed
+            found = list(_leaves(was.get(name), now.get(name), (*at, str(name)), wide))
+            if found and name.endswith("sha256") and numbers and all(share for _, share in numbers):
+                continue  # a hash of numbers that moved by rounding moves as well
+            numbers += found
+        yield from numbers
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for number, pair in enumerate(zip(was, now, strict=True)):
+            yield from _leaves(*pair, (*at, str(number)), allowed)
+    elif was != now:
+        words = f"{' '.join(at[2:] or at).strip()} was {was}, is {now}"
+        numeric = all(isinstance(one, float) and math.isfinite(one) for one in (was, now))
+        if not numeric:
+            yield words, None if at[-1] != "says" else 0.0
+            return
+        distance = abs(was - now)
+        if distance > max(allowed, TOLERANCE * abs(was)):
+            yield words, None
+        else:
+            yield words, distance / (TOLERANCE * max(1.0, abs(was)))
+
+
+def _standard_error(score: Mapping[str, Any]) -> float:
     error, low, high = (score.get(name) for name in ("error", "low", "high"))
     if error is None and low is not None and high is not None:
         error = (high - low) / (2 * HALF_WIDTH)
-    return max(TOLERANCE, SHARE * (error or 0.0))
+    return float(error or 0.0)
 
 
-def _difference(old: Record, new: Record, allowed: Callable[[Mapping[str, Any]], float]) -> str | None:
-    """The first number that moved by more than is allowed of its score, or None."""
-    if new.score is None or old.score is None:
-        return f"status {new.status} now: {(new.error or {}).get('message', '')}"
-    for name in sorted(old.scores):
-        held = old.scores[name]
-        tolerance = allowed(held)
-        for field in ("value", "raw"):
-            was, now = held.get(field), new.scores.get(name, {}).get(field)
-            if was is None and now is None:
-                continue
-            # The raw score has other units: what is allowed of the value is allowed of it in proportion.
-            wide = max(1.0, abs(was / held["value"])) if field == "raw" and was and held.get("value") else 1.0
-            if was is None or now is None or abs(was - now) > max(tolerance * wide, TOLERANCE * abs(was)):
-                return f"{name} {field} was {was}, is {now}"
-    return None
+def _ratio(score: Mapping[str, Any]) -> float:
+    raw, value = score.get("raw"), score.get("value")
+    return max(1.0, abs(raw / value)) if raw and value else 1.0
+
+
+def _hash_once(
+    catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], tuple[str, str]]
+) -> tuple[str, str]:
+    """Code and reason of what is wrong with the files of a data set or model, every byte read again, once per run."""
+    if (kind, id) not in hashed:
+        try:
+            verified_files(catalog, kind, id, trust_memory=False)
+            hashed[kind, id] = ("", "")
+        except IntegrityError as error:
+            hashed[kind, id] = ("record.data-changed", str(error))
+        except DataError as error:
+            hashed[kind, id] = ("record.data-missing", str(error))
+    return hashed[kind, id]

@@ -11,7 +11,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
-from neuroledger.errors import Problem, RequestError, SpecError
+from neuroledger.errors import Finding, RequestError, SpecError, UnknownError
 from neuroledger.spec import registry, shipped
 from neuroledger.spec.base import Override, Spec
 from neuroledger.spec.document import Document
@@ -104,7 +104,7 @@ class Catalog:
         if (kind, id) not in self._read:
             path = self._files[kind].get(id)
             if path is None:
-                raise RequestError(f"no {kind[:-1]} {id!r}; {self.suggestion(kind, id)}")
+                raise UnknownError(f"no {kind[:-1]} {id!r}; {self.suggestion(kind, id)}")
             spec, document = read_spec(path, kind, self.shown(path))
             self._read[kind, id] = Entry(kind, spec, document, path)
         return self._read[kind, id]
@@ -156,7 +156,7 @@ class Catalog:
                 if near
                 else "; see `neuroledger list`"
             )
-            raise RequestError(f"nothing is called {id!r}{hint}")
+            raise UnknownError(f"nothing is called {id!r}{hint}")
         return found
 
     def files(self) -> Iterator[tuple[str, str, Path]]:
@@ -278,7 +278,7 @@ def _compose(root: Path) -> Catalog:
     return Catalog(root, tuple(layers), files, tuple(copies))
 
 
-def _taken(kind: str, first: Path, second: Path, root: Path, layers: Sequence[Layer]) -> Problem:
+def _taken(kind: str, first: Path, second: Path, root: Path, layers: Sequence[Layer]) -> Finding:
     """An id that two files claim."""
     holder = _layer_of(first, layers)
     message = f"id {second.stem!r} is already taken by {_shown(first, root, layers)}"
@@ -286,7 +286,7 @@ def _taken(kind: str, first: Path, second: Path, root: Path, layers: Sequence[La
     if holder is not None and holder.distribution:
         message += f" (installed: {first})"
         hint = f"give this {kind[:-1]} another id, or remove this file to use the {kind[:-1]} of {holder.distribution}"
-    return Problem(_shown(second, root, layers), 1, 1, message, hint)
+    return Finding("spec.duplicate-id", "error", _shown(second, root, layers), message, hint, 1, 1)
 
 
 def _spec_files(layer: Layer, kind: str) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import yaml
 
-from neuroledger.errors import Problem, SpecError
+from neuroledger.errors import Finding, SpecError
 
 __all__ = ["Document", "parse"]
 
@@ -99,7 +100,7 @@ def parse(text: str, path: str) -> Document:
         keys: dict[Location, Position] = {}
         data = _build(loader, node, (), values, keys, path)
     except yaml.YAMLError as error:
-        raise _yaml_problem(error, path) from None
+        raise _yaml_problem(error, path, text) from None
     finally:
         loader.dispose()
     return Document(path, data, values, keys)
@@ -131,7 +132,7 @@ def _scan(text: str, path: str) -> None:
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
                 depth -= 1
     except yaml.YAMLError as error:
-        raise _yaml_problem(error, path) from None
+        raise _yaml_problem(error, path, text) from None
 
 
 def _build(
@@ -175,18 +176,19 @@ def old_boolean(value: Any) -> bool:
 
 
 def _wrong(path: str, line: int, column: int, message: str, hint: str = "") -> SpecError:
-    return SpecError([Problem(path, line, column, message, hint)])
+    return SpecError([Finding("spec.yaml", "error", path, message, hint, line, column)])
 
 
-def _yaml_problem(error: yaml.YAMLError, path: str) -> SpecError:
+def _yaml_problem(error: yaml.YAMLError, path: str, text: str) -> SpecError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     what = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).split("\n")[0]
     hint = ""
-    if "\\t" in what or "cannot start any token" in what:
-        hint = "use spaces, not tabs, for indentation"
-    elif "mapping values are not allowed" in what:
-        hint = 'a text with a colon in it stands in quotes: "…: …"'
-    elif "found another document" in what:
+    written = next(islice(text.splitlines(), line - 1, None), "")
+    if isinstance(error, yaml.composer.ComposerError):
         hint = "one file holds one spec: remove the line `---`, or make two files"
+    elif "\t" in written[: len(written) - len(written.lstrip())]:
+        hint = "use spaces, not tabs, for indentation"
+    elif written.count(": ") > 1:
+        hint = 'put a text with a colon in quotes: "…: …"'
     return _wrong(path, line, column, f"not valid YAML: {what}", hint)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from neuroledger.errors import Problem, SpecError
+from neuroledger.errors import Finding, SpecError
 from neuroledger.spec.base import FILE_NAME, Frozen, Sha256, SourceFile
 from neuroledger.spec.document import Document
 
@@ -158,4 +158,4 @@ def _beside(path: str, table: str) -> str:
 
 
 def _wrong(path: str, line: int, column: int, message: str, hint: str = "") -> SpecError:
-    return SpecError([Problem(path, line, column, message, hint)])
+    return SpecError([Finding("spec.list", "error", path, message, hint, line, column)])

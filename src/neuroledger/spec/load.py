@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from neuroledger.errors import Problem, SpecError
+from neuroledger.errors import Finding, SpecError
 from neuroledger.spec.base import ID_PATTERN, PATTERNS, Spec
 from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
@@ -30,10 +30,19 @@ def load_document(path: Path, shown: str | None = None) -> Document:
         )  # a byte order mark, which some editors write, says nothing
     except UnicodeDecodeError as error:
         raise SpecError(
-            [Problem(name, 1, 1, f"not UTF-8 text (byte {error.start})", "save the file as UTF-8")]
+            [
+                Finding(
+                    "spec.unreadable",
+                    "error",
+                    name,
+                    f"not UTF-8 text (byte {error.start})",
+                    "save the file as UTF-8",
+                )
+            ]
         ) from None
     except OSError as error:
-        raise SpecError([Problem(name, 1, 1, f"cannot be read: {error.strerror}")]) from None
+        words = f"cannot be read: {error.strerror}"
+        raise SpecError([Finding("spec.unreadable", "error", name, words)]) from None
     return parse(text, name)
 
 
@@ -62,7 +71,8 @@ def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tabl
     if kind == "datasets" and tables is not None:
         document = with_lists(document, tables)
     if not isinstance(document.data, dict):
-        raise SpecError([Problem(document.path, 1, 1, f"a {kind[:-1]} spec is a mapping of fields")])
+        words = f"a {kind[:-1]} spec is a mapping of fields"
+        raise SpecError([Finding("spec.value", "error", document.path, words, "", 1, 1)])
     try:
         spec = model.model_validate(document.data)
     except ValidationError as error:
@@ -72,29 +82,30 @@ def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tabl
         message = f"id {spec.id!r} differs from the file name {stem!r}"
         allowed = re.match(ID_PATTERN, stem)
         hint = f"write `id: {stem}`, or rename the file" if allowed else f"rename the file to {spec.id}.yaml"
-        raise SpecError([Problem(document.path, line, column, message, hint)])
+        raise SpecError([Finding("spec.id", "error", document.path, message, hint, line, column)])
     return spec
 
 
 def explain(
     error: ValidationError, document: Document, model: type[BaseModel], prefix: Sequence[str | int] = ()
-) -> list[Problem]:
+) -> list[Finding]:
     """Pydantic's errors as problems with positions, near misses and plain words.
 
     ``prefix`` is where in the document the validated data stand.
     """
-    problems: dict[tuple[int, int, str], Problem] = {}
+    problems: dict[tuple[int, int, str], Finding] = {}
     for item in error.errors(include_url=False):
         location, missing = _locate(document.data, (*prefix, *item["loc"]))
-        kind, hint = item["type"], ""
+        kind, hint, code = item["type"], "", "spec.value"
         name = ".".join(str(part) for part in location[len(prefix) :])
         message = item["msg"].removeprefix("Value error, ")
         key = False
         if kind == "extra_forbidden":
-            key = True
+            key, code = True, "spec.unknown-field"
             message = f"unknown field {name!r}"
             hint = _near(str(location[-1]), _fields_at(model, location[len(prefix) : -1]))
         elif kind == "missing":
+            code = "spec.missing-field"
             wanted = missing or item["loc"][-1]
             message = f"required field {wanted!r} is missing" + (f" in {name}" if name else "")
         else:
@@ -116,7 +127,7 @@ def explain(
                 plain = isinstance(item["input"], (str, int, float))
                 hint = f"write [{item['input']}]" if plain else "begin each item with a dash"
         line, column = document.position(tuple(location), key=key)
-        problem = Problem(document.path, line, column, message, hint)
+        problem = Finding(code, "error", document.path, message, hint, line, column)
         problems.setdefault((line, column, message), problem)
     return sorted(problems.values())
 

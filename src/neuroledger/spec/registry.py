@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 
-from neuroledger.errors import RequestError
+from neuroledger.errors import RequestError, UnknownError
 from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
@@ -248,7 +248,7 @@ def get(kind: str, name: str) -> Registered:
         near = difflib.get_close_matches(name, known, 3, 0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
         reasons = "".join(f"; {words}" for words in _BROKEN.values())
-        raise RequestError(f"no {kind} is registered as {name!r}; {hint}{reasons}")
+        raise UnknownError(f"no {kind} is registered as {name!r}; {hint}{reasons}")
     return _REGISTRY[kind, name]
 
 

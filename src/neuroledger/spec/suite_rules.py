@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from neuroledger.errors import RequestError, SpecError
+from neuroledger.errors import CircleError, RequestError, SpecError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.spec.suites import suites_of
@@ -19,9 +19,10 @@ def suite_problems(catalog: Catalog, suite: SuiteSpec) -> Iterator[Found]:
     """Where in the suite's file something is wrong, what, and what to do."""
     try:
         suites_of(catalog, suite.id)
-    except (RequestError, SpecError) as error:
-        if "circle" in str(error):
-            yield ("includes",), str(error), "break it in one of the files"
+    except CircleError as error:
+        yield ("includes",), str(error), "break it in one of the files"
+    except (RequestError, SpecError):
+        pass  # reported where that suite is checked
     known = set(catalog.ids("benchmarks"))
     for i, item in enumerate(suite.benchmarks):
         if item.version is not None and item.id in known:

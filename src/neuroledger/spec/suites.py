@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neuroledger.errors import RequestError
+from neuroledger.errors import CircleError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import SuiteSpec, Weighted
 
@@ -16,14 +16,14 @@ def suites_of(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
 
     Raises
     ------
-    RequestError
+    UnknownError, CircleError
         There is no such suite, or suites include each other in a circle.
     """
     found: dict[str, SuiteSpec] = {}
 
     def visit(id: str, above: tuple[str, ...]) -> None:
         if id in above:
-            raise RequestError(f"suites include each other in a circle: {' → '.join((*above, id))}")
+            raise CircleError(f"suites include each other in a circle: {' → '.join((*above, id))}")
         spec = catalog.suite(id)
         if id not in found:
             found[id] = spec

@@ -33,7 +33,7 @@ def tiny(tmp_path: Path) -> Tiny:
 
 
 def found(report: ValidationReport) -> list[str]:
-    return [f"{finding.stage}: {finding.what}" for finding in report.findings]
+    return [f"{finding.code}: {finding.what}" for finding in report.findings]
 
 
 def with_expectation(part: str, expectation: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,8 @@ def with_expectation(part: str, expectation: dict[str, Any]) -> dict[str, Any]:
 def test_right_data_pass_and_may_be_scored_on(tiny: Tiny) -> None:
     catalog = tiny.pin()
     assert (
-        refusal(catalog, "tiny") == "data set 'tiny' has not been validated; run `neuroledger validate tiny`"
+        str(refusal(catalog, "tiny"))
+        == "data set 'tiny': it has not been validated [data.not-validated]\n    hint: run `neuroledger validate tiny`"
     )
     report = validate(catalog, "tiny")
     assert report.success and report.findings == ()
@@ -85,9 +86,9 @@ def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
     [finding] = report.findings
     assert finding.where == "data/tiny/responses.nc"
     assert "does not hold the pinned bytes" in finding.what
-    assert finding.do == "move it away, then bring it with `neuroledger fetch tiny`"
+    assert finding.fix == "move it away, then bring it with `neuroledger fetch tiny`"
     refused = refusal(catalog, "tiny")
-    assert refused is not None and "failed validation" in refused and "responses.nc" in refused
+    assert refused is not None and refused.code == "data.invalid" and "responses.nc" in refused.what
 
 
 @pytest.mark.parametrize(
@@ -108,8 +109,8 @@ def test_files_that_are_not_what_was_pinned(tiny: Tiny, damage: Any, words: str)
     damage(tiny.data)
     report = validate(catalog, "tiny")
     [finding] = report.findings
-    assert finding.stage == "hash" and words in finding.what
-    assert "`neuroledger fetch tiny`" in finding.do
+    assert finding.code == "data.hash" and words in finding.what
+    assert "`neuroledger fetch tiny`" in finding.fix
 
 
 def test_every_missing_file_is_named_at_once(tiny: Tiny) -> None:
@@ -147,22 +148,22 @@ def without(name: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("wrong", "stage", "words"),
     [
-        ({"assembly": missing_value()}, "expectations", "missing values (NaN): 0 declared, found 1"),
-        ({"assembly": infinite_value()}, "expectations", "infinite values: none allowed, found 1"),
-        ({"assembly": foreign_stimulus()}, "expectations", "1 of 12 presentations of stimuli that the stimulus"),
-        ({"assembly": responses()[:11]}, "expectations", "length of 'presentation': 12 declared, found 11"),
-        ({"assembly": responses()[:11]}, "expectations", "1 of 4 stimuli not presented 3 times: 2 (im3)"),
-        ({"assembly": responses().T}, "expectations", "dimensions: (presentation, neuroid) declared, found neuroid"),
-        ({"assembly": responses().rename(neuroid="unit")}, "structure", "dimensions are (presentation, unit)"),
-        ({"assembly": responses().drop_vars("stimulus_id")}, "structure", "no coordinate 'stimulus_id'"),
-        ({"stimuli": repeated_id()}, "structure", "'im1' occurs more than once"),
-        ({"stimuli": table().iloc[:0]}, "structure", "the table is empty"),
-        ({"stimuli": table().drop(columns="stimulus_id")}, "structure", "no column 'stimulus_id'"),
-        ({"stimuli": table().assign(object_name="face")}, "expectations", "'object_name': declared but absent: car"),
-        ({"images": without("im2")}, "structure", "lacks 1 files of stimuli.csv, first 'im2.png'"),
-        ({"images": without("im2") | {"im2.png": b""}}, "expectations", "1 of 4 files missing or empty: im2"),
-        ({"images": without("im2") | {"im2.png": image(2)[:50]}}, "expectations", "images not decodable: im2"),
-        ({"images": without("im2") | {"im2.png": image(1)}}, "expectations", "without the SHA-256 that the table"),
+        ({"assembly": missing_value()}, "expectation.", "missing values (NaN): 0 declared, found 1"),
+        ({"assembly": infinite_value()}, "expectation.", "infinite values: none allowed, found 1"),
+        ({"assembly": foreign_stimulus()}, "expectation.", "1 of 12 presentations of stimuli that the stimulus"),
+        ({"assembly": responses()[:11]}, "expectation.", "length of 'presentation': 12 declared, found 11"),
+        ({"assembly": responses()[:11]}, "expectation.", "1 of 4 stimuli not presented 3 times: 2 (im3)"),
+        ({"assembly": responses().T}, "expectation.", "dimensions: (presentation, neuroid) declared, found neuroid"),
+        ({"assembly": responses().rename(neuroid="unit")}, "data.structure", "dimensions are (presentation, unit)"),
+        ({"assembly": responses().drop_vars("stimulus_id")}, "data.structure", "no coordinate 'stimulus_id'"),
+        ({"stimuli": repeated_id()}, "data.structure", "'im1' occurs more than once"),
+        ({"stimuli": table().iloc[:0]}, "data.structure", "the table is empty"),
+        ({"stimuli": table().drop(columns="stimulus_id")}, "data.structure", "no column 'stimulus_id'"),
+        ({"stimuli": table().assign(object_name="face")}, "expectation.", "'object_name': declared but absent: car"),
+        ({"images": without("im2")}, "data.structure", "lacks 1 files of stimuli.csv, first 'im2.png'"),
+        ({"images": without("im2") | {"im2.png": b""}}, "expectation.", "1 of 4 files missing or empty: im2"),
+        ({"images": without("im2") | {"im2.png": image(2)[:50]}}, "expectation.", "images not decodable: im2"),
+        ({"images": without("im2") | {"im2.png": image(1)}}, "expectation.", "without the SHA-256 that the table"),
     ],
 )  # fmt: skip
 def test_wrong_content_with_right_pins(tiny: Tiny, wrong: dict[str, Any], stage: str, words: str) -> None:
@@ -172,8 +173,8 @@ def test_wrong_content_with_right_pins(tiny: Tiny, wrong: dict[str, Any], stage:
     assert not report.success and not is_valid(catalog, "tiny")
     matching = [finding for finding in report.findings if words in finding.what]
     assert matching, found(report)
-    assert matching[0].stage == stage
-    assert matching[0].where.startswith("data set tiny") and matching[0].do
+    assert matching[0].code.startswith(stage)
+    assert matching[0].where.startswith("data set tiny") and matching[0].fix
 
 
 @pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
@@ -186,7 +187,7 @@ def test_a_file_that_was_pinned_broken_is_a_finding_not_a_crash(
     (tiny.data / name).write_bytes(content)
     report = validate(tiny.pin(), "tiny")
     assert report.stages["hash"] == "passed" and report.stages["structure"] == "failed"
-    assert "tiny" in report.findings[0].where and report.findings[0].do
+    assert "tiny" in report.findings[0].where and report.findings[0].fix
 
 
 @pytest.mark.parametrize(
@@ -202,14 +203,14 @@ def test_whatever_a_reader_stumbles_over_is_a_finding(
 
     monkeypatch.setattr("neuroledger.families.alignment.readers.netcdf.safe_members", stumble)
     [finding] = validate(tiny.pin(), "tiny").findings
-    assert finding.stage == "structure" and type(error).__name__ in finding.what
+    assert finding.code == "data.structure" and type(error).__name__ in finding.what
 
 
 def test_an_unknown_column_in_an_expectation_is_named_with_a_near_miss(tiny: Tiny) -> None:
     catalog = tiny.pin(with_expectation("stimuli", {"check": "not_null", "column": "object_nam"}))
     [finding] = validate(catalog, "tiny").findings
     assert finding.what == "the stimulus table has no column 'object_nam'"
-    assert finding.do == "did you mean 'object_name'?"
+    assert finding.fix == "did you mean 'object_name'?"
     assert "expectations.stimuli[4]" in finding.where
 
 
@@ -230,12 +231,12 @@ def test_an_expectation_that_the_values_cannot_answer_is_a_finding(
 ) -> None:
     tiny.write(assembly=assembly)
     [finding] = validate(tiny.pin(with_expectation("assembly", expectation)), "tiny").findings
-    assert words in finding.what and finding.check == expectation["check"]
+    assert words in finding.what and finding.code == f"expectation.{expectation['check']}"
 
 
 def test_declaring_nothing_is_not_passing(tiny: Tiny) -> None:
     report = validate(tiny.pin({"stimuli": EXPECTATIONS["stimuli"]}), "tiny")
-    assert found(report) == ["expectations: nothing is declared of the assembly"]
+    assert found(report) == ["data.undeclared: nothing is declared of the assembly"]
     assert not report.success
 
 
@@ -249,7 +250,7 @@ def test_a_warning_is_reported_and_blocks_nothing(tiny: Tiny) -> None:
     catalog = tiny.pin(with_expectation("assembly", expectation))
     report = validate(catalog, "tiny")
     [finding] = report.findings
-    assert finding.severity == "warning" and finding.why == "all of the array"
+    assert finding.severity == "warning" and "all of the array" in finding.what
     assert report.success and is_valid(catalog, "tiny")
 
 
@@ -258,7 +259,9 @@ def test_padding_is_declared_by_its_exact_number(tiny: Tiny) -> None:
     declared = tiny.pin(with_expectation("assembly", {"check": "values_finite", "missing": 1}))
     assert validate(declared, "tiny").success
     other = tiny.pin(with_expectation("assembly", {"check": "values_finite", "missing": 2}))
-    assert found(validate(other, "tiny")) == ["expectations: missing values (NaN): 2 declared, found 1"]
+    assert found(validate(other, "tiny")) == [
+        "expectation.values_finite: missing values (NaN): 2 declared, found 1"
+    ]
 
 
 def test_private_data_are_not_quoted(tiny: Tiny) -> None:

@@ -121,7 +121,7 @@ WRONG = {
     "y too short": (RequestError, "y has 59 values for 60 windows", LR, X, Y[:-1], {}),
     "y one value": (RequestError, "y is one value for 60 windows", LR, X, "rest", {}),
     "few windows": (DataError, "recording '1' has 4 trials for 5 folds", LR, X[:4], ["a", "b"] * 2, {}),
-    "three dimensions": (ModelError, "give it flat", LR, X3, Y, {}),
+    "three dimensions": (ModelError, "x.reshape", LR, X3, Y, {}),
     "a class": (RequestError, "is a class: give an instance", LogisticRegression, X, Y, {}),
     "nothing": (RequestError, "NoneType has no fit and predict", None, X, Y, {}),
     "unknown decoder": (RequestError, "did you mean 'covariance_logistic'", "covariance_logstic", X3, Y, {}),

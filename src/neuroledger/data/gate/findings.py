@@ -1,17 +1,15 @@
-"""What a validation found: each finding says what is wrong, where, and what to do."""
+"""What to do about each broken expectation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from neuroledger.spec.expectations import Check
 
-__all__ = ["Finding", "Stage", "remedy"]
+__all__ = ["remedy"]
 
-Stage = Literal["hash", "structure", "expectations"]
-
+OTHERWISE: Final = "correct the values"
 REMEDIES: Final[Mapping[str, str]] = {
     "unique": "give every row a value of its own, or drop the rows that repeat",
     "unique_together": "drop the rows that repeat, or name the column that tells them apart",
@@ -35,40 +33,9 @@ REMEDIES: Final[Mapping[str, str]] = {
     "aligned": "use the same stimulus_id values in the stimulus table and in the assembly",
     "repetitions": "find out which presentations are missing or surplus",
 }
-OTHERWISE: Final = "correct the values"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong with a data set.
-
-    Attributes
-    ----------
-    stage
-        ``hash`` (bytes against pins), ``structure`` (reading and conventions) or ``expectations``.
-    severity
-        An ``error`` keeps the data set from being scored on, a ``warning`` does not.
-    what, where, do
-        What is wrong, in which file or table, and what to do about it.
-    check, why
-        The expectation that was broken, and the reason its author gave for it.
-    """
-
-    stage: Stage
-    severity: Literal["error", "warning"]
-    what: str
-    where: str
-    do: str
-    check: str = ""
-    why: str = ""
-
-    def __str__(self) -> str:
-        reason = f" ({self.why})" if self.why else ""
-        return f"{self.severity}: {self.where}: {self.what}{reason}\n    {self.do}"
 
 
 def remedy(expectation: Check, spec_path: str) -> str:
-    """What to do about a broken expectation: mend the data, or correct the declaration if the data are right."""
+    """What to do about a broken expectation: correct the data, or the declaration if the data are right."""
     name = str(getattr(expectation, "check", ""))
-    mend = REMEDIES.get(name, OTHERWISE)
-    return f"{mend}; if the data are right, correct `{name}` in {spec_path}"
+    return f"{REMEDIES.get(name, OTHERWISE)}; if the data are right, correct `{name}` in {spec_path}"

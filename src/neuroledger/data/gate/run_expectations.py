@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
-from neuroledger.data.gate.findings import Finding, remedy
+from neuroledger.data.gate.findings import remedy
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.validation import CheckResult
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, Finding
 from neuroledger.spec import expectations as say
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
@@ -107,7 +107,7 @@ def _undeclared(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[
         if there is not None and not getattr(spec.expectations, part):
             do = f"declare what must be true of them, under `expectations: {{{part}: […]}}`"
             where = f"{_spec_path(catalog, spec)}, expectations.{part}"
-            yield Finding("expectations", "error", f"nothing is declared of the {part}", where, do)
+            yield Finding("data.undeclared", "error", where, f"nothing is declared of the {part}", do)
 
 
 def _breaches(inquiry: Inquiry, answers: tuple[Answer, ...]) -> list[str]:
@@ -116,9 +116,8 @@ def _breaches(inquiry: Inquiry, answers: tuple[Answer, ...]) -> list[str]:
 
 
 def _finding(item: _Item, what: str, where: str, do: str) -> Finding:
-    return Finding(
-        "expectations", item.expectation.severity, what, where, do, item.name, item.expectation.why
-    )
+    why = f" ({item.expectation.why})" if item.expectation.why else ""
+    return Finding(f"expectation.{item.name}", item.expectation.severity, where, what + why, do)
 
 
 def _result(item: _Item, about: str, *, success: bool) -> CheckResult:

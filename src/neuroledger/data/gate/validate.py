@@ -11,7 +11,6 @@ import xarray as xr
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import folder_of
-from neuroledger.data.gate.findings import Finding
 from neuroledger.data.gate.run_expectations import examine
 from neuroledger.data.gate.validation import (
     Contents,
@@ -26,7 +25,7 @@ from neuroledger.data.gate.validation import (
 )
 from neuroledger.data.integrity import remembering, verify_file
 from neuroledger.data.load import read_dataset
-from neuroledger.errors import AssemblyError, DataError, RequestError, SpecError, UnavailableError
+from neuroledger.errors import AssemblyError, DataError, Finding, RequestError, SpecError, UnavailableError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
@@ -159,7 +158,7 @@ def _hash(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> Iterato
             verify_file(folder / name, pin, memory=memory)
         except DataError as error:
             what = str(error).removeprefix(f"{folder / name} ")
-            yield Finding("hash", "error", f"the file {what}", catalog.shown(folder / name), do)
+            yield Finding("data.hash", "error", catalog.shown(folder / name), f"the file {what}", do)
 
 
 def _read(
@@ -171,17 +170,17 @@ def _read(
     try:
         data = read_dataset(catalog, spec.id, dict(files))
     except (DataError, SpecError) as error:
-        return None, [Finding("structure", "error", _quotable(spec, error), where, do)]
+        return None, [Finding("data.structure", "error", where, _quotable(spec, error), do)]
     if data.stimuli is None and data.assembly is None:
         what = "the reader returned neither stimuli nor an assembly"
-        return None, [Finding("structure", "error", what, where, do)]
+        return None, [Finding("data.structure", "error", where, what, do)]
     found = list[Finding]()
     for name, assembly in _assemblies(data):
         try:
             check(assembly, name=name)
         except AssemblyError as error:
             what = str(error).removeprefix(f"{name}: ")
-            found.append(Finding("structure", "error", what, f"{where}, {name}", do))
+            found.append(Finding("data.structure", "error", f"{where}, {name}", what, do))
     return data, found
 
 

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from neuroledger.data.fetch import folder_of
-from neuroledger.data.gate.findings import Finding
+from neuroledger.errors import Finding
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
@@ -125,7 +125,8 @@ class ValidationReport(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in the report's file."""
-        return {**self.model_dump(mode="json"), "success": self.success}
+        plain = self.model_dump(mode="json")
+        return {**plain, "findings": [each.to_dict() for each in self.findings], "success": self.success}
 
     def __str__(self) -> str:
         if self.success:
@@ -182,33 +183,36 @@ def write_report(path: Path, report: ValidationReport) -> bool:
     return write_json(path, report.to_dict())
 
 
-def refusal(catalog: Catalog, dataset: str) -> str | None:
+def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     """Why nothing may be scored on this data set, or None if the gate has let it pass.
 
     Looks at the report only: that the files still equal their pins is verified when they are loaded.
     """
     spec = catalog.dataset(dataset)
     path = report_path(catalog.root, dataset)
-    command = f"run `neuroledger validate {dataset}`"
+    where, command = f"data set {dataset!r}", f"run `neuroledger validate {dataset}`"
     if not path.exists():
         folder = folder_of(catalog.root, "datasets", dataset)
         away = [name for name in spec.files if not (folder / name).exists()]
         if away:
             size = sum(spec.files[name].size for name in away) / 1e6
-            return (
-                f"data set {dataset!r} is not here: {len(away)} of {len(spec.files)} files, {size:,.1f} MB; bring it with "
-                f"`neuroledger fetch {dataset}`, then {command}"
+            what = f"{len(away)} of {len(spec.files)} files are not here, {size:,.1f} MB"
+            return Finding(
+                "data.missing", "error", where, what, f"run `neuroledger fetch {dataset}`, then {command}"
             )
-        return f"data set {dataset!r} has not been validated; {command}"
+        return Finding("data.not-validated", "error", where, "it has not been validated", command)
     report = read_report(path)
     if report is None:
-        return f"{catalog.shown(path)} cannot be read or was edited by hand; {command}"
+        what = f"{catalog.shown(path)} cannot be read or was edited by hand"
+        return Finding("data.report-edited", "error", where, what, command)
     if report.identity != identity(spec):
-        return f"data set {dataset!r} was validated as it was before its spec or reader changed; {command}"
+        what = "its spec or reader changed since it was validated"
+        return Finding("data.report-stale", "error", where, what, command)
     if not report.success:
         first, count = report.errors[0], len(report.errors)
         more = f" and {count - 1} more" if count > 1 else ""
-        return f"data set {dataset!r} failed validation: {first.where}: {first.what}{more}; see {catalog.shown(path)}"
+        what = f"it failed validation: {first.where}: {first.what}{more}"
+        return Finding("data.invalid", "error", where, what, f"see {catalog.shown(path)}")
     return None
 
 

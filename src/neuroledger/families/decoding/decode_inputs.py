@@ -445,10 +445,10 @@ class _Copy:
         try:
             self.estimator.fit(self._seen(x), y)
         except ValueError as error:
-            if self.flat or "dim" not in str(error):
+            if self.flat:
                 raise
             raise ValueError(
-                f"{error} (x is (window, channel, sample): give it flat, x.reshape(len(x), -1), to estimators of features)"
+                f"{error} (x is (window, channel, sample); estimators of features take x.reshape(len(x), -1))"
             ) from error
         if hasattr(self.estimator, "classes_"):
             self.classes_ = self.estimator.classes_

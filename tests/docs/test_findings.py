@@ -1,0 +1,61 @@
+"""docs/findings.md is the table of codes, and the program uses all of them; ``python -m tests.docs.test_findings``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from neuroledger.errors import CODES, Finding
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "findings.md"
+HEAD = """# Findings
+
+`check`, `validate`, `check --since`, `verify` and `doctor` report findings. Each finding has a code, a severity, a place,
+what is wrong there, and how to fix it. With `--json` all of these are fields. A code never changes its meaning, so that
+programs can rely on it.
+
+| severity | meaning |
+|---|---|
+| `error` | refused: exit code 1, or 3 in a review |
+| `warning` | a person must look at it: exit code 1 in a review |
+| `note` | for information |
+| `ok` | as it should be |
+
+| code | meaning |
+|---|---|
+"""
+
+
+def page() -> str:
+    return HEAD + "".join(f"| `{code}` | {meaning} |\n" for code, meaning in sorted(CODES.items()))
+
+
+def used() -> set[str]:
+    """Every text in the program that is a code; codes of expectations are composed from the name of the expectation."""
+    found = {code for code in CODES if code.startswith("expectation.")}
+    for path in (ROOT / "src").rglob("*.py"):
+        if path.name != "errors.py":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value)
+    return found
+
+
+def test_the_page_lists_every_code() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.docs.test_findings`"
+
+
+def test_every_documented_code_is_used() -> None:
+    assert set(CODES) <= used()
+
+
+def test_a_finding_without_a_documented_code_cannot_be_made() -> None:
+    with pytest.raises(KeyError):
+        Finding("no.such-code", "error", "x", "y")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
