@@ -27,6 +27,7 @@ OTHER_MEANINGS = {
     ("report/table.py", "accuracy"): "a scale",
     ("report/plots/__init__.py", "agreement"): "a figure",
     ("report/plots/boards.py", "agreement"): "a figure",
+    ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
     ("engine/schemas.py", "properties"): "a key of JSON Schema",
     ("engine/doctor.py", "spiking"): "an extra of this distribution",
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import ModelError
-from neuroledger.models.hub_packages import hub_package
+from neuroledger.models.torch_module import hub_package
 from neuroledger.spec.registry import get
 from tests.engine.lab import Lab, build
 from tests.models.drawn_stimuli import drawn

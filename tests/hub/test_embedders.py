@@ -14,7 +14,7 @@ from neuroledger.errors import DataError, ModelError
 from neuroledger.families.signals.embeddings.film_frames import clips, seconds_of
 from neuroledger.families.signals.models.film_embedder import moments
 from neuroledger.models.embedder import Embedder, Shown
-from neuroledger.models.hub_packages import hub_package
+from neuroledger.models.torch_module import hub_package
 from neuroledger.spec.registry import get
 from tests.hub.tiny_networks import (
     DINO,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroledger.models.hub_packages import hub_package
+from neuroledger.models.torch_module import hub_package
 
 GPT2 = {
     "n_embd": 16,

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field, JsonValue
 
 from neuroledger.errors import ModelError
-from neuroledger.models.hub_packages import hub_package
 from neuroledger.models.model import LayeredModel, unknown
 from neuroledger.models.preprocessing import Preprocessing
-from neuroledger.models.torch_module import assemble
+from neuroledger.models.torch_module import assemble, hub_package
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:

@@ -7,8 +7,10 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, JsonValue
@@ -25,6 +27,11 @@ VERSION = 1
 
 TRUSTED: Final = ("neuroledger", "torch", "torchvision", "timm", "transformers")
 """Packages whose modules a spec may name; ``NEUROLEDGER_TRUSTED`` adds others, separated by commas."""
+
+EXTRAS: Final = {"torchvision": "vision", "timm": "vision", "transformers": "language"}
+"""Optional package of architectures → the extra of this project that installs it."""
+COMPILED: Final = "torchvision._meta_registrations"
+"""The part of torchvision that describes its compiled operators to torch, and cannot be imported without them."""
 
 ModulePath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Bins = tuple[tuple[float, float], ...]
@@ -196,9 +203,7 @@ def trusted_class(path: str, model: str) -> type[torch.nn.Module]:
             f"{', '.join((*TRUSTED, *added))}. If you trust it, set NEUROLEDGER_TRUSTED={package}"
         )
     torch = require("torch", "torch")
-    if package in ("torchvision", "timm", "transformers"):
-        from neuroledger.models.hub_packages import hub_package
-
+    if package in EXTRAS:
         hub_package(package)
     if importlib.util.find_spec(package) is None:
         raise UnavailableError(f"model {model!r} needs the package {package!r}, which is not installed")
@@ -246,6 +251,35 @@ def require(package: str, extra: str) -> Any:
             f"{package} is installed but does not start ({error}): its build does not fit that of torch; install "
             "both from the same index"
         ) from error
+
+
+def hub_package(name: str) -> Any:
+    """The package, imported.
+
+    Networks for images need none of torchvision's compiled operators (boxes of detectors). Where the builds of
+    torchvision and torch differ, as a torch for the CPU does from the usual wheels of torchvision, torchvision is
+    imported without them; calling one of them raises an error.
+
+    Raises
+    ------
+    UnavailableError
+        It, or torch, is not installed; the message names the extra that installs it.
+    """
+    require("torch", "torch")
+    if importlib.util.find_spec("torchvision") is not None:
+        _import_torchvision()
+    return require(name, EXTRAS[name])
+
+
+def _import_torchvision() -> None:
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:  # its compiled operators do not load; another fault appears again in the next import
+        for name in [one for one in sys.modules if one.split(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        sys.modules[COMPILED] = ModuleType(COMPILED)
+    except ImportError:
+        return
 
 
 def version_of(package: str) -> str:

@@ -13,9 +13,8 @@ from pydantic import Field
 
 from neuroledger.errors import ModelError
 from neuroledger.models.hub import UNBUILDABLE, Arguments, configured
-from neuroledger.models.hub_packages import hub_package
 from neuroledger.models.torch_layers import REFUSALS, available
-from neuroledger.models.torch_module import version_of
+from neuroledger.models.torch_module import hub_package, version_of
 from neuroledger.models.torch_weights import weights_identity
 
 if TYPE_CHECKING:

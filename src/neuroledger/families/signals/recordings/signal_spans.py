@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.wfdb_night import night_spans
 from neuroledger.spec.base import Frozen
 
 __all__ = [
@@ -216,9 +217,7 @@ def read_partner(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
     if rule.format == "edf":
         spans = _of_edf(path, name, rule, raw)
     elif rule.format == "wfdb":
-        from neuroledger.families.signals.recordings.wfdb_night import night_spans
-
-        spans = night_spans(path, name, float(raw.info["sfreq"]))
+        spans = [Span(*one) for one in night_spans(path, name, float(raw.info["sfreq"]))]
     else:
         spans = _of_table(path, name, rule)
     if rule.split is not None:

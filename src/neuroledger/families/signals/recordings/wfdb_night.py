@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.families.signals.recordings.wfdb_format import read_annotations, read_header, read_leads
 
 __all__ = ["night_spans", "read_night"]
@@ -34,10 +33,10 @@ def read_night(path: Path) -> Any:
     return mne.io.RawArray(values, mne.create_info(names, header.rate, "eeg"), verbose="ERROR")
 
 
-def night_spans(path: Path, name: str, rate: float) -> list[Span]:
-    """Texts of an annotation file as spans: `(x` to `x)` is one, any other text lasts until the next of its channel.
+def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, str]]:
+    """Annotations as (onset, duration, text): `(x` to `x)` is one, any other text lasts until the next of its channel.
 
-    Times are samples at `rate` a second.
+    Onset and duration are in seconds; the file counts samples at `rate` a second.
 
     Raises
     ------
@@ -49,12 +48,12 @@ def night_spans(path: Path, name: str, rate: float) -> list[Span]:
     for sample, channel, text in zip(notes.samples, notes.channels, notes.texts, strict=True):
         if text:
             marks.setdefault(int(channel), []).append((int(sample) / rate, text))
-    spans: list[Span] = []
+    spans: list[tuple[float, float, str]] = []
     for found in marks.values():
         open_at: dict[str, float] = {}
         states = [(at, text) for at, text in found if not text.startswith("(") and not text.endswith(")")]
         ends = [at for at, _ in states[1:]] + [states[-1][0] + EPOCH] if states else []
-        spans += [Span(at, end - at, text) for (at, text), end in zip(states, ends, strict=True)]
+        spans += [(at, end - at, text) for (at, text), end in zip(states, ends, strict=True)]
         for at, text in found:
             if text.startswith("("):
                 open_at[text[1:]] = at
@@ -62,7 +61,7 @@ def night_spans(path: Path, name: str, rate: float) -> list[Span]:
                 if text[:-1] not in open_at:
                     raise DataError(f"{name}: {text[:-1]!r} ends at {at:g} s and never began")
                 begun = open_at.pop(text[:-1])
-                spans.append(Span(begun, at - begun, text[:-1]))
+                spans.append((begun, at - begun, text[:-1]))
         if open_at:
             lost, at = next(iter(open_at.items()))
             raise DataError(f"{name}: {lost!r} begins at {at:g} s and never ends")
