@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from neuroledger.store.cache_eviction import entries, limit_bytes, process_folder
 
 from neuroledger.errors import RequestError
 from neuroledger.models import activation_store as present
 from neuroledger.models.activation_store import DiskStore
 from neuroledger.store import cache_eviction as kept
-from neuroledger.store.cache_eviction import entries, limit_bytes, process_folder
 from tests.models.drawn_stimuli import drawn
 from tests.models.test_present import LAYERS, Counting, model_of
 

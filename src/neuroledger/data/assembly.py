@@ -17,7 +17,8 @@ import xarray as xr
 from neuroledger.data.lazy_rows import mapped, row_blocks
 from neuroledger.data.memory import require_memory
 from neuroledger.data.normalise_input import as_text
-from neuroledger.errors import AssemblyError
+from neuroledger.errors import AssemblyError, DataError
+from neuroledger.store.files import replacing
 
 __all__ = [
     "average_repetitions",
@@ -371,19 +372,20 @@ def write(assembly: xr.DataArray, path: Path) -> None:
     ------
     AssemblyError
         An attribute or coordinate cannot be stored.
+    DataError
+        The disk is full or read-only; what was there is still there.
     """
     array = assembly.copy()
     array.name = "data"
     encoding: dict[str, Any] = {
         "data": {"zlib": True, "complevel": 4, "shuffle": True} if array.dtype.kind in "fiub" else {}
     }
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        array.to_dataset().to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding)
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            array.to_dataset().to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise AssemblyError(
             f"{path.name} cannot be written: {error}; use plain coordinates of one type without None"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    except RuntimeError as error:  # of the HDF5 library, which does not say what the disk said
+        raise DataError(f"{path} cannot be written ({error}); free space or rights on that disk") from error

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 from neuroledger.data.integrity import remembering, sha256_of_file, verify_file
 from neuroledger.errors import DataError, IntegrityError, UnavailableError
 from neuroledger.spec.base import SourceFile
+from neuroledger.store.files import replacing
 
 __all__ = ["Progress", "fetch_files", "folder_of", "mirror_folder"]
 
@@ -156,17 +157,9 @@ class _Mirror:
 
 
 def _install(found: Path, path: Path, pin: SourceFile, name: str, progress: Progress) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as temporary:
         shutil.copyfile(found, temporary)
         verify_file(temporary, pin)
-        temporary.replace(path)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror}); free space or rights on that disk"
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     progress(name, pin.size, pin.size)
 
 

@@ -21,7 +21,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
-from neuroledger.store import artifact_store
+from neuroledger.store.store import store_at
 
 __all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
 
@@ -86,7 +86,7 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     except ValidationError as error:
         raise SpecError(explain(error, entry.document, component.parameters, ("reader",))) from None
     try:
-        with artifact_store.kept_below(folder_of(catalog.root, "datasets", id)):
+        with store_at(catalog.root):
             data: Dataset = component.function(files, **parameters)
     except _UNREADABLE as error:
         kind = type(error).__name__

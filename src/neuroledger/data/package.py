@@ -20,7 +20,7 @@ from neuroledger.data.integrity import sha256_of_file
 from neuroledger.data.stimuli import StimulusSet, read_table
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.spec.catalog import Catalog
-from neuroledger.store.files import write_text
+from neuroledger.store.files import replacing, write_text
 
 __all__ = ["flow", "observed", "package_assembly", "package_stimuli", "pin_line", "track"]
 
@@ -76,11 +76,9 @@ def _zip(frame: pd.DataFrame, files: Path, path: Path) -> None:
     outside = [name for name in names if not (files / name).resolve().is_relative_to(files.resolve())]
     if outside:
         raise RequestError(f"file name {outside[0]!r} points outside {files}")
-    temporary = path.with_name(f".{path.name}.tmp")
-    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         for name in dict.fromkeys(sorted(names)):
             archive.writestr(zipfile.ZipInfo(name, ZIP_TIME), (files / name).read_bytes())
-    temporary.replace(path)
 
 
 def package_assembly(catalog: Catalog, id: str, source: Path) -> list[Path]:

@@ -1,8 +1,9 @@
-"""Threads for work that NumPy does outside of Python's lock: one pool for each process, of no more than a few."""
+"""Threads of a process: a small pool for NumPy's work, and the lock of what a process has only once."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from typing import Final, TypeVar
 
-__all__ = ["THREADS", "limited", "pool", "side_by_side"]
+__all__ = ["THREADS", "exclusive", "limited", "pool", "side_by_side"]
 
 T = TypeVar("T")
 
@@ -24,6 +25,21 @@ def _count(environment: str | None) -> int:
 
 THREADS: Final = _count(os.environ.get("OMP_NUM_THREADS"))
 _limit: ContextVar[int] = ContextVar("limit", default=THREADS)
+
+
+_process = threading.RLock()
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """Held by one thread at a time, and reentrant: for work that uses what the process has only once.
+
+    Torch's default generator and its settings, hooks on a module, and the limits on BLAS threads belong to the process:
+    threads that build, run or train modules at once would draw each other's random numbers and record each other's
+    layers.
+    """
+    with _process:
+        yield
 
 
 @contextmanager

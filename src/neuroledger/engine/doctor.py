@@ -16,12 +16,11 @@ from typing import Final
 from neuroledger.data.fetch import folder_of, mirror_folder
 from neuroledger.data.gate.validation import refusal
 from neuroledger.errors import DataError, Finding, RequestError, Severity
-from neuroledger.models.activation_store import activations_folder
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.params import read_params
-from neuroledger.store.cache_eviction import entries, limit_bytes, size_in_words
+from neuroledger.store.store import Store, limit_bytes, size_in_words, store_folder
 
 __all__ = ["examine"]
 
@@ -182,7 +181,7 @@ def _disk(root: Path) -> Iterator[Finding]:
 
 
 def _activations(root: Path) -> Iterator[Finding]:
-    folder = activations_folder(root)
+    folder = store_folder(root)
     try:
         limit = limit_bytes()
     except RequestError as error:
@@ -190,7 +189,7 @@ def _activations(root: Path) -> Iterator[Finding]:
             "store.size", "error", "activations", str(error), "`unset NEUROLEDGER_ACTIVATIONS_LIMIT`"
         )
         return
-    held = sum(entry.size for entry in entries(folder))
+    held = sum(entry.size for entry in Store(folder).entries())
     said = f"{size_in_words(held)} kept of at most {size_in_words(limit)}, in {folder}"
     if held > limit:
         yield Finding(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.threads import exclusive
 from neuroledger.engine.layer_commitment import committed
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.pretraining import overlap_notes
@@ -40,6 +41,7 @@ class Evaluation:
         return next(iter(self.scores.values()))
 
 
+@exclusive()
 def evaluate(
     session: Session, benchmark: BenchmarkSpec, model: Model | str, *, controls: bool = True
 ) -> Evaluation:

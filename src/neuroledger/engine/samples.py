@@ -1,20 +1,23 @@
-"""Samples of a score, its predictions and how it is resampled, kept beside the activations for later comparisons."""
+"""Samples of a score, its predictions and how it is resampled, kept in the store for later comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import xarray as xr
 
 from neuroledger.data.assembly import read, write
-from neuroledger.errors import AssemblyError, DataError
+from neuroledger.errors import AssemblyError
 from neuroledger.stats.score import Score
+from neuroledger.store.store import Written, open_store
 
 __all__ = ["Resampled", "keep_samples", "predictions_of", "resampled_of", "samples_of"]
 
-PREDICTIONS = ".predictions"
+KIND: Final = "samples"
+SAMPLES: Final = "samples"
+PREDICTIONS: Final = "predictions"
 
 
 class Resampled(NamedTuple):
@@ -27,12 +30,8 @@ class Resampled(NamedTuple):
     clusters: xr.DataArray
 
 
-def _path(root: Path, job: str, metric: str) -> Path:
-    return root / ".cache" / "samples" / job[:2] / job / f"{metric}.nc"
-
-
 def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
-    """Write the samples (and predictions) of each score of the job with identity ``job``.
+    """Keep the samples (and predictions) of each score of the job with identity ``job``.
 
     They are not part of the record: they can be computed again at any time, and stay on this machine.
 
@@ -41,33 +40,36 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
     DataError
         The disk is full or read-only.
     """
+    store = open_store(root)
     for metric, score in scores.items():
         if score.samples is None:
             continue
-        predictions = score.samples.attrs.get("predictions")
-        if isinstance(predictions, xr.DataArray):
-            _keep(predictions, _path(root, job, metric + PREDICTIONS))
-        for part in Resampled._fields:
-            kept = score.samples.attrs.get(part)
-            if isinstance(kept, xr.DataArray):
-                _keep(kept, _path(root, job, f"{metric}.{part}"))
+        attached = {part: score.samples.attrs.get(part) for part in (PREDICTIONS, *Resampled._fields)}
+        arrays = {part: _plain(value) for part, value in attached.items() if isinstance(value, xr.DataArray)}
         if score.samples.dims:
-            _keep(score.samples, _path(root, job, metric))
+            arrays[SAMPLES] = _plain(score.samples)
+        if arrays:
+            store.make_room(sum(array.nbytes for array in arrays.values()))
+            store.put(KIND, _made_of(job, metric), lambda folder, arrays=arrays: _write(folder, arrays))
 
 
-def _keep(array: xr.DataArray, path: Path) -> None:
+def _write(folder: Path, arrays: Mapping[str, xr.DataArray]) -> Written:
+    for part, array in arrays.items():
+        write(array, folder / f"{part}.nc")
+    return Written()
+
+
+def _made_of(job: str, metric: str) -> dict[str, str]:
+    return {"job": job, "metric": metric}
+
+
+def _plain(array: xr.DataArray) -> xr.DataArray:
+    """The array without attributes and without coordinates that a file cannot hold."""
     plain = array.copy()
     plain.attrs = {}
-    plain = plain.drop_vars(
+    return plain.drop_vars(
         [name for name, c in plain.coords.items() if c.ndim != 1 or (c.dtype.kind == "O" and _mixed(c))]
     )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(plain, path)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror}); free space or rights on that disk"
-        ) from error
 
 
 def _mixed(coordinate: xr.DataArray) -> bool:
@@ -76,24 +78,27 @@ def _mixed(coordinate: xr.DataArray) -> bool:
 
 def samples_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     """The samples that were kept, or None."""
-    return _kept(_path(root, job, metric))
+    return _kept(root, job, metric, SAMPLES)[0]
 
 
 def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     """The predictions that were kept, with the truth beside them, or None."""
-    return _kept(_path(root, job, metric + PREDICTIONS))
+    return _kept(root, job, metric, PREDICTIONS)[0]
 
 
 def resampled_of(root: Path, job: str, metric: str) -> Resampled | None:
     """How the score of predictions was resampled, if that was kept."""
-    parts = [_kept(_path(root, job, f"{metric}.{part}")) for part in Resampled._fields]
-    return Resampled(parts[0], parts[1]) if parts[0] is not None and parts[1] is not None else None
+    draws, clusters = _kept(root, job, metric, *Resampled._fields)
+    return None if draws is None or clusters is None else Resampled(draws, clusters)
 
 
-def _kept(path: Path) -> xr.DataArray | None:
-    if not path.is_file():
-        return None
-    try:
-        return read(path)
-    except AssemblyError:
-        return None
+def _kept(root: Path, job: str, metric: str, *parts: str) -> list[xr.DataArray | None]:
+    entry = open_store(root).get(KIND, _made_of(job, metric))
+    found: list[xr.DataArray | None] = []
+    for part in parts:
+        path = entry.place / f"{part}.nc" if entry is not None else None
+        try:
+            found.append(read(path) if path is not None and path.is_file() else None)
+        except AssemblyError:  # removed by a process that needed room
+            found.append(None)
+    return found

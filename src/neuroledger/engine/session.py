@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from neuroledger.data.assembly import content_sha256, select
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.load import load_dataset, verified_files
+from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
 from neuroledger.engine.device import device_for_metrics, named_device
 from neuroledger.errors import DataError, RequestError, SpecError, UnavailableError
@@ -55,10 +56,11 @@ class Session:
     _held: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """What ``make`` gave for ``key``, made the first time it is asked for."""
-        if key not in self._held:
-            self._held[key] = make()
-        return cast(T, self._held[key])
+        """What ``make`` gave for ``key``, made the first time it is asked for, by one thread at a time."""
+        with exclusive():
+            if key not in self._held:
+                self._held[key] = make()
+            return cast(T, self._held[key])
 
     @property
     def workspace(self) -> Workspace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -68,6 +69,10 @@ class Store(Protocol):
         self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
     ) -> Mapping[str, Array]:
         """The layers that are kept already, as arrays (presentation, …) that need not be in memory."""
+        ...
+
+    def computing(self, identity: Mapping[str, Any], stimuli: StimulusSet) -> AbstractContextManager[None]:
+        """Held by whoever computes the activations of these stimuli, so that others wait and then get them."""
         ...
 
     def put(

@@ -12,6 +12,7 @@ import xarray as xr
 
 from neuroledger.data.memory import require_memory
 from neuroledger.data.stimuli import StimulusSet
+from neuroledger.data.threads import exclusive
 from neuroledger.data.time_bins import Bin, align_time
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models import readout
@@ -199,11 +200,17 @@ class LayeredModel:
             )
             return collect(passes, seen, rows)
         identity = {**identity, "trials": trials}
-        kept = dict(self.store.get(identity, stimuli, layers))
-        if not self._complete(kept, stimuli, layers, rows, in_memory="process" in identity):
-            there = {} if "process" in identity else self.store.get(identity, stimuli, self.layers)
-            seen, passes = self._present(stimuli, [one for one in self.layers if one not in there], trials)
-            kept = {**there, **self.store.put(identity, stimuli, seen, rows, passes, model=self.id)}
+        kept = self._kept(self.store, identity, stimuli, layers, rows)
+        if kept is None:
+            # A module belongs to its process: that lock comes before the one that processes share.
+            with exclusive(), self.store.computing(identity, stimuli):
+                kept = self._kept(self.store, identity, stimuli, layers, rows)
+                if kept is None:
+                    there = {} if "process" in identity else self.store.get(identity, stimuli, self.layers)
+                    seen, passes = self._present(
+                        stimuli, [one for one in self.layers if one not in there], trials
+                    )
+                    kept = {**there, **self.store.put(identity, stimuli, seen, rows, passes, model=self.id)}
         return {layer: kept[layer] for layer in layers}
 
     def _present(
@@ -221,23 +228,19 @@ class LayeredModel:
             stochastic=self.stochastic,
         )
 
-    def _complete(
-        self,
-        kept: Mapping[str, Array],
-        stimuli: StimulusSet,
-        layers: Sequence[str],
-        rows: int,
-        *,
-        in_memory: bool,
-    ) -> bool:
-        """Whether ``kept`` holds the layers and, for a model in memory, still is what the model answers."""
+    def _kept(
+        self, store: Store, identity: Identity, stimuli: StimulusSet, layers: Sequence[str], rows: int
+    ) -> dict[str, Array] | None:
+        """The layers from the store, if it has all and, for a model in memory, they still are what the model gives."""
+        kept = dict(store.get(identity, stimuli, layers))
         if any(layer not in kept or len(kept[layer]) != rows for layer in layers):
-            return False
-        if not in_memory or self.stochastic:
-            return True
+            return None
+        if "process" not in identity or self.stochastic:
+            return kept
         ids = stimuli.ids[:PROBE]
         now = checked(self.extract(stimuli, ids, layers, Trial()), ids, layers, self.id)
-        return differing({layer: np.asarray(kept[layer][: len(ids)]) for layer in layers}, now) is None
+        first = {layer: np.asarray(kept[layer][: len(ids)]) for layer in layers}
+        return kept if differing(first, now) is None else None
 
     def _features(self, stimuli: StimulusSet, layer: str, trials: int) -> Array:
         """Features (stimulus, feature) of one layer: time bins side by side, trials averaged."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.data.stimuli import StimulusSet
+from neuroledger.data.threads import exclusive
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.activations import Trial
 from neuroledger.models.inputs import Inputs
@@ -67,8 +68,14 @@ class TorchExtract:
         if self.microsaccades is not None:
             inputs = _moved(inputs, trial, self.microsaccades)
         place = available(self.device)
-        self.module.to(place)
         seed = [self.seed, trial.number, *_number(stimulus_ids)]
+        with exclusive():
+            self.module.to(place)
+            return self._run(inputs, layers, place, seed)
+
+    def _run(
+        self, inputs: torch.Tensor, layers: Sequence[str], place: torch.device, seed: Sequence[int]
+    ) -> dict[str, Array]:
         with _evaluating(self.module), _reproducible(place, seed):
             return _run(self.module, inputs, layers, place, self.inputs.model, self.steps)
 

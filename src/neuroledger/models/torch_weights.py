@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neuroledger.data.threads import exclusive
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.model import unknown
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +77,6 @@ def seeded(make: Callable[[], Any], seed: int) -> Any:
     """What ``make`` returns when torch's generator starts at ``seed``; the generator is put back afterwards."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with exclusive(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -12,12 +13,13 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 
@@ -25,10 +27,12 @@ from neuroledger.errors import RequestError, UnknownError
 from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
+    "Call",
     "Registered",
     "broken",
     "builder",
     "ceiling",
+    "current_call",
     "get",
     "metric",
     "names",
@@ -150,10 +154,54 @@ def _register(kind: str, name: str, version: int, **declared: Any) -> Callable[[
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
         injected = INJECTED[kind] & keyword_only
-        _REGISTRY[kind, name] = Registered(kind, name, version, function, injected, **declared)
-        return function
+        called = _as_call(name, function) if kind == "reader" else function
+        _REGISTRY[kind, name] = Registered(kind, name, version, called, injected, **declared)
+        return called
 
     return decorate
+
+
+class Call(NamedTuple):
+    """A call of a reader: its files and all of its parameters, which determine what it returns."""
+
+    reader: Registered
+    files: Mapping[str, Path]
+    parameters: Mapping[str, Any]
+
+
+_CALL: ContextVar[tuple[str, Mapping[str, Path], Mapping[str, Any]] | None] = ContextVar("call", default=None)
+
+
+def current_call() -> Call:
+    """The call of a reader in which this is asked.
+
+    Raises
+    ------
+    RequestError
+        No reader is being called.
+    """
+    call = _CALL.get()
+    if call is None:
+        raise RequestError("windows are stored by registered readers only: call one, or use `join`")
+    return Call(get("reader", call[0]), call[1], call[2])
+
+
+def _as_call(name: str, function: F) -> F:
+    """The reader, during whose calls `current_call` knows its arguments."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def called(*given: Any, **named: Any) -> Any:
+        bound = signature.bind(*given, **named)
+        bound.apply_defaults()
+        files, *_ = bound.args
+        token = _CALL.set((name, files, bound.kwargs))
+        try:
+            return function(*given, **named)
+        finally:
+            _CALL.reset(token)
+
+    return cast(F, called)
 
 
 def metric(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -35,17 +36,19 @@ class Memo:
         self.limit = limit
         self._held: OrderedDict[tuple[str, ...], tuple[Any, int]] = OrderedDict()
         self._frozen: dict[tuple[Any, ...], tuple[weakref.ref[Array], str]] = {}
+        self._lock = threading.RLock()
 
     def get(self, key: tuple[str, ...], compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
-        """What ``compute`` gave for ``key``, computed only when it is not held."""
-        if key in self._held:
-            self._held.move_to_end(key)
-            return self._held[key][0]
-        value = compute()
-        self._held[key] = (value, size(value))
-        while len(self._held) > 1 and sum(entry[1] for entry in self._held.values()) > self.limit:
-            self._held.popitem(last=False)
-        return value
+        """What ``compute`` gave for ``key``, computed only when it is not held, by one thread at a time."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key][0]
+            value = compute()
+            self._held[key] = (value, size(value))
+            while len(self._held) > 1 and sum(entry[1] for entry in self._held.values()) > self.limit:
+                self._held.popitem(last=False)
+            return value
 
     def __len__(self) -> int:
         return len(self._held)

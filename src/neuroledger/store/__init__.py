@@ -1,1 +1,1 @@
-"""The store: what is kept on disk, written atomically and found again by content."""
+"""The store: what can be computed again is kept on disk by content, written atomically, locked, hashed and bounded."""

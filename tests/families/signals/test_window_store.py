@@ -12,6 +12,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 import xarray as xr
+from neuroledger.store.artifact_store import kept_below
 
 from neuroledger.data import assembly as assemblies
 from neuroledger.data import lazy_rows
@@ -23,7 +24,6 @@ from neuroledger.families.signals.recordings import window_store
 from neuroledger.families.signals.recordings.window_store import join, stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.store import artifact_store as kept_folder
-from neuroledger.store.artifact_store import kept_below
 from tests.families.decoding.decoding_cases import windows
 
 PARAMETERS = {"window": Stretch(duration=1, stride=1), "core": 1.0, "first": None, "decimate": 1}

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from neuroledger.data.integrity import verify_file
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import RequestError
 from neuroledger.spec.base import FILE_NAME, SourceFile
+from neuroledger.store.files import replacing
 
 __all__ = ["place_of", "put", "stop_on_others"]
 
@@ -45,18 +46,9 @@ def put(source: Path, place: Path) -> bool:
     """Link or copy a file to its place; False where it is there already."""
     if place.exists():
         return False
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(place) as temporary:
         try:
             os.link(source.resolve(), temporary)
         except OSError:
             shutil.copyfile(source, temporary)
-        temporary.replace(place)
-    except OSError as error:
-        raise DataError(
-            f"{place} cannot be written ({error.strerror}); free space or rights on that disk"
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return True

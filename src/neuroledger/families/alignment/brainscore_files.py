@@ -13,7 +13,7 @@ from neuroledger.data.package import flow, observed, pin_line, track
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.families.alignment.readers.brainio import brainio
 from neuroledger.spec.catalog import Catalog
-from neuroledger.store.files import write_text
+from neuroledger.store.files import replacing, write_text
 
 __all__ = ["export_brainscore", "import_brainscore"]
 
@@ -121,10 +121,6 @@ def _write_assembly(assembly: xr.DataArray, id: str, path: Path) -> Path:
     plain.attrs = {"identifier": id, "stimulus_set_identifier": id}
     numeric = plain.dtype.kind in "fiu"
     encoding = {"data": {"zlib": True, "complevel": 9, "shuffle": True}} if numeric else {}
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
+    with replacing(path) as temporary:
         plain.to_dataset(promote_attrs=True).to_netcdf(temporary, engine="netcdf4", encoding=encoding)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return path

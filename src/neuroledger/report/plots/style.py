@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import RequestError
+from neuroledger.store.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,18 +43,8 @@ def save(ax: Axes, path: Path) -> Path:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "neuroledger"}):
         options = {"metadata": {"Date": None}} if kind == "svg" else {}
         figure.savefig(held, format=kind, bbox_inches="tight", **options)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(held.getvalue())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror}); free space or rights on that disk"
-        ) from error
+    with replacing(path) as temporary:
+        temporary.write_bytes(held.getvalue())
     return path
 
 

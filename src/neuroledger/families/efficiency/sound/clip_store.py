@@ -1,9 +1,7 @@
-"""Clips that were decoded once stay beside their archive as a memory map, whole or not at all."""
+"""Clips that were decoded once are kept in the store, and opened as a memory map."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +15,8 @@ from neuroledger.data.tar_members import tar_members
 from neuroledger.data.threads import pool
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.sound.clips import FULL_SCALE, Clip, clip_of, window_of
-from neuroledger.store.artifact_store import Written, find, keep
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
+from neuroledger.store.store import Store, Written, current_store
 
 __all__ = ["assembled", "decoded"]
 
@@ -26,7 +24,7 @@ Int16 = npt.NDArray[np.int16]
 
 VERSION: Final = 1
 """Rises when decoding gives other bytes."""
-FOLDER: Final = "decoded"
+KIND: Final = "sounds"
 AT_ONCE: Final = 32  # files that are in memory while they are decoded
 SAMPLES: Final = "clips.npy"
 
@@ -36,8 +34,8 @@ def decoded(
 ) -> tuple[pd.DataFrame, Int16]:
     """The table of an archive's clips, and the clips (row, time_bin) as a memory map.
 
-    They lie in ``decoded/`` beside the archive, under the SHA-256 of its bytes and of how they were decoded; if they
-    are not there, or not as they were written, the archive is read.
+    They are kept in the store under the SHA-256 of the archive's bytes and of how they were decoded; otherwise the archive
+    is read.
 
     Parameters
     ----------
@@ -58,14 +56,11 @@ def decoded(
         "version": VERSION,
         **settings,
     }
-    folder = archive.parent / FOLDER
-    kept = find(folder, made_of)
-    if kept is None:
-        table = listing()
-        kept = keep(folder, made_of, lambda place: _write(place, archive, clip, table))
-    place, about = kept
-    samples: Int16 = np.load(place / SAMPLES, mmap_mode="r", allow_pickle=False)
-    return pd.DataFrame(about), samples
+    store = current_store()
+    entry = store.keep(KIND, made_of, lambda place: _write(store, place, archive, clip, listing()))
+    samples: Int16 = np.load(entry.place / SAMPLES, mmap_mode="r", allow_pickle=False)
+    store.use(entry, samples)
+    return pd.DataFrame(entry.about), samples
 
 
 def assembled(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray:
@@ -88,13 +83,14 @@ def assembled(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray:
     )
 
 
-def _write(place: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> Written:
+def _write(store: Store, place: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> Written:
     needed = len(table) * clip.samples * 2
-    free = shutil.disk_usage(place).free
-    if needed > free:
+    room = store.make_room(needed)
+    if needed > room:
         raise DataError(
-            f"decoding {archive.name} takes {needed / 1024**3:.1f} GiB in {place.parent}, {free / 1024**3:.1f} GiB are "
-            "free: make room, or say a lower `resample` in the spec's reader"
+            f"decoding {archive.name} takes {needed / 1024**3:.1f} GiB in {store.folder}, {max(0, room) / 1024**3:.1f} GiB "
+            "are free: make room, raise NEUROLEDGER_ACTIVATIONS_LIMIT where that is what is used up, or set a lower "
+            "`resample` in the spec's reader"
         )
     _fill(place / SAMPLES, archive, clip, table)
     return Written({str(name): table[name].tolist() for name in table})
@@ -112,8 +108,6 @@ def _fill(path: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> None:
         for row, sound in _clips(archive, clip, table, missing):
             file.seek(begins + row * shape[1] * 2)
             file.write(sound.astype("<i2").tobytes())
-        file.flush()
-        os.fsync(file.fileno())
     if missing:
         raise DataError(f"{archive.name} lacks {len(missing)} clips that it lists, first {min(missing)!r}")
 

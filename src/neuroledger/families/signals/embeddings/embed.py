@@ -12,7 +12,7 @@ import xarray as xr
 
 from neuroledger.data import assembly
 from neuroledger.engine.session import Session
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.signals.embeddings.stimulus_source import Source
 from neuroledger.models.embedder import Embedder, Tell
 from neuroledger.models.model import LayeredModel, unknown
@@ -149,7 +149,7 @@ def write_embeddings(table: xr.DataArray, path: Path) -> None:
     require_place(path)
     try:
         assembly.write(table, path)
-    except (OSError, RuntimeError) as error:
+    except DataError as error:
         raise RequestError(
             f"{path} cannot be written ({error}); it takes up to {table.nbytes / 1e6:.0f} MB: free space on that disk"
         ) from error

@@ -18,7 +18,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
 )
 from neuroledger.families.signals.recordings.signal_stimuli import Events, Row, alone
 from neuroledger.families.signals.recordings.signal_windows import Window
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["cut", "embeddings_in", "open_raw", "place", "plain", "the_file", "within"]
 

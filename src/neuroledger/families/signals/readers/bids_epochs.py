@@ -30,7 +30,7 @@ from neuroledger.families.signals.recordings.signal_stimuli import (
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.registry import reader
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["bids_epochs"]
 
@@ -125,18 +125,7 @@ def bids_epochs(
             )
             del raw
 
-    made_of = {
-        "task": task,
-        "window": window,
-        "datatype": datatype,
-        "subjects": subjects,
-        "sessions": sessions,
-        "preprocessing": preprocessing,
-        "facts": facts,
-        "events": events,
-        "embeddings": embeddings,
-    }
-    windows = stored("bids_epochs", files, made_of, parts(), of=len(names))
+    windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras, notes=told_apart(windows))
 

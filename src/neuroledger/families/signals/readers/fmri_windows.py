@@ -27,7 +27,7 @@ from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["Cleaning", "Stretch", "files_read", "fmri_windows"]
 
@@ -165,7 +165,6 @@ def fmri_windows(
     UnavailableError
         nibabel or nilearn is not installed.
     """
-    given = dict(locals())
     runs = _runs(sorted(files), series, events, mask, subjects, rest)
     held = lists(events, files)
     layout = layout_of(space, runs, files, masked=mask is not None, seconds=seconds)
@@ -183,7 +182,7 @@ def fmri_windows(
                 seen[run.subject, stimulus] += 1
             yield part.assign_coords(repetition=("presentation", np.array(again)))
 
-    windows = stored("fmri_windows", files, given, parts(), of=len(runs))
+    windows = stored(parts(), of=len(runs))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_lost(windows))
 

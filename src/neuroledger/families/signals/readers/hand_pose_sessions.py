@@ -25,7 +25,7 @@ from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["hand_pose_sessions"]
 
@@ -90,14 +90,6 @@ def hand_pose_sessions(
         A file is damaged or has another layout, the table lacks a column or a recording, a split is unknown, no window
         remains, the trajectory is longer than a window or no whole number of steps, or the disk has no room.
     """
-    made_of = {
-        "window": window,
-        "angle": angle,
-        "trajectory": trajectory,
-        "generalization": generalization,
-        "shortest": shortest,
-        "decimate": decimate,
-    }
     grid = Grid(window, decimate)
     rows = _kept(listed(files, ("filename", "user", *FACTS)), generalization or {})
     rows = {name: row for name, row in rows.items() if samples_in(files[name], GROUP) >= shortest * RATE}
@@ -118,12 +110,10 @@ def hand_pose_sessions(
 
     if trajectory is not None:
         _steps(trajectory, window)
-    assembly = stored("hand_pose_sessions", files, made_of, parts(None), of=len(rows))
+    assembly = stored(parts(None), of=len(rows))
     if trajectory is None:
         return Dataset(stimuli=None, assembly=assembly)
-    paths = stored(
-        "hand_pose_sessions", files, made_of, parts(trajectory), of=len(rows), apart="trajectories"
-    )
+    paths = stored(parts(trajectory), of=len(rows), part="trajectories")
     return Dataset(stimuli=None, assembly=assembly, extras={"trajectory": paths})
 
 

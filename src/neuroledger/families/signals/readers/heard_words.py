@@ -134,7 +134,6 @@ def heard_words(
     UnavailableError
         MNE is not installed.
     """
-    given = dict(locals())
     story = _story(files, words)
     texts = _sentences(story.values())
     bare = within(window, words)
@@ -169,7 +168,7 @@ def heard_words(
             recording, samples = Recording(file=name, subject=subject), Path(raw.filenames[0])
             yield cut(raw, recording, bare, preprocessing, shown, samples)
 
-    windows = stored("heard_words", files, given, parts(), of=len(names))
+    windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras)
 

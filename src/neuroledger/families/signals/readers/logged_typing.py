@@ -33,7 +33,7 @@ from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["Keys", "LoggedRecording", "logged_typing"]
 
@@ -120,7 +120,6 @@ def logged_typing(
     UnavailableError
         MNE is not installed.
     """
-    made_of = locals()
     for recording in recordings:
         for name in (recording.file, recording.log):
             if name not in files:
@@ -148,7 +147,7 @@ def logged_typing(
             yield windows_of(raw, plain, window, preprocessing, sha256=digest, events=EVENTS, rows=rows)
             del raw
 
-    windows = stored("logged_typing", files, made_of, parts(), of=len(recordings))
+    windows = stored(parts(), of=len(recordings))
     return Dataset(stimuli=None, assembly=windows, notes=_notes(windows))
 
 

@@ -27,7 +27,7 @@ from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.wfdb_night import read_night
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.registry import reader
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["mne_epochs"]
 
@@ -63,15 +63,6 @@ def mne_epochs(
         raise DataError(
             "`event_fields` are those of a recording's own events, not of `annotations` beside it"
         )
-    made_of = {
-        "recordings": recordings,
-        "window": window,
-        "preprocessing": preprocessing,
-        "event_fields": event_fields,
-        "annotations": annotations,
-        "events": events,
-        "embeddings": embeddings,
-    }
     beside = None if annotations is None else (annotations, files)
 
     def parts() -> Iterator[xr.DataArray | None]:
@@ -98,7 +89,7 @@ def mne_epochs(
     lost = [recording.file for recording in recordings if recording.file not in files]
     if lost:
         raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
-    windows = stored("mne_epochs", files, made_of, parts(), of=len(recordings))
+    windows = stored(parts(), of=len(recordings))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras, notes=told_apart(windows))
 

@@ -57,16 +57,9 @@ def prepared_signals(
     for name in (file, *([split_file] if split_file else []), *(embeddings or {}).values()):
         if name not in files:
             raise DataError(f"{name!r} is not among the files: {', '.join(sorted(files))}")
-    made_of = {
-        "file": file,
-        "split_file": split_file,
-        "embeddings": embeddings,
-        "cluster_by": cluster_by,
-        "threshold": threshold,
-    }
     blocks = assembly.read_blocks(files[file], "presentation", IN_MEMORY)
     parts = (signals.check(block, name=file) for block in blocks)
-    windows = stored("prepared_signals", files, made_of, parts)
+    windows = stored(parts)
     if split_file is not None:
         with files[split_file].open(newline="", encoding="utf-8") as lines:
             table = {row["event"]: row["split"] for row in csv.DictReader(lines)}

@@ -128,7 +128,6 @@ def read_sentences(
     UnavailableError
         MNE is not installed.
     """
-    given = dict(locals())
     bare = within(window, "ZuCo")
     sessions = _sessions(list(files), tasks, leave_out)
 
@@ -157,7 +156,7 @@ def read_sentences(
                 )
                 yield cut(raw, recording, bare, preprocessing, rows, files[name])
 
-    windows = stored("read_sentences", files, given, parts(), of=sum(len(one.eeg) for one in sessions))
+    windows = stored(parts(), of=sum(len(one.eeg) for one in sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=clustered(windows, near), extras=extras)
 

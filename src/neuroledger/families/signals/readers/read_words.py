@@ -118,7 +118,6 @@ def read_words(
     UnavailableError
         MNE or openpyxl is not installed.
     """
-    given = dict(locals())
     bare = within(window, "windows")
     sessions = sessions_in(list(files), laboratories, files)
 
@@ -142,7 +141,7 @@ def read_words(
                 )
                 yield cut(raw, recording, bare, steps, rows, Path(raw.filenames[0]))
 
-    windows = stored("read_words", files, given, parts(), of=len(sessions))
+    windows = stored(parts(), of=len(sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(windows))
 

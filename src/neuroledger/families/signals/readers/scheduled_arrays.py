@@ -29,7 +29,7 @@ from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader, stimuli
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["Schedule", "scheduled_arrays"]
 
@@ -138,7 +138,6 @@ def scheduled_arrays(
     UnavailableError
         MNE is not installed.
     """
-    made_of = locals()
     whose = {name: said for name in sorted(files) if (said := _whose(recordings, name)) is not None}
     if not whose:
         raise DataError(f"no array is called {' or '.join(recordings)}: {', '.join(sorted(files)[:5])}")
@@ -168,7 +167,7 @@ def scheduled_arrays(
                 )
                 del raw
 
-    windows = stored("scheduled_arrays", files, made_of, parts(), of=len(whose) * len(labels))
+    windows = stored(parts(), of=len(whose) * len(labels))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras)
 

@@ -26,7 +26,7 @@ from neuroledger.families.signals.emg.sessions import (
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.registry import reader
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = ["typing_sessions"]
 
@@ -82,14 +82,13 @@ def typing_sessions(
         A file is damaged or has another layout, the table lacks a column or a session, no window remains, or the disk has no
         room for them.
     """
-    made_of = {"window": window, "core": core, "first": first, "decimate": decimate}
     grid = Grid(window, decimate)
     rows = listed(files, ("session", "user"))
     order = sorted(rows, key=lambda name: (rows[name]["user"].strip(), rows[name]["session"].strip()))[:first]
     if not any(len(grid.onsets(samples_in(files[name], GROUP))) for name in order):
         raise DataError(f"no window of {window.duration:g} s lies within any of {len(order)} sessions")
     parts = (_session(name, files[name], rows[name], grid, core) for name in order)
-    assembly = stored("typing_sessions", files, made_of, parts, of=len(order))
+    assembly = stored(parts, of=len(order))
     return Dataset(stimuli=None, assembly=assembly)
 
 

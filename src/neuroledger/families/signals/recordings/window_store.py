@@ -1,13 +1,11 @@
-"""Windows of many recordings as one assembly: few in memory, many in a file beside the data, written part by part."""
+"""Windows of many recordings as one assembly: few in memory, many in a file of the store, written part by part."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from itertools import chain
-from os.path import commonpath
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +18,8 @@ from neuroledger.data.lazy_rows import row_blocks
 from neuroledger.errors import DataError
 from neuroledger.families.signals.signals import DIMS
 from neuroledger.spec import registry
-from neuroledger.store.artifact_store import Kept, Written, find, keep
-from neuroledger.store.artifact_store import place as chosen_place
-from neuroledger.store.hash_cache import sha256_of
+from neuroledger.store.hashes import sha256_of
+from neuroledger.store.store import Entry, Store, Written, current_store
 
 __all__ = ["IN_MEMORY", "join", "stored"]
 
@@ -30,7 +27,7 @@ Array = npt.NDArray[Any]
 
 VERSION: Final = 1
 """Rises when the same parts are stored as other bytes."""
-FOLDER: Final = "prepared"
+KIND: Final = "windows"
 VALUES: Final = "values.bin"
 IN_MEMORY: Final = 1 << 28
 """Bytes up to which windows stay in memory."""
@@ -38,66 +35,54 @@ LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "nilearn", "
 
 
 def stored(
-    reader: str,
-    files: Mapping[str, Path],
-    parameters: Mapping[str, Any],
-    parts: Iterable[xr.DataArray | None],
-    *,
-    of: int | None = None,
-    apart: str = "",
+    parts: Iterable[xr.DataArray | None], *, of: int | None = None, part: str = "windows"
 ) -> xr.DataArray:
-    """The parts one below the other, as `join` has them.
+    """The parts one below the other, as `join` gives them: what the reader that is being called returns.
 
-    Up to 256 MiB they are joined in memory: that is made anew faster than files are kept in order, and leaves nothing
-    behind. What is larger is written to ``prepared/`` in the data set's folder while it is made, one part in memory at a
-    time, and comes back as a read-only memory map; next time no part is made. It lies there under the SHA-256 of what it
-    is made of: the files' bytes, every parameter of the reader, the reader's version, this module's, and those of the
-    libraries that computed it. What was made of anything else is deleted when the new one is whole. ``encoding`` of what is
-    returned then holds its ``content_sha256``.
+    Up to 256 MiB they are joined in memory. What is larger is written to the store while it is made, one part in memory
+    at a time, and returned as a read-only memory map; next time no part is made. The entry is found by what determines it:
+    the files' bytes, every parameter of the reader, the reader's version, this module's, and those of the libraries that
+    computed it. ``encoding`` of what is returned then holds its ``content_sha256``.
 
     Parameters
     ----------
-    reader
-        The name under which the reader is registered.
-    files, parameters
-        All that the reader was given; `files` among the parameters is passed over, so that `locals()` will do.
     parts
         Windows of a recording each, (presentation, channel, sample); None where it has none. A generator is not begun
         where the windows are there already.
     of
-        How many parts there will be, where that is known: too little room on the disk is then said at the beginning.
-    apart
-        A folder of its own, for what is kept beside the windows of the same reading.
+        How many parts there will be, where that is known: too little room on the disk is then reported at the beginning.
+    part
+        A name of its own, for what is kept beside the windows of the same reading.
 
     Raises
     ------
     DataError
         There are no windows, parts do not agree or cannot be read, or the disk has no room.
     """
-    folder = _folder(files) / apart
-    if folder.is_dir():
-        kept = find(folder, _made_of(reader, files, parameters))
-        if kept is not None:
-            return _opened(kept)
+    store, call = current_store(), registry.current_call()
+    # Hashing many files takes a while: it is left until something may be kept of them.
+    made_of = _made_of(call, part) if (store.folder / KIND).is_dir() else None
+    entry = store.get(KIND, made_of) if made_of is not None else None
+    if entry is not None:
+        return _opened(store, entry)
     stream = _read(parts)
     held: list[xr.DataArray] = []
-    for part in stream:
-        if part is None:
+    for one in stream:
+        if one is None:
             continue
         if held:
-            _agree(held[0], part)
-        held.append(part)
+            _agree(held[0], one)
+        held.append(one)
         if sum(one.nbytes for one in held) > IN_MEMORY:
             break
     else:
         return join(held)
-    if of is not None:
-        size = sum(one.nbytes for one in held)
-        _require_room(folder, size * max(1.0, of / len(held)), "about ")
-    del part
+    size = sum(one.nbytes for one in held)
+    _require_room(store, size * max(1.0, of / len(held)) if of is not None else size, "about ")
+    del one
     taken = (held.pop(0) for _ in range(len(held)))
-    made_of = _made_of(reader, files, parameters)
-    return _opened(keep(folder, made_of, lambda place: _write(place, chain(taken, stream)), alone=True))
+    made_of = made_of or _made_of(call, part)
+    return _opened(store, store.keep(KIND, made_of, lambda place: _write(store, place, chain(taken, stream))))
 
 
 def _read(parts: Iterable[xr.DataArray | None]) -> Iterator[xr.DataArray | None]:
@@ -145,29 +130,13 @@ def _agree(first: xr.DataArray, part: xr.DataArray) -> None:
         )
 
 
-def _folder(files: Mapping[str, Path]) -> Path:
-    """Where windows of these files are kept."""
-    place = chosen_place()
-    if place is None:
-        parents = [str(path.parent.absolute()) for path in files.values()]
-        place = Path(commonpath(parents)) if parents else Path.cwd()
-    return place / FOLDER
-
-
-def _made_of(reader: str, files: Mapping[str, Path], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    component = registry.get("reader", reader)
-    given = {name: value for name, value in parameters.items() if name != "files"}
-    known = component.parameters.model_fields.keys()
-    if given.keys() != known:
-        raise DataError(
-            f"reader {reader!r}: what is kept depends on all of its parameters, {', '.join(known)}; it gives "
-            f"{', '.join(given)}"
-        )
+def _made_of(call: registry.Call, part: str) -> dict[str, Any]:
     return {
         "store": VERSION,
-        "reader": f"{reader}@{component.version}",
-        "parameters": component.canonical(given),
-        "files": {name: sha256_of(path) for name, path in sorted(files.items())},
+        "part": part,
+        "reader": f"{call.reader.name}@{call.reader.version}",
+        "parameters": call.reader.canonical(call.parameters),
+        "files": {name: sha256_of(path) for name, path in sorted(call.files.items())},
         "libraries": {name: _version(name) for name in LIBRARIES},
     }
 
@@ -179,7 +148,7 @@ def _version(library: str) -> str:
         return ""
 
 
-def _write(place: Path, parts: Iterable[xr.DataArray | None]) -> Written:
+def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None]) -> Written:
     """Write the values in the order of the parts, and after them each coordinate to a file of its own."""
     path = place / VALUES
     first: xr.DataArray | None = None
@@ -194,7 +163,7 @@ def _write(place: Path, parts: Iterable[xr.DataArray | None]) -> Written:
         wanted = np.result_type(dtype, part.dtype)
         if wanted != dtype:
             digest, dtype = _promote(path, dtype, wanted), wanted
-        _require_room(place, part.size * dtype.itemsize)
+        _require_room(store, part.size * dtype.itemsize)
         _append(path, part.transpose(*DIMS).values, dtype, digest)
         count += part.sizes["presentation"]
         thin.append(part.isel(channel=0, sample=0, drop=True).copy(deep=True))
@@ -244,18 +213,20 @@ def _save(place: Path, number: int, name: str, coordinate: xr.DataArray) -> dict
     return {**said, "file": f"coordinate{number}.npy"}
 
 
-def _opened(kept: Kept) -> xr.DataArray:
-    place, about = kept
+def _opened(store: Store, entry: Entry) -> xr.DataArray:
     try:
-        return _mapped(place, about)
+        return _mapped(store, entry)
     except FileNotFoundError as error:
         raise DataError(
-            f"{place} is gone while it is opened: another process prepares these data in another way; try again after it"
+            f"{entry.place} was removed while it was opened, to make room for something else: try again, with a larger "
+            "NEUROLEDGER_ACTIVATIONS_LIMIT"
         ) from error
 
 
-def _mapped(place: Path, about: Mapping[str, Any]) -> xr.DataArray:
+def _mapped(store: Store, entry: Entry) -> xr.DataArray:
+    place, about = entry.place, entry.about
     values = np.memmap(place / VALUES, dtype=np.dtype(about["dtype"]), mode="r", shape=tuple(about["shape"]))
+    store.use(entry, values)
     coords = {
         one["name"]: (
             tuple(one["dims"]),
@@ -270,12 +241,13 @@ def _mapped(place: Path, about: Mapping[str, Any]) -> xr.DataArray:
     return windows
 
 
-def _require_room(folder: Path, needed: float, about: str = "") -> None:
-    """Return if so many bytes go on the disk of a folder that may not be there yet."""
-    there = next(path for path in (folder, *folder.parents) if path.is_dir())
-    free = shutil.disk_usage(there).free
-    if needed > free:
+def _require_room(store: Store, needed: float, about: str = "") -> None:
+    """Return if so many bytes fit on the disk and within the store's limit."""
+    room = store.make_room(int(needed))
+    if needed > room:
+        free = max(0, room) / 1024**3
         raise DataError(
-            f"the windows take {about}{needed / 1024**3:.1f} GiB more in {there}, {free / 1024**3:.1f} GiB are free: make "
-            "room there, or ask for less in the spec's reader: fewer recordings or channels, or a lower rate"
+            f"the windows take {about}{needed / 1024**3:.1f} GiB more in {store.folder}, {free:.1f} GiB are free: make "
+            "room there, raise NEUROLEDGER_ACTIVATIONS_LIMIT where that is used up, or ask for less in the spec's reader: fewer "
+            "recordings or channels, or a lower rate"
         )
