@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -317,7 +318,6 @@ def test_a_comparison_that_scores_again_says_so_before(run, lab: Lab) -> None:
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "coarse"])
     run("validate", "lab")
     run("run")
-    for path in (lab.root / ".cache" / "samples").rglob("*.nc"):
-        path.unlink()
+    shutil.rmtree(lab.root / ".cache" / "neuroledger" / "samples")
     code, out, err = run("compare", "pixels4", "coarse", "--json")
     assert code == 0 and "no samples of pixels4 and coarse are kept here" in err and "kept here" not in out

@@ -103,9 +103,10 @@ def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.Monke
 
 def test_how_much_of_the_activations_is_kept(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NEUROLEDGER_ACTIVATIONS", raising=False)
-    folder = seen.root / ".cache" / "activations" / "ab"
+    folder = seen.root / ".cache" / "neuroledger" / "activations" / "ab" / ("ab" * 32)
     folder.mkdir(parents=True)
-    (folder / f"{'ab' * 32}.npy").write_bytes(b"x" * 3 * 1024**2)
+    (folder / "index.json").write_text("")
+    (folder / "values.bin").write_bytes(b"x" * 3 * 1024**2)
     assert by_topic(seen)["activations"].what.startswith("3.0 MiB kept of at most 50.0 GiB")
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "1 MiB")
     found = by_topic(seen)["activations"]

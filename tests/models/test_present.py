@@ -18,9 +18,11 @@ from neuroledger.data.stimuli import StimulusSet
 from neuroledger.display import NoDisplay
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models import activation_store as present
-from neuroledger.models.activation_store import DiskStore, attach, size_in_words, time_in_words
+from neuroledger.models.activation_store import DiskStore, attach, time_in_words
 from neuroledger.models.activations import Trial
 from neuroledger.models.model import LayeredModel
+from neuroledger.store import store as kept_in
+from neuroledger.store.store import size_in_words
 from tests.models.drawn_stimuli import drawn
 
 LAYERS = tuple(f"layer{number:02d}" for number in range(60))
@@ -86,7 +88,7 @@ def test_whatever_determines_activations_is_in_their_name(tmp_path: Path) -> Non
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="out of order"):
         model_of(Counting(fail_at=20), DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
 def test_a_file_that_is_not_whole_is_made_anew(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_a_file_that_is_not_whole_is_made_anew(tmp_path: Path) -> None:
     model = model_of(counting, DiskStore(tmp_path))
     expected = model.record(stimuli, "V4").values.copy()
     for kept in (0, 40, -3):
-        path = next(tmp_path.rglob("*.npy"))
+        path = next(tmp_path.rglob("values.bin"))
         path.write_bytes(path.read_bytes()[:kept])
         for region in ("V1", "V2", "V4", "IT"):
             model.record(stimuli, region)
@@ -109,11 +111,11 @@ def test_what_does_not_fit_on_the_disk_is_refused_before_the_pass(
         used: int
         free: int
 
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, present.SPARE_BYTES + 100))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, kept_in.SPARE_BYTES + 100))
     counting = Counting()
     with pytest.raises(RequestError) as caught:
         model_of(counting, DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
-    for words in ("35 presentations", "60 layers", "free", "--limit", "NEUROLEDGER_ACTIVATIONS"):
+    for words in ("35 presentations", "60 layers", "has room for", "--limit", "NEUROLEDGER_ACTIVATIONS"):
         assert words in str(caught.value)
     assert counting.shown == 0
 
@@ -151,9 +153,9 @@ def test_large_regions_are_joined_on_disk(tmp_path: Path, monkeypatch: pytest.Mo
     store = DiskStore(tmp_path)
     joined = model_of(Counting(), store).record(stimuli, "V4").values
     assert np.array_equal(joined, whole)
-    assert not list(tmp_path.rglob("process-*/*.npy")), "the file has no name any more"
+    assert not list(tmp_path.rglob("processes/*/*.tmp")), "the file has no name any more"
     written: list[Any] = []
-    monkeypatch.setattr(present, "_header", lambda *given: written.append(given))
+    monkeypatch.setattr(store, "_join_on_disk", lambda *given: written.append(given))
     assert np.array_equal(model_of(Counting(), store).record(stimuli, "V4").values, whole)
     assert not written, "the next benchmark finds it joined"
 
@@ -170,12 +172,12 @@ def test_models_in_memory_are_forgotten_with_the_process(tmp_path: Path) -> None
         model.record(drawn(12, size=(2, 2)), "V4")
         model.record(drawn(12, size=(2, 2)), "IT")
         assert counting.shown == 12, counting.shown
-        assert list(Path(sys.argv[1]).rglob("*.npy"))
+        assert list(Path(sys.argv[1]).rglob("values.bin"))
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert not list(tmp_path.rglob("*.npy"))
+    assert not list(tmp_path.rglob("values.bin"))
 
 
 def test_what_a_killed_process_leaves_is_removed_and_its_pass_done_again(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -117,8 +119,7 @@ def test_two_models_end_to_end_from_kept_samples_and_again_without_them(run_lab:
     [found] = kept.differences
     assert found.better == "a" and found.pairs == 5
     assert found.low is not None and 0 < found.low < (found.value or 0) < (found.high or 0)
-    for path in (catalog.root / ".cache" / "samples").rglob("*.nc"):
-        path.unlink()
+    shutil.rmtree(catalog.root / ".cache" / "neuroledger" / "samples")
     told: list[str] = []
     [again] = compare("pixels4", "coarse", catalog=catalog, tell=told.append).differences
     assert told == ["lab.V4-ridge: no samples of pixels4 and coarse are kept here; both are scored again"]

@@ -82,7 +82,7 @@ def test_decoders_are_compared_with_and_without_what_was_kept(tmp_path, reposito
     assert one.p == pytest.approx(2 / 2**8)
     assert one.better == "a"
     assert 0 < one.low < one.value < one.high
-    shutil.rmtree(tmp_path / ".cache" / "samples")
+    shutil.rmtree(tmp_path / ".cache" / "neuroledger" / "samples")
     told: list[str] = []
     assert compare("lda", "dummy", suite="S", catalog=catalog, tell=told.append) == kept
     assert told == [

@@ -1,4 +1,4 @@
-"""The store of activations keeps to its limit, forgets what was used least recently, and takes nothing from anyone."""
+"""The store keeps to its limit, removes what was used least recently, and nothing that a running process uses."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neuroledger.store.cache_eviction import entries, limit_bytes, process_folder
 
 from neuroledger.errors import RequestError
-from neuroledger.models import activation_store as present
 from neuroledger.models.activation_store import DiskStore
-from neuroledger.store import cache_eviction as kept
+from neuroledger.store import files
+from neuroledger.store import store as kept
+from neuroledger.store.store import Store, limit_bytes
 from tests.models.drawn_stimuli import drawn
 from tests.models.test_present import LAYERS, Counting, model_of
 
 STIMULI = drawn(20, size=(2, 2))
-PASS = len(LAYERS) * (20 * 4 * 4 + 128)
-"""Bytes of one pass: 60 layers of 20 stimuli × 4 features in single precision, and the head of each file."""
 
 
 def present_to(store: DiskStore, name: str, shows: Counting | None = None) -> Any:
@@ -30,25 +28,43 @@ def present_to(store: DiskStore, name: str, shows: Counting | None = None) -> An
     return model.record(STIMULI, "IT")
 
 
+def size_of(folder: Path) -> int:
+    return sum(entry.size for entry in Store(folder).entries())
+
+
+@pytest.fixture(scope="module")
+def one_pass(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Bytes of one pass: 60 layers of 20 stimuli × 4 features in single precision, and the index of each."""
+    folder = tmp_path_factory.mktemp("one")
+    present_to(DiskStore(folder), "first")
+    return size_of(folder)
+
+
+@pytest.fixture(autouse=True)
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is counted at every pass, as after a minute."""
+    monkeypatch.setattr(kept, "RECOUNT_SECONDS", 0.0)
+
+
 def used(folder: Path, hours_ago: float) -> None:
     """Everything kept so far was last used so long ago."""
-    for path in folder.glob("??/*.json"):
+    for path in folder.glob("activations/??/*/index.json"):
         os.utime(path, (time.time() - 3600 * hours_ago,) * 2)
 
 
-def test_the_limit_holds_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
-    store = DiskStore(tmp_path, limit=int(2.5 * PASS))
+def test_the_limit_holds_and_the_least_recently_used_goes_first(tmp_path: Path, one_pass: int) -> None:
+    store = DiskStore(tmp_path, limit=int(2.5 * one_pass))
     for number, name in enumerate(("first", "second")):
         present_to(store, name)
         used(tmp_path, hours_ago=10 - number) if number == 0 else None
     again = Counting()
     present_to(store, "first", again)
     assert again.shown == 0, "both fit"
-    for path in tmp_path.glob("??/*.json"):
+    for path in tmp_path.glob("activations/??/*/index.json"):
         hours = 1 if '"first"' in path.read_text() else 5
         os.utime(path, (time.time() - 3600 * hours,) * 2)
     present_to(store, "third")
-    assert sum(entry.size for entry in entries(tmp_path)) <= 2.5 * PASS
+    assert size_of(tmp_path) <= 2.6 * one_pass
     shows = {name: Counting() for name in ("first", "third", "second")}
     for name, counting in shows.items():
         model_of(counting, DiskStore(tmp_path), identity={"builder": name}).record(STIMULI, "IT")
@@ -56,8 +72,8 @@ def test_the_limit_holds_and_the_least_recently_used_goes_first(tmp_path: Path) 
     assert shows["second"].shown == 20
 
 
-def test_what_is_open_here_is_not_removed(tmp_path: Path) -> None:
-    store = DiskStore(tmp_path, limit=PASS)
+def test_what_is_open_here_is_not_removed(tmp_path: Path, one_pass: int) -> None:
+    store = DiskStore(tmp_path, limit=int(1.2 * one_pass))
     model = model_of(Counting(), store, identity={"builder": "first"})
     held = model.activations(STIMULI, LAYERS)
     used(tmp_path, hours_ago=5)
@@ -75,7 +91,7 @@ def test_what_is_open_here_is_not_removed(tmp_path: Path) -> None:
     assert not store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)
 
 
-def test_what_another_process_has_open_is_not_removed(tmp_path: Path) -> None:
+def test_what_another_process_has_open_is_not_removed(tmp_path: Path, one_pass: int) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.store.test_kept import *\n"
         "store = DiskStore(Path(sys.argv[1]))\n"
@@ -88,9 +104,9 @@ def test_what_another_process_has_open_is_not_removed(tmp_path: Path) -> None:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == "ready\n"
         used(tmp_path, hours_ago=5)
-        store = DiskStore(tmp_path, limit=PASS)
+        store = DiskStore(tmp_path, limit=int(1.2 * one_pass))
         present_to(store, "ours")
-        assert len(entries(tmp_path)) == 2 * len(LAYERS), "theirs was left alone"
+        assert len(Store(tmp_path).entries()) == 2 * len(LAYERS), "theirs was left alone"
         other.stdin.write("\n")
         other.stdin.flush()
         other.wait()
@@ -101,7 +117,7 @@ def test_what_another_process_has_open_is_not_removed(tmp_path: Path) -> None:
 def test_a_pass_beyond_the_limit_is_refused_before_it_begins(tmp_path: Path) -> None:
     counting = Counting()
     with pytest.raises(RequestError) as caught:
-        present_to(DiskStore(tmp_path, limit=PASS // 2), "large", counting)
+        present_to(DiskStore(tmp_path, limit=1000), "large", counting)
     for words in ("60 layers", "At most", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
         assert words in str(caught.value)
     assert counting.shown == 0
@@ -110,10 +126,10 @@ def test_a_pass_beyond_the_limit_is_refused_before_it_begins(tmp_path: Path) -> 
 def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = DiskStore(tmp_path)
     present_to(store, "first")
-    monkeypatch.setattr(present, "SPARE_BYTES", 0)
-    monkeypatch.setattr(present.shutil, "disk_usage", lambda _: type("Usage", (), {"free": PASS // 3})())
+    monkeypatch.setattr(kept, "SPARE_BYTES", 0)
+    monkeypatch.setattr(kept.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 12_000})())
     present_to(store, "second")
-    assert len(entries(tmp_path)) < 2 * len(LAYERS)
+    assert len(Store(tmp_path).entries()) < 2 * len(LAYERS)
 
 
 @pytest.mark.parametrize(
@@ -139,18 +155,19 @@ def test_the_limit_is_read_from_the_environment(
 def test_folders_of_dead_processes_go_those_of_other_machines_stay_a_day(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    here = kept._machine()
-    for name in (
-        f"{here}-{dead.pid}",
-        f"{here}-{os.getppid()}",
-        f"elsewhere-{dead.pid}",
-        f"long_ago-{dead.pid}",
-    ):
-        (tmp_path / f"process-{name}").mkdir()
-    os.utime(tmp_path / f"process-long_ago-{dead.pid}", (time.time() - 2 * 24 * 3600,) * 2)
-    process_folder(tmp_path)
-    left = {path.name.removeprefix("process-") for path in tmp_path.iterdir()}
-    assert left == {f"{here}-{os.getppid()}", f"elsewhere-{dead.pid}"}
+    names = {
+        "dead": f"{files.HOST}-{dead.pid}-00000000",
+        "same number": f"{files.HOST}-{os.getpid()}-00000000",
+        "alive": f"{files.HOST}-{os.getppid()}-00000000",
+        "elsewhere": f"elsewhere-{dead.pid}-00000000",
+        "long ago": f"long_ago-{dead.pid}-00000000",
+    }
+    for name in names.values():
+        (tmp_path / "processes" / name).mkdir(parents=True)
+    os.utime(tmp_path / "processes" / names["long ago"], (time.time() - 2 * 24 * 3600,) * 2)
+    Store(tmp_path).scratch()
+    left = {path.name for path in (tmp_path / "processes").iterdir()}
+    assert left == {names["alive"], names["elsewhere"], files.owner()}
 
 
 def test_a_store_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

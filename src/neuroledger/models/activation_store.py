@@ -30,6 +30,8 @@ Array = NDArray[Any]
 KIND: Final = "activations"
 VALUES: Final = "values.bin"
 FORMAT: Final = 2
+INDEX_BYTES: Final = 512
+"""About what the index of an entry takes."""
 JOIN_IN_MEMORY: Final = 128 * 1024**2
 JOINS: Final = 8
 """How many joined regions are remembered."""
@@ -177,7 +179,7 @@ class DiskStore:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _announce(self, model: str, stimuli: StimulusSet, probe: Probe, rows: int) -> None:
-        needed = probe.bytes_per_stimulus * rows
+        needed = probe.bytes_per_stimulus * rows + INDEX_BYTES * len(probe.shapes)
         seconds = probe.seconds * rows
         size = (
             f"{model}: {rows:,} presentations of {stimuli.id or 'its stimuli'}, {len(probe.shapes)} layers: about "

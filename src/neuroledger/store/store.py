@@ -162,7 +162,7 @@ class Store:
         place = self._place(kind, key, own)
         try:
             return _verified(place, kind, key)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if not place.is_dir():
                 return None
             reason = "a file is missing"
@@ -182,18 +182,13 @@ class Store:
         DataError
             The disk is full or read-only; and what ``write`` raises. Then nothing is kept.
         """
-        try:
+        with self._writing():
             temporary = self.scratch()
             temporary.mkdir()
             try:
                 return self.commit(kind, made_of, temporary, write(temporary), own=own)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
-        except OSError as error:
-            raise DataError(
-                f"{self.folder} cannot be written ({error.strerror or error}): free space or rights there, or name another "
-                f"folder in {FOLDER}"
-            ) from error
 
     def keep(self, kind: str, made_of: Mapping[str, Any], write: Callable[[Path], Written]) -> Entry:
         """The entry that is there, or else the one that ``write`` makes; of processes that ask at once, one computes."""
@@ -239,18 +234,29 @@ class Store:
     @contextmanager
     def lock(self, kind: str, made_of: Mapping[str, Any]) -> Iterator[None]:
         """Held by one thread of one process at a time for what is made of this; it ends with the process."""
-        folder = self.folder / LOCKS
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{key_of([kind, dict(made_of)])[:32]}.lock")
-        try:
-            lock.acquire(timeout=PATIENCE_SECONDS)
-        except Timeout:
-            logger.info("waiting for another process that computes the same %s", kind)
-            lock.acquire()
+        with self._writing():
+            folder = self.folder / LOCKS
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(folder / f"{key_of([kind, dict(made_of)])[:32]}.lock")
+            try:
+                lock.acquire(timeout=PATIENCE_SECONDS)
+            except Timeout:
+                logger.info("waiting for another process that computes the same %s", kind)
+                lock.acquire()
         try:
             yield
         finally:
             lock.release()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"{self.folder} cannot be written ({error.strerror or error}): free space or rights there, or name another "
+                f"folder in {FOLDER}"
+            ) from error
 
     def scratch(self) -> Path:
         """A new path below the folder of this process; what a killed process left is removed by the next one."""

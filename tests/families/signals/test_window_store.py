@@ -1,18 +1,15 @@
-"""Windows of many recordings are written once, beside the data, under what they were made of, and are what `join` gives."""
+"""Windows of many recordings are written once, to the store, under what they were made of, and are what `join` gives."""
 
 import json
 import os
-import subprocess
-import sys
+import shutil
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 
 import numpy as np
 import pytest
 import xarray as xr
-from neuroledger.store.artifact_store import kept_below
 
 from neuroledger.data import assembly as assemblies
 from neuroledger.data import lazy_rows
@@ -23,7 +20,9 @@ from neuroledger.families.signals.readers.prepared_signals import prepared_signa
 from neuroledger.families.signals.recordings import window_store
 from neuroledger.families.signals.recordings.window_store import join, stored
 from neuroledger.families.signals.signals import signals
-from neuroledger.store import artifact_store as kept_folder
+from neuroledger.spec import registry
+from neuroledger.store import store as kept_store
+from neuroledger.store.store import store_at
 from tests.families.decoding.decoding_cases import windows
 
 PARAMETERS = {"window": Stretch(duration=1, stride=1), "core": 1.0, "first": None, "decimate": 1}
@@ -57,18 +56,30 @@ PARTS = [None, part("one", 4), None, part("three", 5, age="n/a"), part("longer",
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """A data set of one file, and no window that stays in memory."""
+    """A data set of one file in a repository, and no window that stays in memory."""
     monkeypatch.setattr(window_store, "IN_MEMORY", 0)
-    (tmp_path / "a.csv").write_text("one")
-    return {"a.csv": tmp_path / "a.csv"}
+    monkeypatch.delenv("NEUROLEDGER_ACTIVATIONS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "data" / "a"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text("one")
+    return {"a.csv": folder / "a.csv"}
 
 
 def keep(files, parts=PARTS, of=None, **changed):
-    return stored("typing_sessions", files, {**PARAMETERS, **changed}, parts, of=of)
+    """What `typing_sessions` returns where it makes these parts."""
+    token = registry._CALL.set(("typing_sessions", files, {**PARAMETERS, **changed}))
+    try:
+        return stored(parts, of=of)
+    finally:
+        registry._CALL.reset(token)
 
 
 def places(files):
-    return sorted(path.name for path in (files["a.csv"].parent / "prepared").iterdir())
+    root = files["a.csv"].parents[2]
+    return sorted(
+        path.parent for path in (root / ".cache" / "neuroledger" / "windows").glob("??/*/index.json")
+    )
 
 
 @pytest.mark.parametrize("parts", [PARTS, PARTS[:2], PARTS[::-1], PARTS[1:2] + PARTS[4:]])
@@ -95,22 +106,20 @@ def test_parts_are_made_once_and_anew_when_anything_they_are_made_of_changes(fil
     keep(files, parts())
     assert len(begun) == 1 and places(files) == [first]
     keep(files, parts(), core=2.0)
-    assert len(begun) == 2 and len(places(files)) == 1 and places(files) != [first]  # the older one is gone
+    assert len(begun) == 2 and len(places(files)) == 2 and first in places(files)
     files["a.csv"].write_text("two")
     keep(files, parts(), core=2.0)
     assert len(begun) == 3
     monkeypatch.setattr(window_store, "_version", lambda library: f"{library} of tomorrow")
     keep(files, parts(), core=2.0)
-    assert len(begun) == 4 and len(places(files)) == 1
-    with pytest.raises(
-        DataError, match=r"depends on all of its parameters, .*decimate; it gives window, core"
-    ):
-        stored("typing_sessions", files, {"window": PARAMETERS["window"], "core": 1.0}, parts())
+    assert len(begun) == 4 and len(places(files)) == 4
+    with pytest.raises(RequestError, match="registered readers only"):
+        stored(parts())
 
 
 def test_what_was_changed_on_the_disk_is_noticed_and_made_again(files):
     expected = keep(files).copy(deep=True)
-    (place,) = (files["a.csv"].parent / "prepared").iterdir()
+    (place,) = places(files)
     with (place / "values.bin").open("r+b") as file:
         file.seek(100)
         file.write(b"something else")
@@ -119,7 +128,7 @@ def test_what_was_changed_on_the_disk_is_noticed_and_made_again(files):
     coordinate.write_bytes(coordinate.read_bytes()[:-1] + b"x")
     xr.testing.assert_identical(keep(files), expected)
     index = json.loads((place / "index.json").read_text())
-    index["about"]["attrs"]["sampling_rate"] = 20.0
+    index["about"] = index["about"].replace("10.0", "20.0")
     (place / "index.json").write_text(json.dumps(index))
     xr.testing.assert_identical(keep(files), expected)
     os.utime(place / "values.bin")  # touched, with the same bytes
@@ -134,20 +143,27 @@ def test_what_fails_or_is_killed_leaves_nothing_and_is_cleared_away(files, monke
     with pytest.raises(KeyboardInterrupt):
         keep(files, parts())
     assert places(files) == []
-    ended = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
-    )
-    dead = files["a.csv"].parent / "prepared" / f".0123456789abcdef.{int(ended.stdout)}.tmp"
-    alive = dead.with_name(f".0123456789abcdef.{os.getppid()}.tmp")
-    dead.mkdir()
-    alive.mkdir()
-    keep(files)
-    assert not dead.exists() and alive.exists()
-    keep(files, core=3.0)
-    assert alive.exists() and len(places(files)) == 2
-    monkeypatch.setattr(kept_folder, "_held", lambda place: None)
-    with pytest.raises(DataError, match="does not hold what was written to it"):
-        keep(files)
+    assert not [path for path in files["a.csv"].parents[2].rglob("*") if path.suffix in {".bin", ".tmp"}]
+
+
+def test_windows_that_came_with_the_data_are_ignored(files):
+    """What lies in the data set's own folder may come with a pull request."""
+    expected = keep(files).copy(deep=True)
+    (place,) = places(files)
+    forged = files["a.csv"].parent / "prepared" / place.name
+    shutil.copytree(place, forged)
+    shutil.rmtree(place)
+    content = (forged / "values.bin").read_bytes()
+    (forged / "values.bin").write_bytes(bytes(reversed(content)))
+    begun = []
+
+    def parts():
+        begun.append(True)
+        yield from PARTS
+
+    with store_at(files["a.csv"].parents[2]):
+        xr.testing.assert_identical(keep(files, parts()), expected)
+    assert begun and (forged / "values.bin").read_bytes() == bytes(reversed(content))
 
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 28])
@@ -162,17 +178,22 @@ def test_a_recording_that_cannot_be_read_is_no_full_disk(files, in_memory, monke
         keep(files, parts())
 
 
-def test_two_at_once_do_not_take_each_others_windows_away(files):
-    """Threads with the same question, and a process whose other windows are whole before these are."""
+def test_of_threads_at_once_one_makes_the_windows(files):
+    begun = []
+
+    def parts():
+        yield PARTS[1]
+        begun.append(True)
+        yield PARTS[3]
+
+    meet = Barrier(4, timeout=60)
+
+    def ask(_):
+        meet.wait()
+        return keep(files, parts())
+
     with ThreadPoolExecutor(4) as pool:
-        meet = Barrier(4, timeout=60)
-
-        def parts():
-            yield PARTS[1]
-            meet.wait()
-            yield PARTS[3]
-
-        for found in pool.map(lambda _: keep(files, parts()), range(4)):
+        for found in pool.map(ask, range(4)):
             xr.testing.assert_identical(found, join(PARTS[1:4]))
     assert len(places(files)) == 1
 
@@ -184,8 +205,6 @@ def test_two_at_once_do_not_take_each_others_windows_away(files):
     keep(files, with_another(), core=2.0)
     xr.testing.assert_identical(keep(files, [pytest.fail], core=3.0), join(PARTS))
     xr.testing.assert_identical(keep(files, [pytest.fail], core=2.0), join(PARTS[1:4]))
-    keep(files, core=4.0)
-    assert len(places(files)) == 1  # those that were there before are gone
 
 
 @pytest.mark.parametrize(
@@ -209,6 +228,7 @@ def test_few_windows_stay_in_memory_and_leave_no_file(files, monkeypatch):
     monkeypatch.setattr(window_store, "IN_MEMORY", 1 << 28)
     xr.testing.assert_identical(keep(files), join(PARTS))
     assert [path.name for path in files["a.csv"].parent.iterdir()] == ["a.csv"]
+    assert not (files["a.csv"].parents[2] / ".cache").exists()
 
 
 def test_a_disk_without_room_is_said_after_the_first_part(files, monkeypatch):
@@ -219,19 +239,20 @@ def test_a_disk_without_room_is_said_after_the_first_part(files, monkeypatch):
             made.append(number)
             yield part(f"r{number}", 10)
 
+    monkeypatch.setattr(kept_store, "SPARE_BYTES", 0)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 5000})())
     with pytest.raises(
-        DataError, match=r"the windows take about 0\.0 GiB more in .*make room there, or ask for less"
+        DataError, match=r"the windows take about 0\.0 GiB more in .*make room there, .*or ask for less"
     ):
         keep(files, parts(), of=100)
-    assert made == [0] and not (files["a.csv"].parent / "prepared").exists()
+    assert made == [0] and not places(files)
 
 
-def test_a_data_set_is_kept_in_its_own_folder_wherever_its_files_lie(files, tmp_path):
-    with kept_below(tmp_path / "mine"):
+def test_windows_are_kept_in_the_store_of_the_repository_that_is_read(files, tmp_path):
+    with store_at(tmp_path / "mine"):
         keep(files)
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["prepared"]
-    assert not (tmp_path / "prepared").exists()
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == [".cache"]
+    assert not (tmp_path / ".cache").exists()
 
 
 def test_one_part_is_in_memory_at_a_time(files, monkeypatch):
@@ -254,6 +275,8 @@ def test_one_part_is_in_memory_at_a_time(files, monkeypatch):
 
 
 def test_prepared_signals_larger_than_memory_are_read_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NEUROLEDGER_ACTIVATIONS", raising=False)
     whole = windows(subjects=4, trials=20)
     assemblies.write(whole, tmp_path / "signals.nc")
     files = {"signals.nc": tmp_path / "signals.nc"}
@@ -265,7 +288,7 @@ def test_prepared_signals_larger_than_memory_are_read_in_blocks(tmp_path, monkey
         monkeypatch.setattr(f"{module}.IN_MEMORY", 4000)
     found = prepared_signals(files).assembly
     xr.testing.assert_identical(found, usual)
-    assert not found.values.flags.writeable and (Path(tmp_path) / "prepared").is_dir()
+    assert not found.values.flags.writeable and (tmp_path / ".cache" / "neuroledger" / "windows").is_dir()
 
 
 def test_neighbours_are_selected_without_a_copy_and_others_where_memory_has_room(files, monkeypatch):

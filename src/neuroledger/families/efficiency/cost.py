@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import resolve
 from neuroledger.errors import RequestError
 from neuroledger.families.efficiency.counting.counts import Mode, Need, Reading, Trace, needs_of
@@ -20,6 +22,7 @@ from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 from neuroledger.spec.registry import Registered
 from neuroledger.stats.score import Score
+from neuroledger.store.hashes import state_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -89,8 +92,9 @@ def cost(
         raise RequestError(f"metrics is a list of ids, such as ['footprint'], not {type(metrics).__name__}")
     from neuroledger.families.efficiency.counting.run_trace import trace
 
-    bound = _bound(str(Path.cwd()), tuple(item if isinstance(item, str) else _text(item) for item in metrics))
-    counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
+    bound = _bound(metrics)
+    with exclusive():
+        counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
 
 
@@ -111,7 +115,7 @@ def answering_cost(
     from neuroledger.families.efficiency.counting.run_trace import watched
     from neuroledger.models.activations import Trial
 
-    bound = _bound(str(Path.cwd()), tuple(item if isinstance(item, str) else _text(item) for item in metrics))
+    bound = _bound(metrics)
     beyond = _needs(bound) - {"operations", "activations"}
     if beyond:
         raise RequestError(
@@ -124,7 +128,8 @@ def answering_cost(
             model.extract(stimuli, ids[start : start + BATCH], model.layers, Trial())
         return len(ids)
 
-    counted = watched(run)
+    with exclusive():
+        counted = watched(run)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
 
 
@@ -154,18 +159,35 @@ def _text(item: Mapping[str, Any] | Override) -> str:
     return json.dumps(dict(item), sort_keys=True, default=str)
 
 
+def _bound(wanted: Iterable[Wanted]) -> tuple[Bound, ...]:
+    """Cost metrics of the repository here, resolved anew when one of their specs has changed."""
+    items = tuple(item if isinstance(item, str) else _text(item) for item in wanted)
+    place = (os.getcwd(), os.environ.get("NEUROLEDGER_ROOT"))  # noqa: PTH109  this is on the way of every call
+    try:
+        return _resolved(place, items, tuple(map(state_of, _defined_in(place, items))))
+    except FileNotFoundError:  # a spec was moved
+        _defined_in.cache_clear()
+        return _resolved(place, items, tuple(map(state_of, _defined_in(place, items))))
+
+
 @lru_cache(maxsize=256)
-def _bound(folder: str, items: tuple[str, ...]) -> tuple[Bound, ...]:
-    """Cost metrics of the repository at ``folder``, resolved once in a process."""
-    catalog = _catalog(folder)
+def _defined_in(place: tuple[str, str | None], items: tuple[str, ...]) -> tuple[Path, ...]:
+    catalog = open_definitions()
+    return tuple(catalog.entry("metrics", _parsed(item)["name"]).path for item in items)
+
+
+@lru_cache(maxsize=256)
+def _resolved(
+    place: tuple[str, str | None], items: tuple[str, ...], states: tuple[str, ...]
+) -> tuple[Bound, ...]:
+    catalog = open_definitions()
     return tuple(
-        _costs_only(_resolve(json.loads(item) if item.startswith("{") else item, catalog)) for item in items
+        _costs_only(_resolve(_parsed(item) if item.startswith("{") else item, catalog)) for item in items
     )
 
 
-@lru_cache(maxsize=4)
-def _catalog(folder: str) -> Catalog:
-    return open_definitions()
+def _parsed(item: str) -> dict[str, Any]:
+    return dict(json.loads(item)) if item.startswith("{") else {"name": item}
 
 
 def _resolve(item: Wanted, catalog: Catalog) -> Bound:

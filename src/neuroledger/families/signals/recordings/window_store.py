@@ -248,6 +248,6 @@ def _require_room(store: Store, needed: float, about: str = "") -> None:
         free = max(0, room) / 1024**3
         raise DataError(
             f"the windows take {about}{needed / 1024**3:.1f} GiB more in {store.folder}, {free:.1f} GiB are free: make "
-            "room there, raise NEUROLEDGER_ACTIVATIONS_LIMIT where that is used up, or ask for less in the spec's reader: fewer "
-            "recordings or channels, or a lower rate"
+            "room there, raise NEUROLEDGER_ACTIVATIONS_LIMIT where that is used up, or ask for less in the spec's reader: "
+            "fewer recordings or channels, or a lower rate"
         )
