@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from neuroledger.store.store import store_at
 from tests.engine.lab import Lab, build
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -16,6 +18,13 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def repository() -> Path:
     """The checkout that the tests run from."""
     return REPOSITORY
+
+
+@pytest.fixture(autouse=True)
+def readers_store(tmp_path: Path) -> Iterator[None]:
+    """Readers that a test calls by themselves keep what they prepare below the folder of the test."""
+    with store_at(tmp_path):
+        yield
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, mend
     if memory is not None and recalled(path, memory) == pin.sha256:
         return
     try:
-        found = hashed(path)
+        found = sha256_of_file(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}){then}") from error
     if found != pin.sha256:

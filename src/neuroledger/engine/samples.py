@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -50,10 +51,10 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
             arrays[SAMPLES] = _plain(score.samples)
         if arrays:
             store.make_room(sum(array.nbytes for array in arrays.values()))
-            store.put(KIND, _made_of(job, metric), lambda folder, arrays=arrays: _write(folder, arrays))
+            store.put(KIND, _made_of(job, metric), partial(_write, arrays))
 
 
-def _write(folder: Path, arrays: Mapping[str, xr.DataArray]) -> Written:
+def _write(arrays: Mapping[str, xr.DataArray], folder: Path) -> Written:
     for part, array in arrays.items():
         write(array, folder / f"{part}.nc")
     return Written()

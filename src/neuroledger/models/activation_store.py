@@ -67,7 +67,7 @@ class DiskStore:
         self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
     ) -> dict[str, Array]:
         """The layers that are kept already, as memory maps (presentation, …)."""
-        found = {}
+        found: dict[str, Array] = {}
         for layer in layers:
             entry = self.files.get(KIND, _made_of(identity, stimuli, layer), own="process" in identity)
             if entry is None:

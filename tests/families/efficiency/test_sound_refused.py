@@ -100,7 +100,7 @@ def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, 
     with pytest.raises(DataError) as caught:
         read_words(path)
     assert said in str(caught.value) and "\n" not in str(caught.value)
-    assert not list((tmp_path / "decoded").glob("*"))
+    assert not list((tmp_path / ".cache" / "neuroledger").glob("sounds/??/*"))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,8 @@ def test_names_that_leave_the_archive_are_refused(tmp_path, words, name):
     path = tar(tmp_path / "words.tar", {**words, name: b"x"})
     with pytest.raises(DataError, match="points outside the archive"):
         read_words(path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["words.tar"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".cache", "words.tar"]
+    assert not [p for p in tmp_path.rglob("*") if "outside" in p.name]
 
 
 def test_links_devices_doubles_and_giants_are_refused(tmp_path, words, monkeypatch):

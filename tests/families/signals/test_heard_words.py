@@ -68,7 +68,7 @@ def files(folder: Path) -> dict[str, Path]:
     return {
         p.relative_to(folder).as_posix(): p
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and "prepared" not in p.parts
+        if p.is_file() and ".cache" not in p.parts
     }
 
 

@@ -107,7 +107,7 @@ def test_the_content_is_in_the_report_on_the_card_and_beside_the_score(place, ca
     assert "prepared: 80 presentations × 3 channels × 16 samples, float64" in said
     assert main(["score", "shrinkage_lda", "Waves-b"]) == 0
     assert note(place) == f"prepared signals, sha256 {expected[:12]}"
-    assert (place / "data" / "Waves" / "prepared").is_dir()
+    assert (place / ".cache" / "neuroledger" / "windows").is_dir()
     loaded = load_dataset(open_catalog(place), "Waves")
     assert loaded.content == expected and "content_sha256" not in loaded.assembly.encoding
 
@@ -122,7 +122,7 @@ def test_other_content_than_is_pinned_is_neither_validated_nor_scored(place, cap
         "neuroledger.data.assembly.read_blocks",
         lambda *_: iter([other.assign_attrs(windows(subjects=4, trials=20).attrs)]),
     )
-    shutil.rmtree(place / "data" / "Waves" / "prepared")
+    shutil.rmtree(place / ".cache" / "neuroledger" / "windows")
     capsys.readouterr()
     assert main(["score", "shrinkage_lda", "Waves-b"]) != 0
     said = "".join(capsys.readouterr())

@@ -88,7 +88,7 @@ def files(folder: Path) -> dict[str, Path]:
     return {
         p.relative_to(folder).as_posix(): p
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and "prepared" not in p.parts
+        if p.is_file() and ".cache" not in p.parts
     }
 
 
@@ -187,15 +187,15 @@ def test_left_out_sentences_are_counted_and_too_many_refused(folder: Path) -> No
     assert set(mine["item"].values.tolist()) == {"4"} and set(mine["left_out"].values.tolist()) == {"1"}
 
 
-def test_many_windows_are_kept_beside_the_data_with_what_was_left_out(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_many_windows_are_kept_in_the_store_with_what_was_left_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = [pair for pair in triggers(TRIALS) if pair[0] != 6.5]
     record(folder / "osfstorage", "EDIN", 2, signal(TRIALS), lost)
     made = read(folder, tolerate=0.4)
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1)
     first = read(folder, tolerate=0.4)
-    assert (folder / "osfstorage/prepared").is_dir()
+    assert list(tmp_path.glob(".cache/neuroledger/windows/??/*/values.bin"))
     monkeypatch.setattr(
         "neuroledger.families.signals.readers.read_words.cut", None
     )  # nothing is cut a second time
