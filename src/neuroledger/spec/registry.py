@@ -223,12 +223,15 @@ def metric(
     return _register("metric", name, version, input=input, timed=timed, trials=trials, together=together)
 
 
-def ceiling(name: str, *, version: int, input: str = "assemblies") -> Callable[[F], F]:
+def ceiling(
+    name: str, *, version: int, input: str = "assemblies", together: Callable[[Any], None] | None = None
+) -> Callable[[F], F]:
     """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
+    ``together`` as for a metric.
     """
-    return _register("ceiling", name, version, input=input)
+    return _register("ceiling", name, version, input=input, together=together)
 
 
 def paradigm(

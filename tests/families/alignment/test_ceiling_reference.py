@@ -27,7 +27,7 @@ def recorded(arrays, values) -> xr.DataArray:
 
 def test_internal_consistency(case):
     arrays, expected = case
-    score = nl.ceiling("internal_consistency")(recorded(arrays, arrays["C1_values"]))
+    score = nl.ceiling("internal_consistency", compat="brainscore")(recorded(arrays, arrays["C1_values"]))
     expected = expected["C1/internal_consistency"]
     assert score.value == pytest.approx(expected["center"], abs=1e-12)
     assert score.error == pytest.approx(expected["error"], abs=1e-12)
@@ -36,7 +36,9 @@ def test_internal_consistency(case):
 
 def test_internal_consistency_in_time(case):
     arrays, expected = case
-    score = nl.ceiling("internal_consistency_temporal")(recorded(arrays, arrays["C1_values_t2"]))
+    score = nl.ceiling("internal_consistency_temporal", compat="brainscore")(
+        recorded(arrays, arrays["C1_values_t2"])
+    )
     expected = expected["C1/internal_consistency_temporal"]
     by_bin = np.median(score.samples.values, axis=2)
     np.testing.assert_allclose(by_bin.mean(axis=1), expected["center"], atol=1e-12)
@@ -45,7 +47,7 @@ def test_internal_consistency_in_time(case):
 
 def test_predictor_consistency(case):
     arrays, expected = case
-    score = nl.ceiling("predictor_consistency")(recorded(arrays, arrays["C1_values"]))
+    score = nl.ceiling("predictor_consistency", compat="brainscore")(recorded(arrays, arrays["C1_values"]))
     expected = expected["C1/predictor_consistency"]
     assert score.value == pytest.approx(expected["center"], abs=1e-12)
     assert score.error == pytest.approx(expected["error"], abs=1e-12)

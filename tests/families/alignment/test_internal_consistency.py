@@ -11,6 +11,7 @@ from sklearn.model_selection import ShuffleSplit
 
 import neuroledger as nl
 from neuroledger.errors import CeilingError, MetricError
+from neuroledger.stats.reliability import of_all
 
 
 def recorded(stimuli=12, repetitions=6, neuroids=4, *, seed=0, noise=1.0, bins=None) -> xr.DataArray:
@@ -65,10 +66,14 @@ def loop(assembly: xr.DataArray, *, seed=1, folds=10) -> np.ndarray:
     return np.array(found)
 
 
+def halves_taken_as_equal(assembly: xr.DataArray, **overrides) -> nl.Score:
+    return nl.ceiling("internal_consistency", correction="spearman_brown", **overrides)(assembly)
+
+
 @pytest.mark.parametrize("repetitions", [2, 5, 6])
 def test_equals_the_loop(repetitions):
     assembly = recorded(repetitions=repetitions)
-    score = nl.ceiling("internal_consistency")(assembly)
+    score = halves_taken_as_equal(assembly)
     expected = loop(assembly)
     np.testing.assert_allclose(score.samples.values, expected, atol=1e-12)
     by_split = np.median(expected, axis=1)
@@ -85,7 +90,7 @@ def test_ragged_and_missing_repetitions_equal_the_loop(seed, kept, whole_rows):
         assembly = assembly[rng.random(assembly.sizes["presentation"]) < kept]
     else:
         assembly = assembly.where(rng.random(assembly.shape) < kept)
-    score = nl.ceiling("internal_consistency")(assembly)
+    score = halves_taken_as_equal(assembly)
     np.testing.assert_allclose(score.samples.values, loop(assembly), atol=1e-12)
 
 
@@ -97,21 +102,21 @@ def test_a_high_level_costs_no_digits(missing):
     if missing:
         assembly = assembly.where(np.random.default_rng(0).random(assembly.shape) < 0.9)
     level = xr.DataArray([1e8, -1e8, 0.0], dims="neuroid")
-    score = nl.ceiling("internal_consistency")(assembly + level)
+    score = halves_taken_as_equal(assembly + level)
     np.testing.assert_allclose(score.samples.values, loop(assembly), atol=1e-11)
 
 
 def test_stimuli_missing_from_a_half_are_left_out_and_said():
     assembly = recorded(repetitions=4)
     gone = (assembly["stimulus_id"] == "s003") & (assembly["repetition"] > 0)
-    score = nl.ceiling("internal_consistency")(assembly[~gone.values])
+    score = halves_taken_as_equal(assembly[~gone.values])
     np.testing.assert_allclose(score.samples.values, loop(assembly[~gone.values]), atol=1e-12)
     assert any("left out" in note for note in score.notes)
 
 
 def test_only_the_first_repetitions_may_be_used():
     assembly = recorded(repetitions=8)
-    score = nl.ceiling("internal_consistency", repetitions=5)(assembly)
+    score = halves_taken_as_equal(assembly, repetitions=5)
     np.testing.assert_allclose(
         score.samples.values, loop(assembly[assembly["repetition"].values < 5]), atol=1e-12
     )
@@ -121,7 +126,7 @@ def test_only_the_first_repetitions_may_be_used():
 
 def test_each_time_bin_has_its_own_reliability():
     assembly = recorded(bins=3)
-    score = nl.ceiling("internal_consistency_temporal")(assembly)
+    score = nl.ceiling("internal_consistency_temporal", correction="spearman_brown")(assembly)
     assert score.samples.dims == ("time_bin", "split", "neuroid")
     for t in range(3):
         np.testing.assert_allclose(score.samples.values[t], loop(assembly[..., t]), atol=1e-12)
@@ -130,20 +135,20 @@ def test_each_time_bin_has_its_own_reliability():
 def test_uncorrected_halves_may_be_asked_for():
     assembly = recorded()
     r = nl.ceiling("internal_consistency", correction="none")(assembly).samples.values
-    corrected = nl.ceiling("internal_consistency")(assembly).samples.values
+    corrected = halves_taken_as_equal(assembly).samples.values
     np.testing.assert_allclose(2 * r / (1 + r), corrected, atol=1e-12)
 
 
 def test_noiseless_responses_are_perfectly_reliable():
-    assert nl.ceiling("internal_consistency")(recorded(noise=0.0)).value == pytest.approx(1.0)
+    assert halves_taken_as_equal(recorded(noise=0.0)).value == pytest.approx(1.0)
 
 
 def test_negative_halves_and_constant_neuroids_are_said():
     assembly = recorded(noise=30.0)
     assembly[:, 0] = 4.2
-    score = nl.ceiling("internal_consistency")(assembly)
+    score = halves_taken_as_equal(assembly)
     assert np.isnan(score.samples.values[:, 0]).all()
-    assert any("no meaning as a reliability" in note for note in score.notes)
+    assert any("not a reliability" in note for note in score.notes)
     assert any("1 of 4 neuroids have no reliability" in note for note in score.notes)
 
 
@@ -151,11 +156,11 @@ def test_presentations_without_repetitions_are_refused():
     assembly = recorded(stimuli=20, repetitions=1)
     assembly["repetition"] = ("presentation", np.arange(20) % 2)
     with pytest.raises(CeilingError, match="no repetitions"):
-        nl.ceiling("internal_consistency")(assembly)
+        halves_taken_as_equal(assembly)
     with pytest.raises(MetricError, match="repetition"):
-        nl.ceiling("internal_consistency")(assembly.drop_vars("repetition"))
+        halves_taken_as_equal(assembly.drop_vars("repetition"))
     with pytest.raises(MetricError, match="no repetitions: 'repetition' has the one value"):
-        nl.ceiling("internal_consistency")(recorded(repetitions=1))
+        halves_taken_as_equal(recorded(repetitions=1))
 
 
 def test_macaque_v4_with_six_to_ten_repetitions(mirror):
@@ -176,3 +181,27 @@ def test_macaque_v4_with_six_to_ten_repetitions(mirror):
         score = nl.ceiling("internal_consistency", repetitions=used)(assembly)
         assert score.value == pytest.approx(expected[case]["value"], abs=1e-12)
         assert score.error == pytest.approx(expected[case]["error"], abs=1e-12)
+
+
+@pytest.mark.parametrize("repetitions", [2, 3, 5])
+@pytest.mark.parametrize("name", ["internal_consistency", "predictor_consistency"])
+def test_the_reliability_of_all_repetitions_is_the_true_one(name, repetitions):
+    """Simulated with noise of twice the signal's variance: reliability is 1 / (1 + 2 / repetitions)."""
+    assembly = recorded(4000, repetitions, 24, noise=np.sqrt(2), seed=repetitions)
+    truth = 1 / (1 + 2 / repetitions)
+    exact = nl.ceiling(name)(assembly).value
+    assert exact == pytest.approx(truth, abs=0.006)
+    equal = nl.ceiling(name, compat="brainscore")(assembly).value
+    assert (truth - equal > 0.007) if repetitions == 3 else equal == pytest.approx(truth, abs=0.012)
+
+
+def test_parts_of_unequal_length_are_corrected_by_horsts_formula():
+    r, p = np.linspace(0.05, 0.95, 10), 0.25
+    q = 1 - p
+    horst = r * (np.sqrt(r**2 + 4 * p * q * (1 - r**2)) - r) / (2 * p * q * (1 - r**2))
+    first, second = np.full((10, 7), 1.0), np.full((10, 7), 3.0)
+    np.testing.assert_allclose(of_all(r, first, second), horst, atol=1e-12)
+    np.testing.assert_allclose(of_all(r, second, second), 2 * r / (1 + r), atol=1e-15)
+    np.testing.assert_allclose(of_all(-r, second, second), -2 * r / (1 - r), atol=1e-15)
+    assert np.isnan(of_all(np.array([-1.0]), first[:1], second[:1])).all()
+    assert of_all(np.array([0.0]), first[:1], second[:1]).item() == 0.0

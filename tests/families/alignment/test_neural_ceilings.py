@@ -36,7 +36,7 @@ def drawn_halves(assembly: xr.DataArray, draws: int, seed: int) -> np.ndarray:
 def test_halves_are_drawn_within_each_stimulus():
     assembly = recorded(stimuli=15, repetitions=5)
     assembly = assembly[np.random.default_rng(0).random(75) < 0.8]
-    score = nl.ceiling("predictor_consistency")(assembly)
+    score = nl.ceiling("predictor_consistency", compat="brainscore")(assembly)
     expected = drawn_halves(assembly, 10, 0)
     np.testing.assert_allclose(score.samples.values, expected, atol=1e-12)
     assert score.value == pytest.approx(np.median(expected, axis=1).mean())

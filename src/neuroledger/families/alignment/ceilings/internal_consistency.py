@@ -15,6 +15,7 @@ from neuroledger.data.factorize import encode
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.reliability import of_all
 from neuroledger.stats.splits import Split
 
 __all__ = ["internal_consistency"]
@@ -43,23 +44,24 @@ class _Layout(NamedTuple):
     halves: Floats
 
 
-@ceiling("internal_consistency", version=3)
+@ceiling("internal_consistency", version=4)
 def internal_consistency(
     assembly: xr.DataArray,
     *,
     splits: Sequence[Split],
     repetitions: Literal["all"] | Annotated[int, Field(ge=2)] = "all",
-    correction: Literal["spearman_brown", "none"] = "spearman_brown",
+    correction: Literal["horst", "spearman_brown", "none"] = "horst",
     average: Literal["stimulus", "condition"] = "stimulus",
     numbering: tuple[str, ...] = ("repetition", "repetition_id"),
 ) -> xr.DataArray:
     """Split-half reliability of each neuroid.
 
     Every split divides the repetitions in two; each half is averaged per stimulus over the repetitions that are
-    there, and the halves are correlated over stimuli. ``correction: spearman_brown`` gives ``2r / (1 + r)``, the
-    reliability of all repetitions [spearman1910, brown1910]. ``repetitions`` uses only the first so many values of
-    the coordinate that the splits divide; the splits are then drawn over those. ``average: condition`` keeps presentations
-    of one stimulus apart that differ in any coordinate but those of ``numbering``, as the peer does.
+    there, and the halves are correlated over stimuli. ``correction: horst`` gives the reliability of all repetitions
+    for halves of any size [horst1951]; ``spearman_brown`` takes them as equal, ``2r / (1 + r)`` [spearman1910, brown1910].
+    ``repetitions`` uses only that many first values of the coordinate that the splits divide; splits are drawn over those.
+    ``average: condition`` separates presentations of one stimulus that differ in any coordinate but those of
+    ``numbering``, as the peer does.
 
     Parameters
     ----------
@@ -100,17 +102,19 @@ def internal_consistency(
             "a ceiling needs repeated presentations of the same stimuli"
         )
     negative = int((r < 0).sum())
-    if negative and correction == "spearman_brown":
+    if negative and correction != "none":
         notes.append(
-            f"{negative} of {r.size} split-half correlations are negative, where the Spearman-Brown correction "
-            "has no meaning as a reliability"
+            f"{negative} of {r.size} split-half correlations are negative: their correction is not a reliability"
         )
     undefined = int(np.isnan(r).all(axis=0).sum())
     if undefined:
         notes.append(
             f"{undefined} of {r.shape[1]} neuroids have no reliability: constant or missing responses"
         )
-    if correction == "spearman_brown":
+    if correction == "horst":
+        shown = layout.halves @ (layout.rows >= 0).T
+        r = of_all(r, shown[0::2], shown[1::2])
+    elif correction == "spearman_brown":
         with np.errstate(divide="ignore", invalid="ignore"):
             r = np.where(r == -1, np.nan, 2 * r / (1 + r))
     return _labelled(r, assembly, notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -12,6 +12,7 @@ from pydantic import Field
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.reliability import of_all
 
 __all__ = ["predictor_consistency"]
 
@@ -21,19 +22,21 @@ FEWEST_STIMULI = 10
 TOGETHER = 2_000_000
 
 
-@ceiling("predictor_consistency", version=2)
+@ceiling("predictor_consistency", version=3)
 def predictor_consistency(
     assembly: xr.DataArray,
     *,
     halves: Annotated[int, Field(ge=1)] = 10,
     seed: Annotated[int, Field(ge=0)] = 0,
     by: str = "stimulus_id",
+    correction: Literal["horst", "spearman_brown"] = "horst",
 ) -> xr.DataArray:
     """Reliability of each neuroid from halves drawn anew within every stimulus.
 
     For each of ``halves`` draws and each value of ``by`` in sorted order, the distinct repetitions of that stimulus
     are permuted and divided in two (the smaller half first); halves are averaged, correlated over stimuli, and
-    corrected by Spearman-Brown. Stimuli with one repetition are left out.
+    corrected to all repetitions [horst1951]; ``spearman_brown`` takes halves as equal. Stimuli with one repetition are
+    left out.
 
     Parameters
     ----------
@@ -78,7 +81,13 @@ def predictor_consistency(
     draws = [_halves(len(values), repetition, repeated, rng) for _ in range(halves)]
     width = max(1, TOGETHER // len(values))
     parts = [values[:, start : start + width] for start in range(0, values.shape[1], width)]
-    result = np.concatenate([_reliabilities(part, draws) for part in parts], axis=1)
+    result = np.concatenate([_halves_agree(part, draws) for part in parts], axis=1)
+    if correction == "horst":
+        shown = np.array([[half.sum(axis=1) for half in pair] for pair in draws])
+        result = of_all(result, shown[:, 0], shown[:, 1])
+    else:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            result = np.where(result == -1, np.nan, 2 * result / (1 + result))
     coords = {n: c for n, c in assembly.coords.items() if c.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(halves), dims="split")
     return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs={"notes": notes})
@@ -107,8 +116,8 @@ def _halves(
     return one, two
 
 
-def _reliabilities(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -> Floats:
-    """Reliability of each column in every draw, missing values left out (draw × column)."""
+def _halves_agree(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -> Floats:
+    """Correlation of the halves in every draw, missing values left out (draw × column)."""
     values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
     whole = bool(present.all())
@@ -117,17 +126,16 @@ def _reliabilities(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -
     found = []
     for halves in draws:
         with np.errstate(invalid="ignore"):
-            found.append(_reliability(*((members @ filled) / (members @ shown) for members in halves)))
+            found.append(_correlation(*((members @ filled) / (members @ shown) for members in halves)))
     return np.stack(found)
 
 
-def _reliability(A: Floats, B: Floats) -> Floats:
-    """Spearman-Brown corrected correlation of each column over the stimuli that both halves have."""
+def _correlation(A: Floats, B: Floats) -> Floats:
+    """Correlation of each column over the stimuli that both halves have."""
     both = np.isfinite(A) & np.isfinite(B)
     count = both.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         A, B = np.where(both, A, 0.0), np.where(both, B, 0.0)
         A, B = (np.where(both, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
         size = np.sqrt((A * A).sum(axis=0) * (B * B).sum(axis=0))
-        r = np.where((size > 0) & (count > 2), (A * B).sum(axis=0) / size, np.nan)
-        return np.where(r == -1, np.nan, 2 * r / (1 + r))
+        return np.where((size > 0) & (count > 2), (A * B).sum(axis=0) / size, np.nan)

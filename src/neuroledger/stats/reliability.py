@@ -1,0 +1,41 @@
+"""From the correlation of two parts of the repetitions to the reliability of all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neuroledger.data.arrays import Floats
+
+__all__ = ["of_all"]
+
+
+def of_all(r: Floats, first: Floats, second: Floats) -> Floats:
+    """Reliability of the mean over all repetitions, from the correlation of the means over two parts of them.
+
+    With a signal of variance 1 and noise of variance x in a single repetition, parts of n₁ and n₂ repetitions correlate by
+    ``r = 1 / √((1 + x/n₁)(1 + x/n₂))``, and all of them have the reliability ``1 / (1 + x/(n₁ + n₂))``: for one length
+    that is Horst's formula for unequal parts [horst1951], and for equal parts ``2r / (1 + r)`` [spearman1910, brown1910].
+    Where stimuli differ in their repetitions, the means of 1/n take the place of 1/n.
+
+    Parameters
+    ----------
+    r
+        Correlations ``(split, …)``; negative ones are continued by the same formula, -1 gives NaN.
+    first, second
+        Repetitions of each stimulus in the two parts ``(split, stimulus)``; stimuli that one part lacks do not count.
+    """
+    shape = (len(r),) + (1,) * (r.ndim - 1)
+    both = (first > 0) & (second > 0)
+    count = np.maximum(both.sum(axis=1), 1)
+    one, two, every = (
+        (np.where(both, 1 / np.maximum(n, 1), 0).sum(axis=1) / count).reshape(shape)
+        for n in (first, second, first + second)
+    )
+    equal = (one == two) & (2 * every == one)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        plain = 2 * r / (1 + r)
+        total = one + two
+        root = np.sqrt(np.maximum(total**2 + 4 * one * two * (1 / r**2 - 1), 0.0))
+        noise = (np.where(r < 0, -root, root) - total) / (2 * one * two)
+        found = np.where(equal, plain, np.where(r == 0, 0.0, 1 / (1 + noise * every)))
+    return np.where(r == -1, np.nan, found)

@@ -1,0 +1,142 @@
+"""The ceiling of an RDM against the agreement that the noiseless RDM reaches, on simulated populations."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.spatial.distance import pdist
+from scipy.stats import kendalltau, spearmanr
+
+import neuroledger as nl
+from neuroledger.errors import CeilingError, RequestError
+from neuroledger.families.alignment.ceilings.rdm_consistency import _patterns, _reliability
+from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.splits import draw
+
+NEUROIDS = 60
+
+
+def population(kind: str, stimuli: int, rng: np.random.Generator) -> np.ndarray:
+    """True responses of unit variance: of ten dimensions, of eight categories, or of patterns of unequal strength."""
+    if kind == "category":
+        own = 0.5 * rng.standard_normal((stimuli, 5)) @ rng.standard_normal((5, NEUROIDS)) / np.sqrt(5)
+        found = rng.standard_normal((8, NEUROIDS))[np.arange(stimuli) % 8] + own
+    else:
+        found = rng.standard_normal((stimuli, 10)) @ rng.standard_normal((10, NEUROIDS))
+    if kind == "unequal":
+        found *= np.exp(0.5 * rng.standard_normal(stimuli))[:, None]
+    found -= found.mean(axis=0)
+    return found / found.std()
+
+
+def recorded(values: np.ndarray) -> xr.DataArray:
+    repetitions, stimuli, neuroids = values.shape
+    coords = {
+        "stimulus_id": ("presentation", [f"s{i:04d}" for i in range(stimuli)] * repetitions),
+        "repetition": ("presentation", np.repeat(np.arange(repetitions), stimuli)),
+        "neuroid_id": ("neuroid", [f"n{i}" for i in range(neuroids)]),
+    }
+    flat = values.reshape(-1, neuroids)
+    return xr.DataArray(flat, dims=("presentation", "neuroid"), coords=coords)
+
+
+def simulated(kind, snr, repetitions, seed, stimuli=400, distance="correlation", agree=None):
+    """The responses and what the noiseless RDM scores."""
+    rng = np.random.default_rng([seed, repetitions, round(100 * snr)])
+    truth = population(kind, stimuli, rng) * np.sqrt(snr)
+    values = truth + rng.standard_normal((repetitions, *truth.shape))
+    agree = agree or (lambda a, b: spearmanr(a, b).statistic)
+    return recorded(values), float(agree(pdist(truth, distance), pdist(values.mean(axis=0), distance)))
+
+
+def deviation(score: nl.Score) -> float:
+    return float(np.sqrt(sum(each @ each for _, each in score.samples.attrs["deviations"].values())))
+
+
+@pytest.mark.parametrize("kind", ["dimensions", "category", "unequal"])
+@pytest.mark.parametrize(
+    ("snr", "repetitions"), [(0.05, 2), (0.05, 10), (0.2, 2), (0.2, 3), (0.2, 10), (1, 2), (1, 10)]
+)
+def test_the_noiseless_rdm_reaches_the_ceiling(kind, snr, repetitions):
+    assembly, reached = simulated(kind, snr, repetitions, seed=0)
+    ceiling = nl.ceiling("rdm_consistency")(assembly)
+    assert abs(reached - ceiling.value) < 2.6 * deviation(ceiling) + 0.01
+    if snr * repetitions >= 0.4:
+        assert reached / ceiling.value == pytest.approx(1.0, abs=0.1 if snr < 1 else 0.03)
+
+
+@pytest.mark.parametrize(
+    ("distance", "comparison", "agree"),
+    [
+        ("correlation", "pearson", lambda a, b: np.corrcoef(a, b)[0, 1]),
+        ("correlation", "kendall_tau_a", lambda a, b: kendalltau(a, b).statistic),
+        ("correlation", "cosine", lambda a, b: a @ b / np.sqrt(a @ a * (b @ b))),
+        ("squared_euclidean", "spearman", lambda a, b: spearmanr(a, b).statistic),
+        ("squared_euclidean", "pearson", lambda a, b: np.corrcoef(a, b)[0, 1]),
+        ("squared_euclidean", "cosine", lambda a, b: a @ b / np.sqrt(a @ a * (b @ b))),
+        ("euclidean", "spearman", lambda a, b: spearmanr(a, b).statistic),
+        ("cosine", "rho_a", lambda a, b: spearmanr(a, b).statistic),
+    ],
+)
+def test_every_distance_and_comparison_has_its_own(distance, comparison, agree):
+    name = {"squared_euclidean": "sqeuclidean"}.get(distance, distance)
+    found = []
+    for seed in range(3):
+        assembly, reached = simulated("category", 0.3, 4, seed, stimuli=200, distance=name, agree=agree)
+        found.append(
+            reached / nl.ceiling("rdm_consistency", distance=distance, comparison=comparison)(assembly).value
+        )
+    assert np.mean(found) == pytest.approx(1.0, abs=0.05)
+
+
+def test_noise_is_refused_and_its_reliability_is_zero_on_average():
+    refused, values = 0, []
+    for seed in range(40):
+        noise = recorded(np.random.default_rng(seed).standard_normal((8, 60, 30)))
+        values.append(reliability(noise).value)
+        try:
+            nl.ceiling("rdm_consistency")(noise)
+        except CeilingError as error:
+            assert "holds 0" in str(error)
+            refused += 1
+    assert refused >= 36
+    assert abs(np.mean(values)) < 3 * np.std(values) / np.sqrt(40)
+
+
+def reliability(assembly: xr.DataArray):
+    splits = draw(SplitsSpec(train=0.5, by="repetition", unique=True, folds=4), assembly)
+    return _reliability(_patterns(assembly, splits, "correlation", []))
+
+
+def test_deviations_are_those_of_leaving_each_item_out():
+    assembly, _ = simulated("dimensions", 1.0, 4, seed=3, stimuli=60)
+    found, ids = reliability(assembly), assembly["stimulus_id"].values
+    left = [reliability(assembly[ids != id]).value for id in np.unique(ids)]
+    assert np.corrcoef(found.by_stimulus, left)[0, 1] < -0.97
+    left = [reliability(assembly[:, np.arange(NEUROIDS) != k]).value for k in range(NEUROIDS)]
+    assert np.corrcoef(found.by_neuroid, left)[0, 1] < -0.94
+
+
+def test_missing_repetitions_and_responses():
+    assembly, reached = simulated("category", 1.0, 4, seed=1)
+    kept = assembly[np.random.default_rng(0).random(len(assembly)) < 0.9].copy()
+    kept[0, 5] = np.nan
+    found = nl.ceiling("rdm_consistency")(kept)
+    assert found.value == pytest.approx(reached, abs=0.04)
+    assert any("1 of 60 neuroids left out" in note for note in found.notes)
+
+
+def test_units_do_not_matter():
+    assembly, _ = simulated("category", 1.0, 4, seed=1, stimuli=60)
+    expected = nl.ceiling("rdm_consistency")(assembly).value
+    for factor in (1e-150, 1e-13, 1e13, 1e150):
+        assert nl.ceiling("rdm_consistency")(assembly * factor).value == pytest.approx(expected, abs=1e-9)
+
+
+def test_what_has_no_ceiling_is_refused():
+    assembly, _ = simulated("category", 1.0, 4, seed=1, stimuli=20)
+    with pytest.raises(RequestError, match="squared_euclidean"):
+        nl.ceiling("rdm_consistency", distance="euclidean", comparison="pearson")
+    with pytest.raises(CeilingError, match="at least 4"):
+        nl.ceiling("rdm_consistency")(assembly[np.isin(assembly["stimulus_id"], ["s0001", "s0002", "s0003"])])
+    with pytest.raises(CeilingError, match="no repetitions"):
+        nl.ceiling("rdm_consistency")(assembly[assembly["repetition"].values == 0])
