@@ -112,8 +112,8 @@ def internal_consistency(
             f"{undefined} of {r.shape[1]} neuroids have no reliability: constant or missing responses"
         )
     if correction == "horst":
-        shown = layout.halves @ (layout.rows >= 0).T
-        r = of_all(r, shown[0::2], shown[1::2])
+        counts = layout.halves @ (layout.rows >= 0).T.astype(np.float64)
+        r = of_all(r, counts[0::2], counts[1::2])
     elif correction == "spearman_brown":
         with np.errstate(divide="ignore", invalid="ignore"):
             r = np.where(r == -1, np.nan, 2 * r / (1 + r))

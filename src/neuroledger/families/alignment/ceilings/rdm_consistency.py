@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
@@ -143,7 +143,7 @@ def _patterns(
     shown = np.bincount(coded.codes, minlength=len(coded.labels))
     parts = [[_mean(values, coded.codes, rows, len(shown)) for rows in split] for split in splits]
     mean = _mean(values, coded.codes, np.arange(len(values)), len(shown))
-    usable = np.all([np.isfinite(part[:, 0]) for pair in parts for part in pair], axis=0)
+    usable: Booleans = np.all([np.isfinite(part[:, 0]) for pair in parts for part in pair], axis=0)
     norm = np.linalg.norm(mean, axis=1)
     usable &= norm > 1e-12 * norm.max()
     if int(usable.sum()) < FEWEST_STIMULI:
@@ -185,9 +185,9 @@ def _mean(values: Floats, stimulus: Indices, rows: Indices, count: int) -> Float
     members = csr_array(
         (np.ones(len(rows)), (stimulus[rows], np.arange(len(rows)))), shape=(count, len(rows))
     )
-    shown = np.bincount(stimulus[rows], minlength=count)[:, None]
+    total: Floats = np.asarray(members @ values[rows])
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((members @ values[rows]) / shown)
+        return total / np.bincount(stimulus[rows], minlength=count)[:, None]
 
 
 def _reliability(data: _Patterns) -> _Reliability:
