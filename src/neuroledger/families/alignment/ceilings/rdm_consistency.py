@@ -128,7 +128,7 @@ def _patterns(
     assembly: xr.DataArray, splits: Sequence[Split], distance: Distance, notes: list[str]
 ) -> _Patterns:
     values = np.asarray(assembly.transpose("presentation", "neuroid").values, dtype=np.float64)
-    complete = np.isfinite(values).all(axis=0)
+    complete: Booleans = np.asarray(np.isfinite(values).all(axis=0))
     if not complete.all():
         notes.append(f"{int((~complete).sum())} of {len(complete)} neuroids left out: responses are missing")
         values = values[:, complete]
@@ -143,7 +143,9 @@ def _patterns(
     shown = np.bincount(coded.codes, minlength=len(coded.labels))
     parts = [[_mean(values, coded.codes, rows, len(shown)) for rows in split] for split in splits]
     mean = _mean(values, coded.codes, np.arange(len(values)), len(shown))
-    usable: Booleans = np.all([np.isfinite(part[:, 0]) for pair in parts for part in pair], axis=0)
+    usable: Booleans = np.asarray(
+        np.all([np.isfinite(part[:, 0]) for pair in parts for part in pair], axis=0)
+    )
     norm = np.linalg.norm(mean, axis=1)
     usable &= norm > 1e-12 * norm.max()
     if int(usable.sum()) < FEWEST_STIMULI:
