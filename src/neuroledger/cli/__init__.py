@@ -171,6 +171,17 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--published", action="store_true", help="of the published figures, not of the records")
     p.add_argument("--json", action="store_true", help="machine-readable")
 
+    p = verb(
+        "diagnose", "results", "what a suite measures: coverage, agreement, axes, redundancy, panel, growth"
+    )
+    p.add_argument("suite", nargs="?", help="default: the suite in params.yaml")
+    p.add_argument("--published", action="store_true", help="of the published figures, not of the records")
+    p.add_argument(
+        "--table", type=Path, metavar="CSV", help="of a table: models in rows, benchmarks in columns"
+    )
+    p.add_argument("--out", type=Path, metavar="FILE", help="also write a page (html)")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
     p = verb("pareto", "results", "score against cost of the same models: who is on the front")
     p.add_argument("benchmark")
     p.add_argument("--cost", default="effective_macs", metavar="METRIC", help="default: effective_macs")

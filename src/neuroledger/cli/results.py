@@ -9,7 +9,7 @@ from pathlib import Path
 
 from neuroledger.cli.output import say, say_json
 from neuroledger.display import choose
-from neuroledger.errors import SIGNS
+from neuroledger.errors import SIGNS, RequestError
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.params import read_params
 
@@ -73,6 +73,42 @@ def ranks(options: argparse.Namespace) -> int:
     for words, tau in zip(("", ", without those that do not look"), taus, strict=True):
         if tau is not None:
             say(f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{words}")
+    return 0
+
+
+def diagnose(options: argparse.Namespace) -> int:
+    """What a suite measures."""
+    from neuroledger.engine.record import read_all
+    from neuroledger.report.diagnosis import (
+        diagnosis_page,
+        diagnosis_text,
+        from_csv,
+        from_published,
+        from_records,
+        plain,
+    )
+    from neuroledger.stats.diagnosis import diagnose as diagnose_table
+    from neuroledger.store.files import write_text
+
+    if options.table is not None:
+        if options.suite or options.published:
+            raise RequestError("--table has its own benchmarks: leave out the suite and --published")
+        table, title = from_csv(options.table), f"Diagnosis of {options.table.name}"
+    else:
+        catalog = open_catalog(options.root)
+        suite = options.suite or read_params(catalog.root).suite
+        title = f"Diagnosis of suite {suite}, version {catalog.suite(suite).version}"
+        if options.published:
+            table, title = from_published(catalog, suite), f"{title}: published figures"
+        else:
+            table = from_records(catalog, suite, list(read_all(catalog.root / "results" / "records")))
+    found = diagnose_table(table)
+    if options.out is not None:
+        write_text(options.out, diagnosis_page(title, found))
+    if options.json:
+        say_json(plain(found))
+    else:
+        say(diagnosis_text(title, found).rstrip("\n"))
     return 0
 
 

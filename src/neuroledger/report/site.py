@@ -22,7 +22,7 @@ from neuroledger.report.text import FORMATS, SAID, describe, number
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import write_json, write_text
 
-__all__ = ["build_site"]
+__all__ = ["build_site", "render_alone"]
 
 ASSETS: Final = ("style.css", "sort.js")
 MANIFEST: Final = "pages.json"
@@ -69,6 +69,11 @@ def _contents(of: World) -> Iterator[tuple[str, str]]:
     for suffix, kind in (("csv", "csv"), ("json", "json"), ("tex", "latex"), ("md", "markdown")):
         for board in of.boards:
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
+
+
+def render_alone(template: str, **context: Any) -> str:
+    """A page of its own, outside a site: its style is part of it."""
+    return _environment().get_template(template).render(style=Markup(_template("style.css")), **context)
 
 
 def _known(out: Path) -> set[str]:

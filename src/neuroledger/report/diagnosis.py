@@ -1,0 +1,272 @@
+"""The diagnosis of a suite from its records, its published figures or a table: as text, plain data and a page."""
+
+from __future__ import annotations
+
+import csv
+import math
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from neuroledger.engine.record import Record
+from neuroledger.errors import DataError, RequestError
+from neuroledger.report.table import board_of
+from neuroledger.spec.base import Override
+from neuroledger.spec.catalog import Catalog
+from neuroledger.stats.diagnosis import Diagnosis, Pair, Table
+from neuroledger.stats.task_ranks import published_table
+
+__all__ = ["diagnosis_page", "diagnosis_text", "from_csv", "from_published", "from_records", "plain"]
+
+SHOWN: Final = 12
+STATES: Final = {"scored": "scored", "failed": "failed"}
+
+
+def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Table:
+    """Scores of a suite's models, controls left out; lower-is-better costs change their sign."""
+    board = board_of(catalog, catalog.suite(suite), records)
+    columns = [column for column in board.columns if not column.unavailable]
+    rows = [row for row in board.rows if row.role == "model"]
+    places = {column.id: board.columns.index(column) for column in columns}
+    values, halves = (pd.DataFrame(math.nan, [row.model for row in rows], list(places)) for _ in range(2))
+    states = pd.DataFrame("never run", values.index, values.columns)
+    for column in columns:
+        sign = -1 if column.direction == "lower" and column.normalise == "none" else 1
+        for row in rows:
+            cell = row.cells[places[column.id]]
+            states.loc[row.model, column.id] = STATES.get(cell.status, "never run")
+            if cell.status == "scored" and cell.value is not None:
+                values.loc[row.model, column.id] = sign * cell.value
+                if cell.low is not None and cell.high is not None:
+                    halves.loc[row.model, column.id] = (cell.high - cell.low) / 2
+    ids = [column.id for column in columns]
+    return Table(values, halves, states, _attributes(catalog, ids), _by_age(catalog, ids))
+
+
+def from_published(catalog: Catalog, suite: str) -> Table:
+    """Published figures of a suite's benchmarks, in the order of the suite."""
+    figures = published_table(suite, catalog)
+    if not figures:
+        raise RequestError(f"suite {suite!r} has no published figures: leave out --published")
+    lower = {id for id in figures if _direction(catalog, id) == "lower"}
+    values = pd.DataFrame(
+        {
+            id: {model: -value if id in lower else value for model, value in row.items()}
+            for id, row in figures.items()
+        }
+    )
+    states = pd.DataFrame(np.where(values.notna(), "scored", "never run"), values.index, values.columns)
+    return Table(values, values * math.nan, states, _attributes(catalog, list(figures)))
+
+
+def from_csv(path: Path) -> Table:
+    """A table of others: a row for each model, a column for each benchmark, the first column names the models.
+
+    A number is a score, an empty cell was never run, and any word is a failure. Rows whose first cell begins with ``#`` give
+    an attribute of each benchmark (``#metric``, ``#region``, …).
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, a row has another number of cells than the header, or a name occurs twice.
+    """
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as a table ({error}); give a CSV file in UTF-8") from error
+    if len(rows) < 2 or len(rows[0]) < 2:
+        raise DataError(f"{path} has no scores: it needs a header of benchmarks and a row for each model")
+    benchmarks = rows[0][1:]
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(rows[0]):
+            raise DataError(f"{path}:{number} has {len(row)} cells, the header has {len(rows[0])}")
+    models = [row for row in rows[1:] if not row[0].startswith("#")]
+    names = [row[0] for row in models]
+    for kind, listed in (("benchmark", benchmarks), ("model", names)):
+        twice = sorted({name for name in listed if listed.count(name) > 1})
+        if twice:
+            raise DataError(f"{path} names the {kind} {twice[0]!r} twice")
+    cells = pd.DataFrame([row[1:] for row in models], index=names, columns=benchmarks)
+    values = pd.DataFrame({name: pd.to_numeric(cells[name], errors="coerce") for name in benchmarks})
+    empty = np.array([[cell.strip() == "" for cell in row[1:]] for row in models])
+    states = pd.DataFrame(
+        np.where(values.notna(), "scored", np.where(empty, "never run", "failed")),
+        values.index,
+        values.columns,
+    )
+    attributes: dict[str, dict[str, str]] = {name: {} for name in benchmarks}
+    for row in rows[1:]:
+        if row[0].startswith("#"):
+            for name, label in zip(benchmarks, row[1:], strict=True):
+                attributes[name][row[0][1:].strip()] = label
+    return Table(values, values * math.nan, states, attributes)
+
+
+def _direction(catalog: Catalog, id: str) -> str:
+    first = catalog.benchmark(id).all_metrics[0]
+    name = first.name if isinstance(first, Override) else first
+    return catalog.metric(name).direction if name in catalog.ids("metrics") else "higher"
+
+
+def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for id in ids:
+        spec = catalog.benchmark(id)
+        first, dataset = spec.all_metrics[0], catalog.dataset(spec.dataset)
+        named = {
+            "metric": first.name if isinstance(first, Override) else first,
+            "dataset": spec.dataset,
+            "modality": dataset.modality,
+            "family": spec.paradigm.name,
+            "region": spec.select.get("region"),
+            "parent": spec.parent,
+        }
+        found[id] = {name: str(value) for name, value in named.items() if value is not None}
+    return found
+
+
+def _by_age(catalog: Catalog, ids: Sequence[str]) -> tuple[str, ...]:
+    """Benchmarks by the commit that added their file, oldest first; as listed where git does not know."""
+    command = [
+        "git",
+        "log",
+        "--reverse",
+        "--diff-filter=A",
+        "--name-only",
+        "--format=",
+        "--",
+        "specs/benchmarks",
+    ]
+    try:
+        done = subprocess.run(command, cwd=catalog.root, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return tuple(ids)
+    added = {Path(line).stem: at for at, line in enumerate(done.stdout.splitlines()) if line}
+    return tuple(sorted(ids, key=lambda id: (added.get(id, len(added)), ids.index(id))))
+
+
+def plain(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Plain data for JSON; NaN becomes None."""
+    data = asdict(diagnosis) | {
+        name: [one._asdict() for one in getattr(diagnosis, name)]
+        for name in ("pairs", "explained", "axes", "redundant", "contrary", "growth")
+    }
+    data["coverage"] = diagnosis.coverage.to_dict(orient="index")
+    data["discriminative"] = {
+        name: None if math.isnan(value) else value for name, value in diagnosis.discriminative.items()
+    }
+    return data
+
+
+def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[list[str]]]]:
+    """Title, sentence, header and rows of each part."""
+    coverage = diagnosis.coverage
+    rows = [
+        [str(id), *map(str, counts)] for id, counts in zip(coverage.index, coverage.to_numpy(), strict=True)
+    ]
+    yield "Coverage", "Models scored, failed and never run.", ["benchmark", *map(str, coverage)], rows
+    yield (
+        "Models",
+        "Mean score as if every benchmark had been run (model + benchmark effects).",
+        ["model", "adjusted mean"],
+        [[name, f"{value:.3f}"] for name, value in diagnosis.adjusted.items()],
+    )
+    yield (
+        "Agreement",
+        f"Attributes explain {diagnosis.explained_share:.0%} of the agreement of {len(diagnosis.pairs)} pairs.",
+        ["benchmarks that share", "mean rho", "that do not", "pairs", "p"],
+        [
+            [one.attribute, f"{one.same:.2f}", f"{one.other:.2f}", str(one.pairs), f"{one.p:.3f}"]
+            for one in diagnosis.explained
+        ],
+    )
+    for number, axis in enumerate(diagnosis.axes, 1):
+        names = list(axis.loadings.items())
+        ends = names if len(names) <= SHOWN else [*names[: SHOWN // 2], *names[-SHOWN // 2 :]]
+        yield (
+            f"Axis {number}",
+            f"{axis.share:.0%} of the variance.",
+            ["benchmark", "loading"],
+            [[name, f"{loading:+.2f}"] for name, loading in ends],
+        )
+    yield "Redundant", "Benchmarks that rank models alike.", PAIR, _rows(diagnosis.redundant)
+    yield "Contrary", "Benchmarks that rank models the other way round.", PAIR, _rows(diagnosis.contrary)
+    yield (
+        "Panel",
+        f"The smallest panel found that keeps the order of models (Kendall's tau {diagnosis.panel_tau:.2f}).",
+        ["benchmark"],
+        [[name] for name in diagnosis.panel],
+    )
+    yield (
+        "Discriminative power",
+        "Share of the pairs of models that the intervals separate.",
+        ["benchmark", "separated"],
+        [
+            [name, "no intervals" if math.isnan(value) else f"{value:.0%}"]
+            for name, value in diagnosis.discriminative.items()
+        ],
+    )
+    yield (
+        "Growth",
+        "The order of models after each benchmark, compared with that of the whole suite.",
+        ["benchmarks", "last added", "tau", "largest change of rank", "of"],
+        [
+            [str(one.benchmarks), one.last, f"{one.tau:.2f}", str(one.largest), one.model]
+            for one in diagnosis.growth
+        ],
+    )
+
+
+PAIR: Final = ["first", "second", "rho", "95 % interval", "models"]
+
+
+def _rows(pairs: Sequence[Pair]) -> list[list[str]]:
+    return [
+        [one.first, one.second, f"{one.rho:.2f}", f"{one.low:.2f} to {one.high:.2f}", str(one.models)]
+        for one in pairs
+    ]
+
+
+def diagnosis_text(title: str, diagnosis: Diagnosis) -> str:
+    """All parts as tables of text."""
+    parts = [title]
+    for name, sentence, head, rows in _sections(diagnosis):
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in ([head, *rows] if rows else [])
+        ]
+        parts.append("\n".join([f"{name}: {sentence}", *(lines or ["(none)"])]))
+    return "\n\n".join(parts) + "\n"
+
+
+def diagnosis_page(title: str, diagnosis: Diagnosis) -> str:
+    """The same as one page that opens from disk, with the correlations of all benchmarks as a map of colours."""
+    from neuroledger.report.site import render_alone
+
+    return render_alone(
+        "diagnosis.html.j2",
+        title=title,
+        sections=list(_sections(diagnosis)),
+        cells=_cells(diagnosis),
+        names=list(diagnosis.discriminative),
+    )
+
+
+def _cells(diagnosis: Diagnosis) -> list[list[Mapping[str, Any] | None]]:
+    names = list(diagnosis.discriminative)
+    known = {(pair.first, pair.second): pair for pair in diagnosis.pairs}
+    return [
+        [
+            None
+            if (pair := known.get((row, column)) or known.get((column, row))) is None
+            else {"rho": pair.rho, "models": pair.models}
+            for column in names
+        ]
+        for row in names
+    ]

@@ -1,0 +1,310 @@
+"""What a suite of benchmarks measures: coverage, agreement, dominant axes, redundancy, panels, discriminative power."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import kendalltau, norm, rankdata
+
+from neuroledger.data.arrays import Floats
+from neuroledger.errors import RequestError
+
+__all__ = ["Axis", "Diagnosis", "Explained", "Pair", "Shift", "Table", "diagnose"]
+
+State = Literal["scored", "failed", "never run"]
+FEWEST: Final = 5
+"""Models that two benchmarks must share before their agreement is reported."""
+REDUNDANT: Final = 0.9
+KEPT: Final = 0.95
+"""Kendall's tau with the whole suite that a panel must reach."""
+PERMUTATIONS: Final = 999
+
+
+@dataclass(frozen=True)
+class Table:
+    """Scores of models on benchmarks, higher is better.
+
+    Attributes
+    ----------
+    values
+        (model, benchmark); NaN where there is no score.
+    half_widths
+        Half of each 95 % interval, of the same shape; NaN where a score has none.
+    states
+        Of the same shape: ``scored``, ``failed`` or ``never run``, which are never confused.
+    attributes
+        Of each benchmark, what it is called in each respect: metric, region, modality, family, …
+    order
+        Benchmarks from the oldest to the newest; as in ``values`` when left out.
+    """
+
+    values: pd.DataFrame
+    half_widths: pd.DataFrame
+    states: pd.DataFrame
+    attributes: Mapping[str, Mapping[str, str]]
+    order: tuple[str, ...] = ()
+
+
+class Pair(NamedTuple):
+    """Two benchmarks, Spearman's correlation over the models that both scored, its 95 % interval and their number."""
+
+    first: str
+    second: str
+    rho: float
+    low: float
+    high: float
+    models: int
+
+
+class Explained(NamedTuple):
+    """Mean agreement of benchmarks that share an attribute and of those that do not, with a permutation p."""
+
+    attribute: str
+    same: float
+    other: float
+    pairs: int
+    p: float
+
+
+class Axis(NamedTuple):
+    """One axis of the scores: its share of the variance, and the loading of each benchmark."""
+
+    share: float
+    loadings: dict[str, float]
+
+
+class Shift(NamedTuple):
+    """The suite cut off after a benchmark: Kendall's tau with the whole suite and the largest change of a rank."""
+
+    benchmarks: int
+    last: str
+    tau: float
+    largest: int
+    model: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found; see :func:`diagnose`."""
+
+    coverage: pd.DataFrame
+    adjusted: dict[str, float]
+    pairs: tuple[Pair, ...]
+    explained: tuple[Explained, ...]
+    explained_share: float
+    axes: tuple[Axis, ...]
+    redundant: tuple[Pair, ...]
+    contrary: tuple[Pair, ...]
+    panel: tuple[str, ...]
+    panel_tau: float
+    discriminative: dict[str, float]
+    growth: tuple[Shift, ...]
+
+
+def diagnose(table: Table, *, axes: int = 3, seed: int = 0) -> Diagnosis:
+    """Diagnose a suite from its table of scores.
+
+    * ``coverage``: for each benchmark, how many models it scored, failed on, and never ran.
+    * ``adjusted``: each model's mean as if every benchmark had been run: least squares of model + benchmark effects over the
+      scores there are. A score that does not exist is never counted as 0.
+    * ``pairs``: Spearman's correlation of every two benchmarks that share at least five models; interval by Fisher's z with
+      the variance of Bonett and Wright (2000).
+    * ``explained``: whether pairs that share an attribute agree more; p permutes the attribute over benchmarks (a Mantel
+      test). ``explained_share`` is R² of a regression of all pairs on all attributes.
+    * ``axes``: eigenvectors of the matrix of correlations, unknown pairs 0.
+    * ``redundant`` pairs have a correlation of at least .9 with an interval above .8; ``contrary`` ones have a correlation
+      below 0 at a level of .025 that is divided by the number of pairs (Bonferroni).
+    * ``panel``: benchmarks added one by one, always the one that brings the order of models nearest to that of the whole
+      suite, until Kendall's tau reaches .95.
+    * ``discriminative``: the share of pairs of models whose intervals on a benchmark separate them; NaN without intervals.
+    * ``growth``: the order of models after each benchmark, beside that of the whole suite.
+
+    Raises
+    ------
+    RequestError
+        Fewer than three models or two benchmarks have scores.
+    """
+    scored = table.values.dropna(how="all").dropna(how="all", axis=1)
+    if len(scored) < 3 or scored.shape[1] < 2:
+        raise RequestError(
+            f"a diagnosis needs scores of three models on two benchmarks; there are {len(scored)} models on "
+            f"{scored.shape[1]} benchmarks: run more of the suite, or name a table with --table"
+        )
+    scored = scored.set_axis(scored.columns.astype(str), axis=1)
+    halves = table.half_widths.set_axis(table.half_widths.columns.astype(str), axis=1)
+    names = list(scored.columns)
+    pairs = tuple(_pairs(scored))
+    explained, share = _explained(pairs, names, table.attributes, np.random.default_rng(seed))
+    panel, tau = _panel(scored)
+    order = [name for name in (table.order or names) if name in names]
+    return Diagnosis(
+        coverage=pd.DataFrame(
+            {state: (table.states == state).sum() for state in ("scored", "failed", "never run")}
+        ).rename_axis("benchmark"),
+        adjusted=_adjusted(scored),
+        pairs=pairs,
+        explained=tuple(explained),
+        explained_share=share,
+        axes=tuple(_axes(pairs, names, axes)) if pairs else (),
+        redundant=tuple(pair for pair in pairs if pair.rho >= REDUNDANT and pair.low > REDUNDANT - 0.1),
+        contrary=tuple(
+            pair
+            for pair in pairs
+            if np.arctanh(pair.rho) < -_spread(pair.rho, pair.models, 0.025 / len(pairs))
+        ),
+        panel=panel,
+        panel_tau=tau,
+        discriminative={name: _separated(scored[name], halves[name]) for name in names},
+        growth=tuple(_growth(scored, order)),
+    )
+
+
+def _pairs(scored: pd.DataFrame) -> list[Pair]:
+    found = []
+    for at, first in enumerate(scored.columns):
+        for second in scored.columns[at + 1 :]:
+            both = scored[[first, second]].dropna().to_numpy(dtype=np.float64)
+            if len(both) < FEWEST:
+                continue
+            one, other = rankdata(both[:, 0]), rankdata(both[:, 1])
+            if np.ptp(one) == 0 or np.ptp(other) == 0:
+                continue
+            rho = float(np.corrcoef(one, other)[0, 1])
+            rho = float(np.clip(rho, -1 + 1e-12, 1 - 1e-12))
+            spread = _spread(rho, len(both), 0.025)
+            low, high = np.tanh([np.arctanh(rho) - spread, np.arctanh(rho) + spread])
+            found.append(Pair(str(first), str(second), rho, float(low), float(high), len(both)))
+    return found
+
+
+def _spread(rho: float, models: int, tail: float) -> float:
+    """Half the width of an interval of Fisher's z of a rank correlation (Bonett and Wright, 2000)."""
+    return float(norm.ppf(1 - tail) * np.sqrt((1 + rho**2 / 2) / max(models - 3, 1)))
+
+
+def _explained(
+    pairs: Sequence[Pair],
+    names: Sequence[str],
+    attributes: Mapping[str, Mapping[str, str]],
+    rng: np.random.Generator,
+) -> tuple[list[Explained], float]:
+    kinds = sorted({kind for name in names for kind in attributes.get(name, {})})
+    place = {name: at for at, name in enumerate(names)}
+    first = np.array([place[pair.first] for pair in pairs], dtype=np.intp)
+    second = np.array([place[pair.second] for pair in pairs], dtype=np.intp)
+    rho = np.array([pair.rho for pair in pairs])
+    found, columns = [], []
+    for kind in kinds:
+        labels = np.array([attributes.get(name, {}).get(kind, f"?{name}") for name in names])
+        same = labels[first] == labels[second]
+        if not len(pairs) or same.all() or not same.any():
+            continue  # nothing to compare
+        observed = rho[same].mean() - rho[~same].mean()
+        hits = 1
+        for _ in range(PERMUTATIONS):
+            moved = labels[rng.permutation(len(labels))]
+            alike = moved[first] == moved[second]
+            hits += bool(
+                alike.any() and not alike.all() and rho[alike].mean() - rho[~alike].mean() >= observed
+            )
+        p = hits / (PERMUTATIONS + 1)
+        found.append(Explained(kind, float(rho[same].mean()), float(rho[~same].mean()), int(same.sum()), p))
+        columns.append(same.astype(np.float64))
+    if not columns or np.ptp(rho) == 0:
+        return found, 0.0
+    design = np.column_stack([np.ones(len(rho)), *columns])
+    fitted = design @ np.linalg.lstsq(design, rho, rcond=None)[0]
+    return found, float(1 - ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum())
+
+
+def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]:
+    place = {name: at for at, name in enumerate(names)}
+    matrix = np.eye(len(names))
+    for pair in pairs:
+        one, other = place[pair.first], place[pair.second]
+        matrix[one, other] = matrix[other, one] = pair.rho
+    values, vectors = np.linalg.eigh(matrix)
+    found = []
+    for at in np.argsort(values)[::-1][:count]:
+        vector = vectors[:, at] * (np.sign(vectors[:, at].sum()) or 1.0)
+        loadings = dict(sorted(zip(names, vector.tolist(), strict=True), key=lambda item: -item[1]))
+        found.append(Axis(float(max(values[at], 0.0) / len(names)), loadings))
+    return found
+
+
+def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
+    """Mean of each model over all benchmarks of the additive model, best first."""
+    values = scored.to_numpy(dtype=np.float64)
+    models, benchmarks = values.shape
+    row, column = np.nonzero(np.isfinite(values))
+    design = np.zeros((len(row), models + benchmarks))
+    design[np.arange(len(row)), row] = 1
+    design[np.arange(len(row)), models + column] = 1
+    effects = np.linalg.lstsq(design, values[row, column], rcond=None)[0]
+    means = effects[:models] + effects[models:].mean()
+    found = dict(zip(map(str, scored.index), means.tolist(), strict=True))
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _standard(scored: pd.DataFrame) -> Floats:
+    """Scores in standard deviations of each benchmark, so that none outweighs another."""
+    spread = scored.std(ddof=0).replace(0.0, 1.0).fillna(1.0)
+    return ((scored - scored.mean()) / spread).to_numpy(dtype=np.float64)
+
+
+def _tau(one: Floats, other: Floats) -> float:
+    both = np.isfinite(one) & np.isfinite(other)
+    if both.sum() < 2 or np.ptp(one[both]) == 0 or np.ptp(other[both]) == 0:
+        return 0.0
+    return float(kendalltau(one[both], other[both]).statistic)
+
+
+def _mean(values: Floats) -> Floats:
+    """Mean over the benchmarks that a model has; NaN where it has none."""
+    there = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        mean: Floats = np.where(there, values, 0.0).sum(axis=1) / there.sum(axis=1)
+    return mean
+
+
+def _panel(scored: pd.DataFrame) -> tuple[tuple[str, ...], float]:
+    values = _standard(scored)
+    whole = _mean(values)
+    chosen: list[int] = []
+    reached = 0.0
+    while reached < KEPT and len(chosen) < values.shape[1]:
+        rest = [at for at in range(values.shape[1]) if at not in chosen]
+        taus = [_tau(_mean(values[:, [*chosen, at]]), whole) for at in rest]
+        best = int(np.argmax(taus))
+        chosen.append(rest[best])
+        reached = taus[best]
+    return tuple(str(scored.columns[at]) for at in chosen), reached
+
+
+def _separated(scores: pd.Series[float], half_widths: pd.Series[float]) -> float:
+    """Share of the pairs of models whose difference exceeds √(h₁² + h₂²)."""
+    known = pd.DataFrame({"value": scores, "half": half_widths}).dropna().to_numpy(dtype=np.float64)
+    if len(known) < 2:
+        return float("nan")
+    upper = np.triu_indices(len(known), 1)
+    difference = np.abs(known[:, None, 0] - known[None, :, 0])[upper]
+    return float((difference > np.hypot(known[:, None, 1], known[None, :, 1])[upper]).mean())
+
+
+def _growth(scored: pd.DataFrame, order: Sequence[str]) -> list[Shift]:
+    whole = _mean(_standard(scored[list(order)]))
+    found = []
+    for count in range(1, len(order) + 1):
+        part = _mean(_standard(scored[list(order[:count])]))
+        both = np.isfinite(part)
+        if both.sum() < 3:
+            continue
+        moved = np.abs(rankdata(-part[both]) - rankdata(-whole[both]))
+        at = int(np.argmax(moved))
+        model = str(scored.index[np.flatnonzero(both)[at]])
+        found.append(Shift(count, order[count - 1], _tau(part, whole), int(moved[at]), model))
+    return found

@@ -1,0 +1,80 @@
+"""A suite is diagnosed from records, published figures and tables of others, as text, JSON and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from neuroledger.cli import main
+from neuroledger.errors import DataError
+from neuroledger.report.diagnosis import from_csv, from_records
+from tests.engine.lab import Lab
+from tests.report.ledger import record
+
+TABLE = """model,brain-pls,brain-rdm,people-i2n
+#metric,pls,rdm,i2n
+alexnet,.4,.3,.1
+resnet,.5,.35,.2
+vit,.6,,.3
+cornet,.55,failed,.25
+vgg,.45,.31,.15
+mobile,.3,.2,.05
+"""
+
+
+def test_a_table_tells_failed_from_never_run(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(TABLE)
+    table = from_csv(path)
+    assert table.states.loc["vit", "brain-rdm"] == "never run"
+    assert table.states.loc["cornet", "brain-rdm"] == "failed"
+    assert table.values.loc["resnet", "brain-pls"] == 0.5
+    assert table.attributes["brain-rdm"] == {"metric": "rdm"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model,a,b\nx,1\n", r"scores.csv:2 has 2 cells, the header has 3"),
+        ("model,a,a\nx,1,2\n", "names the benchmark 'a' twice"),
+        ("model,a,b\nx,1,2\nx,1,2\n", "names the model 'x' twice"),
+        ("model\n", "has no scores"),
+    ],
+)
+def test_a_wrong_table_is_one_error(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "scores.csv").write_text(text)
+    with pytest.raises(DataError, match=words):
+        from_csv(tmp_path / "scores.csv")
+
+
+def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(TABLE)
+    assert main(["diagnose", "--table", str(path), "--out", str(tmp_path / "page.html")]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "Coverage: Models scored, failed and never run." in told and "brain-rdm   4       1       1" in told
+    )
+    page = (tmp_path / "page.html").read_text()
+    assert "<h1>Diagnosis of scores.csv</h1>" in page and "http" not in page.split("</style>")[1]
+    assert main(["diagnose", "--table", str(path), "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["coverage"]["brain-rdm"] == {"failed": 1, "never run": 1, "scored": 4}
+    assert main(["diagnose", "core", "--table", str(path)]) == 2
+
+
+def test_records_that_failed_are_counted_apart_from_pairs_never_run(lab: Lab) -> None:
+    records = [
+        record("ant", "lab.V4-ridge", 0.5),
+        record("bee", "lab.V4-ridge", None),
+        record("ant", "lab.V4-pls", 0.4),
+        record("bee", "lab.V4-pls", 0.3),
+    ]
+    table = from_records(lab.open(), "lab", records)
+    assert table.states.loc["bee", "lab.V4-ridge"] == "failed"
+    assert table.states.loc["cat", "lab.V4-ridge"] == "never run"
+    assert table.values.loc["ant", "lab.V4-pls"] == 0.4
+    assert "noise" not in table.values.index
+    assert table.attributes["lab.V4-pls"]["metric"] == "pls"

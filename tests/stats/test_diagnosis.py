@@ -1,0 +1,116 @@
+"""What a suite measures is recovered from simulated tables whose structure is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neuroledger.errors import RequestError
+from neuroledger.stats.diagnosis import Table, diagnose
+
+
+def table(
+    values: pd.DataFrame, *, states: pd.DataFrame | None = None, half: float = float("nan"), **kinds
+) -> Table:
+    known = values.notna().replace({True: "scored", False: "never run"}) if states is None else states
+    attributes = {
+        name: {kind: labels[at] for kind, labels in kinds.items()} for at, name in enumerate(values)
+    }
+    return Table(values, values * 0 + half, known, attributes)
+
+
+def suite(models: int = 60, noise: float = 0.3, seed: int = 0) -> pd.DataFrame:
+    """Two abilities; four benchmarks of the first, three of the second, and one that reverses the first."""
+    rng = np.random.default_rng(seed)
+    abilities = rng.standard_normal((models, 2))
+    columns = {f"a{i}": abilities[:, 0] for i in range(4)} | {f"b{i}": abilities[:, 1] for i in range(3)}
+    columns["reverse"] = -abilities[:, 0]
+    frame = pd.DataFrame(columns, index=[f"m{i:02d}" for i in range(models)])
+    return frame + noise * rng.standard_normal(frame.shape)
+
+
+def test_abilities_are_the_dominant_axes() -> None:
+    found = diagnose(table(suite()))
+    first, second, third = found.axes
+    assert set(list(first.loadings)[:4]) == {"a0", "a1", "a2", "a3"}
+    assert {name for name, loading in second.loadings.items() if abs(loading) > 0.4} == {"b0", "b1", "b2"}
+    assert first.share > second.share > 3 * third.share
+    assert first.share == pytest.approx(4.7 / 8, abs=0.08)
+
+
+def test_redundant_and_contrary_benchmarks_are_named_and_no_others() -> None:
+    values = suite(noise=0.1).drop(columns=["a2", "a3", "b1", "b2"])
+    found = diagnose(table(values))
+    assert [(pair.first, pair.second) for pair in found.redundant] == [("a0", "a1")]
+    assert {(pair.first, pair.second) for pair in found.contrary} == {("a0", "reverse"), ("a1", "reverse")}
+
+
+def test_unrelated_benchmarks_are_rarely_called_contrary() -> None:
+    rng = np.random.default_rng(3)
+    wrong = [bool(diagnose(table(pd.DataFrame(rng.standard_normal((25, 8))))).contrary) for _ in range(60)]
+    assert np.mean(wrong) <= 0.08  # .025 for the family, within what 60 draws can show
+
+
+def test_an_attribute_explains_agreement_only_where_it_does() -> None:
+    rng = np.random.default_rng(1)
+    factor = rng.standard_normal((80, 2))
+    metric = ["pls", "pls", "pls", "pls", "rdm", "rdm", "rdm", "rdm"]
+    region = ["V4", "IT", "V4", "IT", "V4", "IT", "V4", "IT"]
+    values = pd.DataFrame(
+        {
+            f"b{i}": factor[:, int(name == "rdm")] + 0.5 * rng.standard_normal(80)
+            for i, name in enumerate(metric)
+        }
+    )
+    found = diagnose(table(values, metric=metric, region=region))
+    by_kind = {one.attribute: one for one in found.explained}
+    assert by_kind["metric"].p < 0.05 and by_kind["metric"].same > by_kind["metric"].other + 0.5
+    assert by_kind["region"].p > 0.2
+    assert found.explained_share > 0.9
+
+
+def test_what_was_never_run_is_no_zero() -> None:
+    rng = np.random.default_rng(2)
+    ability, ease = rng.normal(0.5, 0.1, 12), rng.normal(0, 0.1, 6)
+    whole = pd.DataFrame(
+        ability[:, None] + ease, index=[f"m{i}" for i in range(12)], columns=[f"b{i}" for i in range(6)]
+    )
+    holes = whole.mask(rng.random(whole.shape) < 0.3)
+    holes.iloc[:, 0] = whole.iloc[:, 0]
+    found = diagnose(table(holes))
+    truth = dict(zip(whole.index, whole.mean(axis=1), strict=True))
+    assert found.adjusted == pytest.approx(truth, abs=1e-9)  # an additive table is completed exactly
+    states = holes.notna().replace({True: "scored", False: "never run"})
+    states.iloc[0, 1] = "failed"
+    counted = diagnose(table(holes.mask(states != "scored"), states=states)).coverage
+    assert counted.loc["b1", "failed"] == 1
+    assert (counted.sum(axis=1) == 12).all()
+
+
+def test_a_small_panel_keeps_the_order_and_reaches_what_it_says() -> None:
+    values = suite(models=40, noise=0.05).drop(columns="reverse")
+    found = diagnose(table(values))
+    assert found.panel_tau >= 0.95
+    assert len(found.panel) < values.shape[1]
+    assert {name[0] for name in found.panel} == {"a", "b"}
+
+
+def test_discriminative_power_is_the_share_of_separated_pairs() -> None:
+    values = pd.DataFrame({"b": [0.0, 0.1, 0.5], "c": [0.2, 0.1, 0.0]}, index=["x", "y", "z"])
+    found = diagnose(table(values, half=0.1))
+    assert found.discriminative["b"] == pytest.approx(2 / 3)  # 0 and .1 differ by less than .1·√2
+    assert found.discriminative["c"] == pytest.approx(1 / 3)
+    assert np.isnan(diagnose(table(values)).discriminative["b"])
+
+
+def test_growth_ends_at_the_whole_suite() -> None:
+    found = diagnose(table(suite()))
+    assert [one.benchmarks for one in found.growth] == list(range(1, 9))
+    assert found.growth[-1].tau == pytest.approx(1) and found.growth[-1].largest == 0
+    assert found.growth[0].tau < 0.9
+
+
+def test_too_few_scores_are_refused_with_what_to_do() -> None:
+    with pytest.raises(RequestError, match="scores of three models on two benchmarks; there are 2 models"):
+        diagnose(table(pd.DataFrame(np.ones((2, 3)))))
