@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 import tempfile
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
 
-__all__ = ["array", "cell", "cells", "opened", "text", "variable"]
+__all__ = ["array", "cell", "cells", "opened", "refuse_outside_storage", "text", "variable"]
 
 Array = npt.NDArray[Any]
+
+SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
+GZIP: Final = b"\x1f\x8b"
+MAX_RATIO: Final = 200
+"""Bytes that one byte of a compressed file may become: recordings seldom shrink to a tenth, bombs to a thousandth."""
+MIN_UNPACKED: Final = 1 << 28
+MAX_OBJECTS: Final = 5_000_000
 
 
 @contextmanager
@@ -30,27 +36,112 @@ def opened(path: Path) -> Iterator[Any]:
     UnavailableError
         h5py is not installed.
     DataError
-        The file is not HDF5, or not all of it is here.
+        The file is not HDF5, is incomplete, unpacks to an implausible size, or keeps values in other files.
     """
+    h5py = _h5py()
+    with parsing(path, "HDF5"):
+        if path.suffix != ".gz":
+            refuse_outside_storage(path)
+            with h5py.File(path, "r") as file:
+                yield file
+            return
+        with tempfile.TemporaryFile(prefix="neuroledger-") as held:
+            _unpack(path, held)
+            with h5py.File(held, "r") as file:
+                _refuse_links(file.id, path)
+                yield file
+
+
+def _h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
         raise UnavailableError("HDF5 files need h5py: pip install 'neuroledger[recordings]'") from error
-    with ExitStack() as stack:
+    return h5py
+
+
+def _unpack(path: Path, held: IO[bytes]) -> None:
+    limit = max(MIN_UNPACKED, MAX_RATIO * path.stat().st_size)
+    with gzip.open(path) as packed:
+        while block := packed.read(1 << 20):
+            held.write(block)
+            if held.tell() > limit:
+                raise DataError(f"{path.name} unpacks to more than {limit:,} bytes: it is not a recording")
+    held.seek(0)
+
+
+def refuse_outside_storage(path: Path) -> None:
+    """Return if an HDF5 or netCDF-4 file holds all of its values itself; files of other formats are passed over.
+
+    A pin fixes the bytes of one file. External storage, virtual data sets and external links take values from other
+    files that no pin covers; a group inside itself makes readers recurse without end.
+
+    Raises
+    ------
+    DataError
+        It refers to another file, or a group is reached twice.
+    """
+    if not _is_hdf5(path):
+        return
+    h5py = _h5py()
+    with parsing(path, "HDF5"):
+        file = h5py.h5f.open(str(path).encode(), h5py.h5f.ACC_RDONLY)
         try:
-            held: Any = path
-            if path.suffix == ".gz":
-                held = stack.enter_context(tempfile.TemporaryFile(prefix="neuroledger-"))
-                with gzip.open(path) as packed:
-                    shutil.copyfileobj(packed, held, 1 << 20)
-                held.seek(0)
-            file = stack.enter_context(h5py.File(held, "r"))
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(
-                f"{path.name} cannot be read as HDF5 ({error}): it is another format, or its download broke off; "
-                "fetch it again"
-            ) from error
-        yield file
+            _refuse_links(file, path)
+        finally:
+            file.close()
+
+
+def _is_hdf5(path: Path) -> bool:
+    """Whether the signature stands at one of the places where HDF5 looks for it: 0, 512, 1024, 2048 and so on."""
+    size, at = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while at + len(SIGNATURE) <= size:
+            file.seek(at)
+            if file.read(len(SIGNATURE)) == SIGNATURE:
+                return True
+            at = max(512, 2 * at)
+    return False
+
+
+def _refuse_links(file: Any, path: Path) -> None:
+    """Walk over the hard links of an open file, without following any other link and without reading values."""
+    from h5py import h5d, h5g, h5l, h5o
+
+    root = h5g.open(file, b"/")
+    waiting, seen, count = [(root, "")], {h5o.get_info(root).addr}, 0
+    while waiting:
+        group, place = waiting.pop()
+        links = group.links
+        for name in list(group):
+            where = f"{place}/{name.decode(errors='replace')}"
+            count += 1
+            if count > MAX_OBJECTS:
+                raise DataError(f"{path.name} has more than {MAX_OBJECTS:,} objects: it is not a recording")
+            kind = links.get_info(name).type
+            if kind == h5l.TYPE_EXTERNAL:
+                raise DataError(f"{path.name}: {where} is a link to another file, which no pin covers: {DO}")
+            if kind != h5l.TYPE_HARD:
+                continue
+            held = h5o.open(group, name)
+            if isinstance(held, h5g.GroupID):
+                address = h5o.get_info(held).addr
+                if address in seen:
+                    raise DataError(
+                        f"{path.name}: the group {where} is also elsewhere in the file, so that reading it may never "
+                        "end: write the file anew with every group once"
+                    )
+                seen.add(address)
+                waiting.append((held, where))
+            elif isinstance(held, h5d.DatasetID):
+                layout = held.get_create_plist()
+                if layout.get_layout() == h5d.VIRTUAL or layout.get_external_count():
+                    raise DataError(
+                        f"{path.name}: {where} keeps its values in another file, which no pin covers: {DO}"
+                    )
+
+
+DO: Final = "copy the values into the file (h5repack does) and pin it anew"
 
 
 def variable(file: Any, name: str, path: Path) -> Any:

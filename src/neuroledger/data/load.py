@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from zipfile import BadZipFile
 
 from pydantic import ValidationError
 
 from neuroledger.data.assembly import check, content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import folder_of
+from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.integrity import remembering, verify_file
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, SpecError, UnavailableError
 from neuroledger.spec import registry
@@ -21,14 +22,9 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
-from neuroledger.store.store import store_at
+from neuroledger.store.store import open_store, store_at
 
 __all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
-
-# What libraries raise on files that do not hold what their name promises.
-_UNREADABLE = (
-    LookupError, ValueError, TypeError, AttributeError, OSError, EOFError, RuntimeError, BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True) -> dict[str, Path]:
@@ -85,14 +81,24 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
         parameters = component.bind(spec.reader.parameters)
     except ValidationError as error:
         raise SpecError(explain(error, entry.document, component.parameters, ("reader",))) from None
-    try:
+    store = open_store(catalog.root)
+
+    def read() -> Dataset:
+        for path in files.values():
+            refuse_outside_storage(path)
         with store_at(catalog.root):
-            data: Dataset = component.function(files, **parameters)
-    except _UNREADABLE as error:
-        kind = type(error).__name__
-        raise DataError(
-            f"data set {id!r}: reader {spec.reader.name!r} cannot read its files ({kind}: {error})"
-        ) from error
+            read_by: Dataset = component.function(files, **parameters)
+            return read_by
+
+    store.require_own()  # the child can run no git
+    with suppress(OSError):  # where it may only be read, little is kept
+        store.folder.mkdir(parents=True, exist_ok=True)
+    data = confined(
+        read,
+        limits_for(files.values(), writable=[store.folder]),
+        f"data set {id!r}: reader {spec.reader.name!r}",
+        mapped=store.use_file,
+    )
     degrees = spec.degrees if spec.degrees is not None else data.degrees
     stimuli = data.stimuli
     if stimuli is not None:

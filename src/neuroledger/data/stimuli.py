@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
+from neuroledger.data.parsing import require_even_rows
 from neuroledger.errors import AssemblyError
 
 __all__ = ["StimulusSet", "read_table", "safe_members"]
@@ -184,6 +185,7 @@ def read_table(path: Path) -> pd.DataFrame:
         The file is not a CSV table in UTF-8.
     """
     text = {"stimulus_id": str, "filename": str}
+    require_even_rows(path)
     try:
         return pd.read_csv(path, dtype=text, keep_default_na=True, encoding="utf-8")
     except (ValueError, OSError) as error:

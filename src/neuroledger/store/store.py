@@ -268,6 +268,25 @@ class Store:
         """``array`` shows a file of the entry: it was used now, and stays until the array is gone."""
         _in_use(self.folder, os.getpid()).add(entry, array)
 
+    def use_file(self, path: Path, array: NDArray[Any]) -> None:
+        """As :meth:`use`, for an array that shows the file at ``path``, which another process opened."""
+        if path.parent.is_relative_to(self.folder):
+            self.use(Entry(path.parent.name, path.parent, {}, {}), array)
+
+    def require_own(self) -> None:
+        """Return if git tracks no file of the store.
+
+        Raises
+        ------
+        DataError
+            It does: somebody else may have written them.
+        """
+        if _tracked_by_git(self.folder):
+            raise DataError(
+                f"{self.folder} holds files that are tracked by git, so that somebody else may have written them: "
+                f"`git rm -r --cached {self.folder}`, remove the folder, and ignore it in .gitignore"
+            )
+
     def make_room(self, needed: int) -> int:
         """Remove what was used least recently where the limit, or the disk, has no room for ``needed`` bytes more.
 
@@ -305,11 +324,7 @@ class Store:
         return gone
 
     def _place(self, kind: str, key: str, own: bool) -> Path:
-        if _tracked_by_git(self.folder):
-            raise DataError(
-                f"{self.folder} holds files that are tracked by git, so that somebody else may have written them: "
-                f"`git rm -r --cached {self.folder}`, remove the folder, and ignore it in .gitignore"
-            )
+        self.require_own()
         base = _own(self.folder, os.getpid()) if own else self.folder
         return base / kind / key[:2] / key
 
