@@ -1,0 +1,333 @@
+"""Files made to crash, stall, flood or look outside become one error about one file, and the process goes on."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.hdf5 import opened, refuse_outside_storage
+from neuroledger.data.parsing import matlab, numpy_array, require_even_rows
+from neuroledger.data.sandbox import Limits, confined, confines, limits_for
+from neuroledger.data.stimuli import StimulusSet, read_table
+from neuroledger.errors import DataError, RequestError
+
+pytestmark = pytest.mark.skipif(not confines(), reason="readers are confined on Linux")
+
+
+def landlock() -> bool:
+    return ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1)) >= 1
+
+
+def run(function: Any, *files: Path, **limits: Any) -> Any:
+    return confined(function, Limits(readable=files, **limits), "data set 'x'")
+
+
+# What comes back
+
+
+def test_a_data_set_comes_back_equal_in_values_types_and_order() -> None:
+    table = pd.DataFrame(
+        {"stimulus_id": ["a", "b"], "n": [1, 2], "mixed": ["x", float("nan")], "flag": [True, False]}
+    )
+    table["kind"] = table["stimulus_id"].astype("category")
+    assembly = xr.DataArray(
+        np.arange(12, dtype=np.float32).reshape(2, 6)[:, ::2],
+        dims=("presentation", "neuroid"),
+        coords={
+            "stimulus_id": ("presentation", np.array(["a", "b"])),
+            "mixed": ("presentation", np.array(["a", 1], dtype=object)),
+            "neuroid_id": ("neuroid", np.array(["n0", "n1", "n2"])),
+            "neuroid": np.array([3, 4, 5]),
+        },
+        attrs={"units": "Hz", "rate": 2.5, "list": [1, 2]},
+        name="data",
+    )
+    assembly.encoding = {"content_sha256": "f"}
+    made = Dataset(StimulusSet("s", table, contents={"a": b"1"}), assembly, notes=("left out",))
+    data = run(lambda: made)
+    assert data.assembly.identical(made.assembly)
+    assert data.assembly.encoding == assembly.encoding
+    assert {str(k): v.dtype for k, v in data.assembly.coords.items()} == {
+        str(k): v.dtype for k, v in assembly.coords.items()
+    }
+    pd.testing.assert_frame_equal(data.stimuli.table, table)
+    assert data.stimuli.contents == {"a": b"1"}
+    assert data.notes == ("left out",)
+    data.assembly.values[0, 0] = 7.0  # arrays can be written to, and the next reading is not changed by it
+    assert run(lambda: made).assembly.values[0, 0] == 0.0
+
+
+def test_a_memory_map_comes_back_as_a_memory_map(tmp_path: Path) -> None:
+    path = tmp_path / "values.bin"
+    np.arange(1000, dtype=np.int32).tofile(path)
+
+    def read() -> Any:
+        return np.memmap(path, dtype=np.int32, mode="r", shape=(10, 100))[2:5]
+
+    values = run(read, path)
+    assert np.array_equal(values, np.arange(1000).reshape(10, 100)[2:5])
+    assert not values.flags.writeable
+    held = values
+    while isinstance(held, np.ndarray):
+        held = held.base
+    assert type(held).__name__ == "mmap"
+
+
+def test_errors_of_the_project_come_back_as_they_are() -> None:
+    def refuse() -> None:
+        raise RequestError("ask for less")
+
+    with pytest.raises(RequestError, match=r"^ask for less$"):
+        run(refuse)
+
+
+@pytest.mark.parametrize(
+    "kind", [MemoryError, ArithmeticError, AssertionError, Exception, SystemExit, KeyError]
+)
+def test_every_other_exception_is_one_error(kind: type[BaseException]) -> None:
+    def fail() -> None:
+        raise kind("what")
+
+    with pytest.raises(DataError, match=f"data set 'x' failed \\({kind.__name__}: .?what"):
+        run(fail)
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.environ.__setitem__, ("NEUROLEDGER_TAKEN_OVER", "1")
+
+
+@pytest.mark.parametrize("value", [Evil(), os.getcwd, np.load, pd.read_pickle, Path.read_text])
+def test_a_child_cannot_name_what_the_caller_then_runs(value: Any) -> None:
+    with pytest.raises(DataError, match=r"invalid result|failed"):
+        run(lambda: value)
+    assert "NEUROLEDGER_TAKEN_OVER" not in os.environ
+
+
+# Crashes and floods
+
+
+def test_a_segmentation_fault_names_the_file_and_the_next_one_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "bad.mat"
+    path.write_bytes(b"x")
+
+    def crash() -> None:
+        path.read_bytes()
+        ctypes.string_at(0)
+
+    with pytest.raises(DataError, match=r"reading bad\.mat crashed .*SIGSEGV.*fetch the file again"):
+        run(crash, path)
+    assert run(lambda: 7) == 7
+
+
+def test_memory_is_bounded() -> None:
+    with pytest.raises(DataError, match="MemoryError"):
+        run(lambda: np.ones(1 << 30, dtype=np.uint8).sum(), memory=1 << 28)
+
+
+def test_a_declared_size_of_terabytes_is_an_error_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "huge.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", shape=(1 << 40,), dtype="f8", chunks=(1 << 10,))
+
+    def read() -> Any:
+        with opened(path) as file:
+            return file["data"][()]
+
+    before = time.monotonic()
+    with pytest.raises(DataError, match=r"huge\.h5 cannot be read as HDF5 \(.*Unable to allocate"):
+        confined(read, limits_for([path]), "data set 'x'")
+    assert time.monotonic() - before < 20
+
+
+def test_time_is_bounded_for_an_endless_regular_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROLEDGER_READER_SECONDS", "1")
+    with pytest.raises(DataError, match=r"took more than 1 s of CPU time; .*NEUROLEDGER_READER_SECONDS"):
+        confined(lambda: re.fullmatch("(a+)+b", "a" * 60), limits_for([]), "data set 'x'")
+
+
+@pytest.mark.parametrize("said", ["soon", "0", "-1", "1e9"])
+def test_an_unreadable_limit_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROLEDGER_READER_SECONDS", said)
+    with pytest.raises(DataError, match="not a whole number of seconds"):
+        limits_for([])
+
+
+# Files and network
+
+
+@pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")
+def test_only_named_files_are_reachable(tmp_path: Path) -> None:
+    named, other, kept = tmp_path / "a" / "named", tmp_path / "b" / "other", tmp_path / "kept"
+    for path in (named, other):
+        path.parent.mkdir()
+        path.write_text(path.name)
+    kept.mkdir()
+    assert run(named.read_text, named) == "named"
+    for forbidden in (
+        other.read_text,
+        lambda: named.write_text("changed"),
+        lambda: (kept / "x").write_text(""),
+    ):
+        with pytest.raises(DataError, match="PermissionError"):
+            run(forbidden, named)
+    run(lambda: (kept / "x").write_text("y"), named, writable=[kept])
+    assert (kept / "x").read_text() == "y"
+    assert named.read_text() == "named"
+
+
+@pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")
+def test_there_is_no_network_and_no_other_program() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(DataError, match="PermissionError"):
+            run(lambda: socket.create_connection(("127.0.0.1", port), timeout=2).close())
+    with pytest.raises(DataError, match="PermissionError"):
+        run(lambda: os.execv("/usr/bin/env", ["env"]))
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        run(lambda: tempfile.mkdtemp())
+        with pytest.raises(DataError):
+            run(lambda: os.abort())
+    assert list(tmp_path.iterdir()) == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+
+
+# HDF5 that refers to other files or to itself
+
+
+def _external(file: Any, folder: Path) -> None:
+    (folder / "outside.bin").write_bytes(bytes(80))
+    file.create_dataset(
+        "group/data", shape=(10,), dtype="f8", external=[(str(folder / "outside.bin"), 0, 80)]
+    )
+
+
+def _virtual(file: Any, folder: Path) -> None:
+    with h5py.File(folder / "outside.h5", "w") as outside:
+        outside["data"] = np.arange(10.0)
+    layout = h5py.VirtualLayout(shape=(10,), dtype="f8")
+    layout[:] = h5py.VirtualSource(str(folder / "outside.h5"), "data", shape=(10,))
+    file.create_virtual_dataset("group/data", layout)
+
+
+def _linked(file: Any, folder: Path) -> None:
+    with h5py.File(folder / "outside.h5", "w") as outside:
+        outside["data"] = np.arange(10.0)
+    file["group/data"] = h5py.ExternalLink(str(folder / "outside.h5"), "/data")
+
+
+def _cyclic(file: Any, folder: Path) -> None:
+    inner = file.create_group("group/inner")
+    inner["again"] = file["group"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (_external, "group/data keeps its values in another file"),
+        (_virtual, "group/data keeps its values in another file"),
+        (_linked, "group/data is a link to another file"),
+        (_cyclic, "the group /group/inner/again is also elsewhere"),
+    ],
+)
+@pytest.mark.parametrize("block", [0, 512])
+def test_storage_outside_the_file_is_refused_before_it_is_read(
+    make: Any, message: str, block: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.nc"
+    with h5py.File(path, "w", userblock_size=block) as file:
+        make(file, tmp_path)
+    for read in (lambda: refuse_outside_storage(path), lambda: opened(path).__enter__()):
+        with pytest.raises(DataError, match=message):
+            read()
+
+
+def test_ordinary_files_pass(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["a/b"] = np.arange(3)
+        file["a/alias"] = file["a/b"]
+        file["soft"] = h5py.SoftLink("/a/b")
+    refuse_outside_storage(path)
+    (tmp_path / "x.txt").write_text("no HDF5")
+    refuse_outside_storage(tmp_path / "x.txt")
+
+
+def test_a_packed_file_that_unpacks_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gzip
+
+    from neuroledger.data import hdf5
+
+    monkeypatch.setattr(hdf5, "MIN_UNPACKED", 1 << 20)
+    path = tmp_path / "x.h5.gz"
+    path.write_bytes(gzip.compress(bytes(8 << 20)))
+    with pytest.raises(DataError, match="unpacks to more than"), opened(path):
+        pass
+
+
+# Damaged tables and arrays
+
+
+def test_a_row_with_more_fields_than_the_header_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "stimuli.csv"
+    path.write_text("stimulus_id,filename\nimg0,b.png\nimg1,a.png,x\n")
+    with pytest.raises(DataError, match=r"stimuli\.csv, line 3: 3 fields where the header names 2"):
+        read_table(path)
+    path.write_text('stimulus_id,filename\nimg1,"a,\nb.png"\n')
+    require_even_rows(path)
+
+
+def test_damaged_arrays_are_one_error(tmp_path: Path) -> None:
+    good = tmp_path / "good.npy"
+    np.save(good, np.arange(100.0))
+    content, rng = good.read_bytes(), np.random.default_rng(0)
+    for trial in range(200):
+        damaged = bytearray(content)
+        for place in rng.integers(0, 128, size=3):
+            damaged[place] = rng.integers(256)
+        path = tmp_path / f"{trial}.npy"
+        path.write_bytes(bytes(damaged))
+        try:
+            numpy_array(path)
+        except DataError as error:
+            assert f"{trial}.npy cannot be read as a NumPy array" in str(error)
+
+
+def test_mutated_matlab_files_never_end_the_process(tmp_path: Path) -> None:
+    from scipy.io import savemat
+
+    good, path = tmp_path / "good.mat", tmp_path / "bad.mat"
+    savemat(good, {"a": {"b": np.arange(5.0), "c": "text"}, "d": np.array(["x", 1], dtype=object)})
+    content, rng, refused = good.read_bytes(), np.random.default_rng(1), 0
+    for _ in range(40):
+        damaged = bytearray(content)
+        for place in rng.integers(128, len(content), size=4):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(bytes(damaged))
+        try:
+            run(lambda: sorted(matlab(path)), path)
+        except DataError as error:
+            refused += 1
+            assert "bad.mat" in str(error)
+    assert refused > 5
