@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
+import re
+import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +33,16 @@ def pin(url: str = "https://example.org/a.bin", content: bytes = CONTENT) -> Sou
 @pytest.fixture(autouse=True)
 def no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
-    monkeypatch.setattr(fetching.time, "sleep", lambda _: None)
+
+    class Clock:
+        """Time without waiting between attempts."""
+
+        monotonic = staticmethod(time.monotonic)
+
+        @staticmethod
+        def sleep(_: float) -> None: ...
+
+    monkeypatch.setattr(fetching, "time", Clock)
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -203,6 +217,246 @@ def test_what_dvc_says_last_is_told_on(
         return subprocess.CompletedProcess(command, 1, "", f"ERROR: failed to pull data\n{last}\n")
 
     monkeypatch.setattr(subprocess, "run", failing)
-    (tmp_path / "x.nc.dvc").write_text("outs: []\n")
+    (tmp_path / "x.nc.dvc").write_text("outs:\n- path: x.nc\n")
     with pytest.raises(UnavailableError, match=rf"`dvc pull x.nc.dvc` failed: .*{says}"):
         fetching._pull(tmp_path, tmp_path / "x.nc", force=False)
+
+
+# A server that lies
+
+
+class Raw:
+    """Answers each connection with the next of some functions, which get the socket and what was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.asked: list[str] = []
+        self._answers = list(answers)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}/a.bin"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._one, args=(connection,), daemon=True).start()
+
+    def _one(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            self.asked.append(connection.recv(65536).decode())
+            answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            if callable(answer):
+                answer(connection)
+            else:
+                connection.sendall(answer)
+
+    def close(self) -> None:
+        self._server.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+LENGTH = b"Content-Length: %d\r\n\r\n" % len(CONTENT)
+WHOLE = OK + LENGTH + CONTENT
+LIES = {
+    "nothing": b"",
+    "no status line": b"garbage\r\n\r\n",
+    "an absurd status": b"HTTP/1.1 999999 what\r\n\r\n",
+    "a word for a status": b"HTTP/1.1 abc OK\r\n\r\n",
+    "binary": bytes(range(256)) * 8,
+    "a long status line": b"HTTP/1.1 200 " + b"x" * 200_000 + b"\r\n\r\n",
+    "a long header": OK + b"X: " + b"x" * 200_000 + b"\r\n\r\n",
+    "many headers": OK + b"X: y\r\n" * 1000 + b"\r\n",
+    "a truncated body": OK + LENGTH + CONTENT[:1000],
+    "a garbage chunk": OK + b"Transfer-Encoding: chunked\r\n\r\nzzz\r\nabc",
+    "a truncated chunk": OK + b"Transfer-Encoding: chunked\r\n\r\nffff\r\nabc",
+    "a negative chunk": OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nabc",
+    "a negative length": OK + b"Content-Length: -5\r\n\r\nabc",
+    "a word for a length": OK + b"Content-Length: many\r\n\r\nabc",
+    "an unknown encoding": OK + b"Content-Encoding: gzip\r\n" + LENGTH + CONTENT[:100],
+    "a redirect nowhere": b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n",
+    "a redirect to itself": b"HTTP/1.1 302 Found\r\nLocation: /a.bin\r\nContent-Length: 0\r\n\r\n",
+    "a redirect to a file": b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n",
+    "a redirect to ftp": b"HTTP/1.1 301 Moved\r\nLocation: ftp://127.0.0.1/x\r\nContent-Length: 0\r\n\r\n",
+    "an odd redirect": b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n",
+    "an odd port": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:99999999/\r\nContent-Length: 0\r\n\r\n",
+    "a name of bytes": b"HTTP/1.1 302 Found\r\nLocation: http://\xff\xfe/\r\nContent-Length: 0\r\n\r\n",
+    "not here": b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+    "no rights": b"HTTP/1.1 403 \r\nContent-Length: 0\r\n\r\n",
+    "an endless 503": b"HTTP/1.1 503 Busy\r\nRetry-After: 99999999999999999999\r\nContent-Length: 0\r\n\r\n",
+    "nothing partial": b"HTTP/1.1 206 Partial\r\nContent-Range: bytes 7-8/9\r\nContent-Length: 2\r\n\r\nab",
+    "an endless 416": b"HTTP/1.1 416 No\r\nContent-Length: 0\r\n\r\n",
+    "too much": OK + b"Content-Length: 99999999\r\n\r\n" + CONTENT + CONTENT,
+    "a login page": OK + b"Content-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_no_answer_of_a_server_is_a_traceback(
+    lie: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "TIMEOUT_S", 2)
+    server = Raw(LIES[lie])
+    serve(monkeypatch, server.url)
+    with pytest.raises((UnavailableError, IntegrityError), match=r"127\.0\.0\.1") as refused:
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert len(str(refused.value)) < 800
+    assert not (tmp_path / "data" / "a.bin").exists()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://", "https://[", "https://a b/c", "https://host:port/x", "https://-", "https://a..b/", "https://\udcff/x",
+     "https://" + "a" * 5000 + "/x", "https://%00/x", "https://\n/x", "http:///x", "file:///etc/passwd", "ftp://a/b"],
+)  # fmt: skip
+def test_an_odd_address_is_one_error(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "TIMEOUT_S", 2)
+    serve(monkeypatch, url)
+    with pytest.raises(UnavailableError, match=r"a\.bin could not be fetched"):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+
+
+def test_a_secure_address_is_never_left_for_an_open_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Answer:
+        status: ClassVar[int] = 302
+        headers: ClassVar[dict[str, str]] = {"Location": "http://127.0.0.1/a.bin"}
+
+        def close(self) -> None: ...
+
+    asked: list[str] = []
+
+    def request(_: Any, __: str, url: str, **___: Any) -> Answer:
+        asked.append(url)
+        return Answer()
+
+    monkeypatch.setattr(fetching.urllib3.PoolManager, "request", request)
+    serve(monkeypatch, "https://example.org/a.bin")
+    with pytest.raises(UnavailableError, match="which is no https address"):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert asked == ["https://example.org/a.bin"]
+
+
+def test_a_transfer_survives_interruptions_while_it_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def part(connection: socket.socket) -> None:
+        begin = int(re.search(r"bytes=(\d+)-", server.asked[-1] + "bytes=0-")[1])  # type: ignore[index]
+        head = f"HTTP/1.1 206 Partial\r\nContent-Range: bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}\r\n"
+        rest = CONTENT[begin:]
+        connection.sendall(f"{head}Content-Length: {len(rest)}\r\n\r\n".encode() + rest[:100_000])
+
+    server = Raw(OK + LENGTH + CONTENT[:50_000], b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", b"", part)
+    serve(monkeypatch, server.url)
+    monkeypatch.setattr(fetching, "ATTEMPTS", 20)
+    (path,) = fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert path.read_bytes() == CONTENT
+    assert len(server.asked) > 10
+    server.close()
+
+
+def test_ranges_that_lie_are_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = b"HTTP/1.1 206 Partial\r\nContent-Range: bytes 3-9/10\r\nContent-Length: 7\r\n\r\nabcdefg"
+    server = Raw(OK + LENGTH + CONTENT[:5000], wrong, WHOLE)
+    serve(monkeypatch, server.url)
+    (path,) = fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert path.read_bytes() == CONTENT
+    assert "Range: bytes=5000-" in server.asked[1]
+    assert "Range" not in server.asked[2]
+    server.close()
+
+
+def test_a_slow_drip_ends_at_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(OK + LENGTH)
+        for _ in range(1000):
+            connection.sendall(b"x")
+            time.sleep(0.02)
+
+    monkeypatch.setattr(fetching, "time", time)
+    monkeypatch.setattr(fetching, "GRACE_S", 1)
+    monkeypatch.setattr(fetching, "SLOWEST", 1 << 30)
+    server = Raw(drip)
+    serve(monkeypatch, server.url)
+    before = time.monotonic()
+    with pytest.raises(UnavailableError, match=r"bytes in 1 s"):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert time.monotonic() - before < 10
+    server.close()
+
+
+def test_two_fetches_of_one_file_load_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(connection: socket.socket) -> None:
+        connection.sendall(OK + LENGTH + CONTENT[:1000])
+        threading.Event().wait(0.3)
+        connection.sendall(CONTENT[1000:])
+
+    server = Raw(slow)
+    serve(monkeypatch, server.url)
+    with ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(lambda _: fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}), range(6)))
+    assert len(done) == 6
+    assert len(server.asked) == 1
+    assert (tmp_path / "data" / "a.bin").read_bytes() == CONTENT
+    server.close()
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(monkeypatch, server)
+    (tmp_path / "data").write_text("a file where the folder should be")
+    with pytest.raises(DataError, match=r"a\.bin cannot be written .*correct its permissions"):
+        fetch_files(tmp_path, tmp_path / "data" / "x", {"a.bin": pin()})
+
+
+# DVC's files
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[cache]\n    dir = /tmp/elsewhere\n",
+        "[cache]\n    type = symlink\n",
+        "[core]\n    site_cache_dir = /tmp/elsewhere\n",
+        "['remote \"r\"']\n    url = s3://a/b\n    credentialpath = /etc/x\n",
+        "[db]\n    x = 1\n",
+        "no section\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["config", "config.local"])
+def test_a_data_sets_own_configuration_only_says_where_its_files_come_from(
+    config: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data" / "X"
+    (folder / ".dvc").mkdir(parents=True)
+    (folder / ".dvc" / name).write_text(config)
+    (folder / "a.bin.dvc").write_text("outs:\n- md5: '0'\n  size: 1\n  path: a.bin\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("DVC was run"))
+    with pytest.raises(DataError, match=name):
+        fetching._pull(tmp_path, folder / "a.bin", force=False)
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        "outs:\n- path: ../../src/neuroledger/models/zz.py\n",
+        "outs:\n- path: a.bin\n- path: b.bin\n",
+        "outs:\n- path: a.bin\nwdir: ..\n",
+        "outs:\n- path: a.bin\ndeps:\n- path: https://example.org/x\n",
+        "cmd: touch x\nouts:\n- path: a.bin\n",
+        "[]",
+        "outs: 7",
+        ": : :",
+    ],
+)
+def test_a_pointer_names_the_file_beside_it_alone(
+    pointer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.bin.dvc").write_text(pointer)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("DVC was run"))
+    with pytest.raises(DataError, match=r"does not point to a\.bin beside it"):
+        fetching._pull(tmp_path, tmp_path / "a.bin", force=False)

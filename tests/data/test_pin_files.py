@@ -200,7 +200,7 @@ def test_what_the_reader_or_an_expectation_refuses_is_said_before_anything_is_wr
     assert pin(open_catalog(place), "Cells", Downloads(folder=folder, check=False)).placed == 2
     shutil.rmtree(place / "data")
     path = write(place, folder, ("all.zip", "none.zip"))
-    with pytest.raises(DataError, match=r"reader 'numpy_repetitions' cannot read its files"):
+    with pytest.raises(DataError, match=r"the reader needs the file 'images/none.zip'"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder))
     assert untouched(place, path)
 

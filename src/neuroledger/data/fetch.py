@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import configparser
+import http.client
 import os
 import shutil
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
-from urllib.parse import quote, urlsplit
+from typing import Any, Final
+from urllib.parse import quote, urljoin, urlsplit
+
+import urllib3
+import yaml
+from filelock import FileLock
+from filelock import Timeout as Locked
 
 from neuroledger.data.integrity import remembering, sha256_of_file, verify_file
 from neuroledger.errors import DataError, IntegrityError, UnavailableError
@@ -25,8 +32,16 @@ Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes that are there and the bytes in all."""
 
 BLOCK = 1 << 18
-ATTEMPTS = 3
+ATTEMPTS = 5
 TIMEOUT_S = 60
+"""Longest silence of a server."""
+GRACE_S = 300
+SLOWEST = 1 << 14
+"""Bytes per second below which a whole transfer is given up, after ``GRACE_S``."""
+LONGEST_WAIT_S = 60
+REDIRECTS = 10
+TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+MOVED: Final = frozenset({301, 302, 303, 307, 308})
 KINDS = {"datasets": Path("data"), "models": Path("data") / "models"}
 
 
@@ -78,20 +93,63 @@ def fetch_files(
     with remembering(memory):
         for name, pin in sorted(files.items()):
             path = folder / name
-            if path.exists():
-                try:
-                    verify_file(path, pin, memory=memory)
-                    continue
-                except IntegrityError as error:
-                    if not force:
-                        raise IntegrityError(
-                            f"{error}; it was changed after it was fetched: move it away, or replace it with `fetch --force`"
-                        ) from None
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _bring(root, path, name, pin, progress or _silent, force, mirror)
+            if _is_right(path, pin, memory, force):
+                continue
+            with _written(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not _from_mirror(mirror, path, pin, name, progress or _silent):
+                    with _alone(root, pin, name):
+                        if not _is_right(path, pin, memory, force):  # another process may have been faster
+                            _bring(root, path, name, pin, progress or _silent, force, mirror)
             verify_file(path, pin, memory=memory)
             brought.append(path)
     return brought
+
+
+def _is_right(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool:
+    """Whether the file is there with the pinned bytes; a file with others is replaced with ``force`` only."""
+    if not path.exists():
+        return False
+    try:
+        verify_file(path, pin, memory=memory)
+    except IntegrityError as error:
+        if force:
+            return False
+        raise IntegrityError(
+            f"{error}; it was changed after it was fetched: move it away, or replace it with `fetch --force`"
+        ) from None
+    return True
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Within it, a disk that refuses is one error."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}); free space on that disk or correct its permissions"
+        ) from error
+
+
+@contextmanager
+def _alone(root: Path, pin: SourceFile, name: str) -> Iterator[None]:
+    """Within it, no other process fetches the same bytes."""
+    locks = root / ".cache" / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(locks / f"{pin.sha256}.lock", timeout=_patience(pin)):
+            yield
+    except Locked:
+        raise UnavailableError(
+            f"{name} is being fetched by another process, which has not finished in {_patience(pin):.0f} s: end that "
+            "process, then fetch again"
+        ) from None
+
+
+def _patience(pin: SourceFile) -> float:
+    """Seconds that the whole transfer of a file may take."""
+    return GRACE_S + pin.size / SLOWEST
 
 
 def _silent(name: str, there: int, total: int) -> None:
@@ -101,13 +159,7 @@ def _silent(name: str, there: int, total: int) -> None:
 def _bring(
     root: Path, path: Path, name: str, pin: SourceFile, progress: Progress, force: bool, mirror: _Mirror
 ) -> None:
-    tried: list[str] = []
-    if mirror.folder is not None:
-        found = mirror.find(pin)
-        if found is not None:
-            _install(found, path, pin, name, progress)
-            return
-        tried.append(f"no file with these bytes in the mirror {mirror.folder}")
+    tried = [] if mirror.folder is None else [f"no file with these bytes in the mirror {mirror.folder}"]
     if pin.dvc:
         _pull(root, path, force)
         return
@@ -117,17 +169,22 @@ def _bring(
             f"{name} has no address to be fetched from{looked}: get it as the data set's access_steps say, then set "
             "NEUROLEDGER_MIRROR to the folder that holds it and fetch again"
         )
-    url = _https(pin)
     try:
-        partial = _download(root, url, pin, name, progress)
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        reason = getattr(error, "reason", None) or error
-        tried.append(f"{url}: {reason}")
+        partial = _download(root, _https(pin), pin, name, progress)
+    except _RefusedError as error:
+        tried.append(str(error))
         raise UnavailableError(
             f"{name} could not be fetched ({'; '.join(tried)}); connect to the network, or point NEUROLEDGER_MIRROR "
             "to a folder that holds the file under any name"
         ) from error
     partial.replace(path)
+
+
+def _from_mirror(mirror: _Mirror, path: Path, pin: SourceFile, name: str, progress: Progress) -> bool:
+    found = mirror.find(pin) if mirror.folder is not None else None
+    if found is not None:
+        _install(found, path, pin, name, progress)
+    return found is not None
 
 
 class _Mirror:
@@ -171,12 +228,27 @@ DVC_HINTS: Final = {
 }
 
 
+# Options of a data set's own DVC repository that say where its files come from. All others (caches, links, other
+# remotes' programs, plots, …) could change where DVC writes or what it runs.
+CONFIG: Final[Mapping[str, frozenset[str]]] = {
+    "core": frozenset({"remote", "analytics", "check_update", "autostage"}),
+    "remote": frozenset({"url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login",
+                         "account_name", "projectname", "jobs", "timeout", "read_timeout", "connect_timeout"}),
+}  # fmt: skip
+
+
 def _pull(root: Path, path: Path, force: bool) -> None:
     pointer = path.with_name(path.name + ".dvc")
     if not pointer.is_file():
         raise DataError(
             f"{pointer} is missing: the file is said to be tracked by DVC; restore the pointer from git"
         )
+    _require_plain(pointer, path.name)
+    for folder in pointer.parents:
+        if folder == root:
+            break
+        for config in sorted((folder / ".dvc").glob("config*")):
+            _require_harmless(config)
     # From the pointer's own folder: a data set on a remote of its own is a DVC repository inside this one.
     command = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else []), pointer.name]
     done = subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
@@ -187,6 +259,38 @@ def _pull(root: Path, path: Path, force: bool) -> None:
         raise UnavailableError(f"`dvc pull {pointer.relative_to(root)}` failed: {words}{hint}")
 
 
+def _require_plain(pointer: Path, name: str) -> None:
+    """Return if a pointer names one file beside itself, and nothing that DVC would run or fetch from elsewhere."""
+    try:
+        said = yaml.safe_load(pointer.read_text(encoding="utf-8"))
+        (out,) = said["outs"]
+        plain = set(said) <= {"outs", "md5", "meta", "desc"} and out["path"] == name
+    except (yaml.YAMLError, UnicodeDecodeError, LookupError, TypeError, ValueError):
+        plain = False
+    if not plain:
+        raise DataError(
+            f"{pointer} does not point to {name} beside it alone: restore it from git, or track the file anew with "
+            f"`dvc add {name}`"
+        )
+
+
+def _require_harmless(path: Path) -> None:
+    """Return if the configuration of a data set's own DVC repository only says where its files come from."""
+    config = configparser.ConfigParser(interpolation=None)
+    try:
+        config.read_string("\n".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not a configuration of DVC ({error}): restore it from git") from error
+    for section in config.sections():
+        allowed = CONFIG.get(section.strip("'").partition(" ")[0], frozenset())
+        for option in config[section]:
+            if option not in allowed:
+                raise DataError(
+                    f"{path} sets {option!r} in [{section}], which could change where files are written: remove it; a data "
+                    f"set's own configuration may only name its remote ({', '.join(sorted(CONFIG['remote'])[:5])}, …)"
+                )
+
+
 def _https(pin: SourceFile) -> str:
     url = str(pin.url)
     if url.startswith("s3://"):
@@ -195,19 +299,36 @@ def _https(pin: SourceFile) -> str:
     return f"{url}?versionId={quote(pin.version_id)}" if pin.version_id else url
 
 
+class _RefusedError(Exception):
+    """A server did not give the file; the message says which and why."""
+
+
+class _TransientError(_RefusedError):
+    """It may give it later."""
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
 def _download(root: Path, url: str, pin: SourceFile, name: str, progress: Progress) -> Path:
-    """Download to .cache/downloads, going on where an earlier attempt stopped; checked before it is returned."""
+    """Download to .cache/downloads, resuming where an earlier attempt stopped; checked before it is returned."""
     partial = root / ".cache" / "downloads" / f"{pin.sha256}.part"
     partial.parent.mkdir(parents=True, exist_ok=True)
-    for attempt in range(ATTEMPTS):
+    deadline = time.monotonic() + _patience(pin)
+    failures = 0  # one after the other, without a byte in between
+    while True:
+        before = partial.stat().st_size if partial.exists() else 0
         try:
-            _continue(url, partial, pin, name, progress)
+            _continue(url, partial, pin, name, progress, deadline)
             break
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-            permanent = isinstance(error, urllib.error.HTTPError) and error.code < 500
-            if permanent or attempt == ATTEMPTS - 1:
+        except _TransientError as error:
+            moved = partial.exists() and partial.stat().st_size > before
+            failures = 1 if moved else failures + 1
+            wait = min(max(2.0**failures, error.wait), LONGEST_WAIT_S)
+            if failures == ATTEMPTS or time.monotonic() + wait > deadline:
                 raise
-            time.sleep(2**attempt)
+            time.sleep(wait)
     try:
         verify_file(partial, pin)
     except IntegrityError as error:
@@ -216,23 +337,108 @@ def _download(root: Path, url: str, pin: SourceFile, name: str, progress: Progre
     return partial
 
 
-def _continue(url: str, partial: Path, pin: SourceFile, name: str, progress: Progress) -> None:
+def _continue(
+    url: str, partial: Path, pin: SourceFile, name: str, progress: Progress, deadline: float
+) -> None:
     there = partial.stat().st_size if partial.exists() else 0
     if there > pin.size:
         partial.unlink()
         there = 0
-    if there == pin.size:
+    if there == pin.size and partial.exists():
         return
-    request = urllib.request.Request(url, headers={"Range": f"bytes={there}-"} if there else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-        if there and answer.status != 206:
-            there = 0  # the server does not resume: begin again
-        with partial.open("ab" if there else "wb") as file:
-            while block := answer.read(BLOCK):
-                file.write(block)
-                there += len(block)
-                if there > pin.size:
-                    raise IntegrityError(f"{url} gives more than the {pin.size:,} bytes that are pinned")
-                progress(name, there, pin.size)
+    try:
+        answer, address = _answer(url, there)
+        try:
+            there = _start(answer, address, there, partial, pin)
+            with partial.open("ab" if there else "wb") as file:
+                # As it arrives: a block that is filled drop by drop would keep us from looking at the clock.
+                while block := answer.read1(BLOCK):
+                    file.write(block)
+                    there += len(block)
+                    if there > pin.size:
+                        raise IntegrityError(
+                            f"{address} gives more than the {pin.size:,} bytes that are pinned"
+                        )
+                    progress(name, there, pin.size)
+                    if time.monotonic() > deadline:
+                        raise _RefusedError(
+                            f"{address}: {there:,} of {pin.size:,} bytes in {_patience(pin):.0f} s"
+                        )
+        finally:
+            answer.close()
+    except (urllib3.exceptions.LocationValueError, UnicodeError) as error:
+        raise _RefusedError(f"{url}: not an address ({error})") from error
+    except (
+        urllib3.exceptions.HTTPError,
+        http.client.HTTPException,
+        ConnectionError,
+        TimeoutError,
+        ValueError,
+    ) as error:
+        raise _TransientError(f"{url}: {_reason(error)}") from error
     if there < pin.size:
-        raise ConnectionError(f"the connection ended after {there:,} of {pin.size:,} bytes")
+        raise _TransientError(f"{url}: the connection ended after {there:,} of {pin.size:,} bytes")
+
+
+def _answer(url: str, there: int) -> tuple[Any, str]:
+    """The answer to a request for the bytes from ``there`` on, behind redirects, and the address that gave it."""
+    secure, address = url.startswith("https://"), url
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={there}-"} if there else {})}
+    for _ in range(REDIRECTS):
+        parts = urlsplit(address)
+        if parts.scheme not in ({"https"} if secure else {"https", "http"}) or not parts.hostname:
+            raise _RefusedError(
+                f"{url} leads to {address[:200]!r}, which is no {'https' if secure else 'web'} address"
+            )
+        proxy = urllib.request.getproxies().get(parts.scheme)
+        through = proxy is not None and not urllib.request.proxy_bypass(parts.hostname)
+        pool = urllib3.ProxyManager(str(proxy)) if through else urllib3.PoolManager()
+        answer = pool.request(
+            "GET",
+            address,
+            headers=headers,
+            redirect=False,
+            retries=False,
+            preload_content=False,
+            decode_content=False,
+            timeout=urllib3.Timeout(TIMEOUT_S),
+        )
+        if answer.status not in MOVED:
+            return answer, address
+        answer.close()
+        address = urljoin(address, answer.headers.get("Location", ""))
+    raise _RefusedError(f"{url}: more than {REDIRECTS} redirects")
+
+
+def _start(answer: Any, address: str, there: int, partial: Path, pin: SourceFile) -> int:
+    """Where in the file the answer begins: where we asked for, or at 0."""
+    if answer.status == 416 or (answer.status == 206 and not _continues(answer, there, pin)):
+        partial.unlink(missing_ok=True)
+        raise _TransientError(f"{address}: it does not continue at byte {there:,}")
+    if answer.status in TRANSIENT:
+        said = answer.headers.get("Retry-After", "")
+        raise _TransientError(
+            f"{address}: HTTP {answer.status}", float(said) if said.isdecimal() and len(said) < 6 else 0
+        )
+    if answer.status not in {200, 206}:
+        raise _RefusedError(f"{address}: HTTP {answer.status} {answer.reason or ''}".rstrip())
+    begin = there if answer.status == 206 else 0
+    said = answer.headers.get("Content-Length", "")
+    if said.isdecimal() and len(said) < 20 and int(said) > pin.size - begin:
+        raise IntegrityError(
+            f"{address} gives more than the {pin.size:,} bytes that are pinned ({begin + int(said):,})"
+        )
+    return begin
+
+
+def _continues(answer: Any, there: int, pin: SourceFile) -> bool:
+    """Whether a partial answer is of the bytes asked for; a server that does not say is believed, and hashed."""
+    said = answer.headers.get("Content-Range")
+    return said is None or (said.startswith(f"bytes {there}-") and said.endswith((f"/{pin.size}", "/*")))
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason in one line: libraries wrap it several times."""
+    inner = getattr(error, "reason", None) or error.__context__ or error
+    said = " ".join(str(inner).split())
+    return f"{type(inner).__name__}: {said[:200]}" if said else type(inner).__name__

@@ -64,6 +64,16 @@ def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
     return None
 
 
+class _Declared(dict[str, Path]):
+    """The files of a data set by their names; the error for any other name says which there are."""
+
+    def __missing__(self, name: str) -> Path:
+        raise DataError(
+            f"the reader needs the file {name!r}; the spec's `files` are {', '.join(sorted(self))}: correct the field of "
+            "the reader, or pin the file"
+        )
+
+
 def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     """Run the data set's reader on its verified files.
 
@@ -87,7 +97,7 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
         for path in files.values():
             refuse_outside_storage(path)
         with store_at(catalog.root):
-            read_by: Dataset = component.function(files, **parameters)
+            read_by: Dataset = component.function(_Declared(files), **parameters)
             return read_by
 
     store.require_own()  # the child can run no git

@@ -23,7 +23,6 @@ import logging
 import mmap
 import os
 import pickle
-import resource
 import select
 import shutil
 import signal
@@ -43,12 +42,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import xarray as xr
-from pandas.core.internals.managers import BlockManager, SingleBlockManager
 from xarray.core.indexes import PandasIndex, PandasMultiIndex
 from xarray.core.indexing import PandasIndexingAdapter
-from xarray.core.utils import ReprObject
 
 from neuroledger import errors
 from neuroledger.data.dataset import Dataset
@@ -98,8 +96,9 @@ def _classes() -> frozenset[type]:
             type(Path()), PurePosixPath, Dataset, StimulusSet, np.ndarray, np.dtype,
             pd.DataFrame, pd.Series, pd.Index, pd.RangeIndex, pd.MultiIndex, pd.Categorical, pd.CategoricalDtype,
             pd.StringDtype, pd.arrays.StringArray, pd.arrays.ArrowStringArray, pd.arrays.IntegerArray, pd.Int64Dtype,
-            pd.arrays.BooleanArray, pd.BooleanDtype, type(pd.NA), BlockManager, SingleBlockManager,
-            xr.DataArray, xr.Variable, xr.IndexVariable, PandasIndex, PandasMultiIndex, PandasIndexingAdapter, ReprObject,
+            pd.arrays.BooleanArray, pd.BooleanDtype, type(pd.NA),
+            type(pd.DataFrame()._mgr), type(pd.Series(dtype=float)._mgr),
+            xr.DataArray, xr.Variable, xr.IndexVariable, PandasIndex, PandasMultiIndex, PandasIndexingAdapter,
         }
     )  # fmt: skip
 
@@ -151,11 +150,16 @@ def limits_for(files: Iterable[Path], writable: Sequence[Path] = ()) -> Limits:
     return Limits(readable, tuple(writable), seconds, memory)
 
 
-def confined(function: Callable[[], T], limits: Limits, what: str) -> T:
+def confined(
+    function: Callable[[], T],
+    limits: Limits,
+    what: str,
+    mapped: Callable[[Path, npt.NDArray[Any]], None] | None = None,
+) -> T:
     """The result of ``function()``, computed in a child process within limits.
 
     ``what`` names in errors what was being done. Results are plain data, NumPy, pandas or xarray values and
-    `Dataset`; memory maps of files in ``limits`` come back as memory maps.
+    `Dataset`; memory maps of files in ``limits`` come back as memory maps, for each of which ``mapped`` is called.
 
     Raises
     ------
@@ -189,7 +193,8 @@ def confined(function: Callable[[], T], limits: Limits, what: str) -> T:
         if said is None:
             os.kill(child, signal.SIGKILL)
         status, child = _reaped(child), 0
-        return _received(said, status, result, note, limits, scratch, what)
+        received: T = _received(said, status, result, note, limits, mapped, what)
+        return received
     finally:
         if child:
             with suppress(ProcessLookupError):
@@ -225,7 +230,13 @@ def _reaped(child: int) -> int:
 
 
 def _received(
-    said: bytes | None, status: int, result: int, note: mmap.mmap, limits: Limits, scratch: Path, what: str
+    said: bytes | None,
+    status: int,
+    result: int,
+    note: mmap.mmap,
+    limits: Limits,
+    mapped: Callable[[Path, npt.NDArray[Any]], None] | None,
+    what: str,
 ) -> Any:
     name = note[:].rstrip(b"\0").decode("utf-8", errors="replace")
     what = f"{what}: reading {name}" if name else what
@@ -245,7 +256,7 @@ def _received(
             log.debug("%s: %s", what, trace)
             raise _translated(str(kind), str(message), what)
         _WANTED.update(name for name in answer["imported"] if name.partition(".")[0] in LIBRARIES)
-        return _unpacked(result, answer["buffers"], [*limits.readable, *limits.writable], scratch)
+        return _unpacked(result, answer["buffers"], [*limits.readable, *limits.writable], mapped)
     except (ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, OSError) as error:
         raise DataError(
             f"{what} gave an invalid result ({type(error).__name__}: {error}): the file is damaged; fetch it again"
@@ -257,7 +268,7 @@ def _translated(kind: str, message: str, what: str) -> NeuroLedgerError:
     own = getattr(errors, kind, None) if kind in errors.__all__ else None
     if isinstance(own, type) and issubclass(own, NeuroLedgerError) and own is not SpecError:
         return own(message)
-    return DataError(f"{what} failed ({kind}: {message}): the file is damaged or of another format")
+    return DataError(f"{what} failed ({kind}: {message}): a file is damaged or of another format")
 
 
 # In the child
@@ -296,6 +307,8 @@ def _run(
 
 
 def _limit(limits: Limits, libraries: Sequence[str], scratch: Path) -> None:
+    import resource
+
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: the child does not outlive its caller
     faulthandler.disable()
@@ -315,6 +328,8 @@ def _limit(limits: Limits, libraries: Sequence[str], scratch: Path) -> None:
 
 
 def _lower(kind: int, soft: int, hard: int | None = None) -> None:
+    import resource
+
     allowed = resource.getrlimit(kind)[1]
     wanted = soft if hard is None else hard
     ceiling = wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)
@@ -370,9 +385,9 @@ def _libraries() -> list[str]:
         entry for entry in sys.path if entry and not f"{here}{os.sep}".startswith(f"{entry}{os.sep}")
     ]
     packages = [
-        module.__file__.removesuffix("/__init__.py")
+        file.removesuffix("/__init__.py")
         for name, module in list(sys.modules.items())
-        if "." not in name and (getattr(module, "__file__", None) or "").endswith("/__init__.py")
+        if "." not in name and (file := getattr(module, "__file__", None) or "").endswith("/__init__.py")
     ]
     found: list[str] = []
     for place in sorted({sys.prefix, sys.base_prefix, sys.exec_prefix, *installed, *packages}):
@@ -401,7 +416,7 @@ class _Packer(pickle.Pickler):
     """Arrays in memory go out of band; memory maps of files that the caller may open go as their place."""
 
     def __init__(self, stream: io.BytesIO, places: Sequence[Path], scratch: Path, found: list[Any]) -> None:
-        super().__init__(stream, protocol=5, buffer_callback=lambda buffer: found.append(buffer) and None)
+        super().__init__(stream, protocol=5, buffer_callback=found.append)
         self._places, self._scratch = places, scratch
 
     def reducer_override(self, value: Any) -> Any:
@@ -425,9 +440,9 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, places: Sequence[Path], scratch: Path, buffers: Any) -> None:
+    def __init__(self, stream: io.BytesIO, places: Sequence[Path], mapped: Any, buffers: Any) -> None:
         super().__init__(stream, buffers=buffers)
-        self._places, self._scratch = places, scratch
+        self._places, self._mapped = places, mapped
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in PACKAGES and "." not in name:
@@ -441,7 +456,9 @@ class _Unpacker(pickle.Unpickler):
         if not _below(Path(path), self._places):
             raise pickle.UnpicklingError("a memory map of another file")
         whole = np.memmap(path, dtype=np.uint8, mode="r")
-        return np.ndarray(shape, np.dtype(dtype), whole, start, strides)  # type: ignore[call-overload]
+        if self._mapped is not None:
+            self._mapped(Path(path), whole)
+        return np.ndarray(shape, np.dtype(dtype), whole, start, strides)
 
 
 def _below(path: Path, places: Sequence[Path]) -> bool:
@@ -464,8 +481,8 @@ def _packed(value: Any, result: int, places: Sequence[Path], scratch: Path) -> l
     return parts
 
 
-def _unpacked(result: int, parts: list[list[int]], places: Sequence[Path], scratch: Path) -> Any:
+def _unpacked(result: int, parts: list[list[int]], places: Sequence[Path], mapped: Any) -> Any:
     # Private: an array that is written to is copied page by page, and one that is only read takes no memory twice.
     held = memoryview(mmap.mmap(result, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
     stream, *buffers = (held[at : at + size] for at, size in parts)
-    return _Unpacker(io.BytesIO(stream), places, scratch, buffers).load()
+    return _Unpacker(io.BytesIO(stream), places, mapped, buffers).load()
