@@ -110,6 +110,36 @@ def test_no_rdm_agrees_better_than_the_matched_upper_bound(comparison):
         assert np.mean([compare(one, other, comparison) for one in rdms]) <= bound + 1e-12
 
 
+@pytest.mark.parametrize("count", [2, 4, 8])
+@pytest.mark.parametrize("comparison", ["spearman", "pearson", "cosine", "kendall_tau_a"])
+def test_what_subjects_share_reaches_the_expected_ceiling(comparison, count):
+    """Simulated: each subject has the same categories' geometry and a geometry of its own."""
+    from neuroledger.families.alignment.similarity.rdm import compare
+
+    rng, reached, found = np.random.default_rng(count), [], []
+    for _ in range(3):
+        Z = rng.standard_normal((6, 8))[np.arange(60) % 6] + 0.4 * rng.standard_normal((60, 8))
+        shared = pdist(Z, "correlation")
+        rdms = [shared + 0.6 * shared.std() * rng.standard_normal(shared.size) for _ in range(count)]
+        assembly = xr.DataArray(
+            np.stack([squareform(one) for one in rdms]),
+            dims=("subject", "stimulus", "stimulus_b"),
+            coords={"subject": [f"p{i}" for i in range(count)]},
+        )
+        reached.append(np.mean([compare(shared, one, comparison) for one in rdms]))
+        found.append(nl.ceiling("rsa_ceiling", bound="expected", comparison=comparison)(assembly).value)
+    assert np.mean(reached) / np.mean(found) == pytest.approx(1.0, abs=0.02)
+
+
+def test_subjects_who_share_nothing_have_no_expected_ceiling():
+    rng = np.random.default_rng(1)
+    one = squareform(pdist(rng.standard_normal((6, 3))))
+    rdms = np.stack([one, -one])
+    assembly = xr.DataArray(rdms, dims=("subject", "stimulus", "stimulus_b"), coords={"subject": ["a", "b"]})
+    with pytest.raises(CeilingError, match="do not agree"):
+        nl.ceiling("rsa_ceiling", bound="expected", comparison="pearson")(assembly)
+
+
 def test_one_subject_has_no_ceiling():
     assembly = subjects()
     with pytest.raises(CeilingError, match="at least two"):

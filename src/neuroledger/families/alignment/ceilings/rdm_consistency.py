@@ -13,18 +13,14 @@ from scipy.special import ndtri
 from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
-from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
+from neuroledger.families.alignment.similarity.noise import NOISELESS, rank_agreement
+from neuroledger.families.alignment.similarity.rdm import RANKED, Comparison, Distance
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.splits import Split
 
 __all__ = ["rdm_consistency"]
 
 FEWEST_STIMULI = 4
-RANKED = ("spearman", "rho_a", "kendall_tau_a")
-# Reliabilities above this leave no noise to take out.
-NOISELESS = 0.999
-# The density of noiseless dissimilarities: points, and steps of its deconvolution.
-POINTS, STEPS = 240, 200
 # Quantiles of the patterns' power.
 QUANTILES = 400
 
@@ -298,7 +294,7 @@ def _agreement(found: _Reliability, reliability: float, distance: Distance, comp
         bias = 2 * found.noise / max(1, len(found.by_neuroid))
         level = found.noise_square + found.noise * (mean - bias)
         slope = found.noise / level if level > 0 else 0.0
-    return lost * _by_rank(d, reliability, comparison, slope)
+    return lost * rank_agreement(d, reliability, comparison, slope)
 
 
 def _shrinkage(found: _Reliability) -> tuple[float, float]:
@@ -311,41 +307,3 @@ def _shrinkage(found: _Reliability) -> tuple[float, float]:
     power = signal * np.exp(math.sqrt(width) * normal - width / 2)
     kept = power / (power + found.noise)
     return float(np.sqrt(kept).mean()) ** 2, float(kept.mean()) ** 2
-
-
-def _by_rank(d: Floats, reliability: float, comparison: Comparison, slope: float) -> float:
-    """Rank agreement of a noiseless value with itself plus noise, by the density of noiseless values.
-
-    ``slope`` is the relative change of the noise's variance with the value.
-    """
-    mean, variance = float(d.mean()), float(d.var())
-    average = math.sqrt((1 - reliability) * variance)
-
-    def noise(values: Floats) -> Floats:
-        return np.asarray(average * np.sqrt(np.maximum(0.05, 1 + slope * (values - mean))))
-
-    edges = np.linspace(d.min(), d.max(), POINTS + 1)
-    at = (edges[1:] + edges[:-1]) / 2
-    measured = np.histogram(d, edges)[0] / len(d)
-    kernel = np.exp(-0.5 * ((at[:, None] - at) / noise(at)) ** 2)
-    kernel /= kernel.sum(axis=0)
-    density = np.interp(at, mean + math.sqrt(reliability) * (at - mean), measured, left=0, right=0) + 1e-12
-    for _ in range(STEPS):
-        density *= kernel.T @ (measured / np.maximum(kernel @ density, 1e-300))
-        density /= density.sum()
-    level = float(density @ at)
-    spread = math.sqrt(float(density @ (at - level) ** 2))
-    true = level + (at - level) * (math.sqrt(reliability * variance) / spread)
-    width = noise(true)[:, None]
-    seen = np.linspace(true[0] - 4 * average, true[-1] + 4 * average, 2 * POINTS)
-    joint = np.exp(-0.5 * ((seen - true[:, None]) / width) ** 2)
-    joint *= (density / joint.sum(axis=1))[:, None]
-    marginal = joint.sum(axis=0)
-    if comparison == "kendall_tau_a":
-        below = np.cumsum(np.cumsum(joint, axis=0), axis=1)
-        # Mass strictly below in both, with half of what shares a cell's row or column.
-        inner = np.pad(below, ((1, 0), (1, 0)))
-        mid = (inner[1:, 1:] + inner[:-1, 1:] + inner[1:, :-1] + inner[:-1, :-1]) / 4
-        return 4 * float((joint * mid).sum()) - 1
-    a, b = np.cumsum(density) - density / 2 - 0.5, np.cumsum(marginal) - marginal / 2 - 0.5
-    return float(a @ joint @ b) / math.sqrt(float(density @ a**2) * float(marginal @ b**2))

@@ -7,13 +7,15 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.gram import gram
+from neuroledger.families.alignment.similarity.noise import rank_agreement
 from neuroledger.families.alignment.similarity.rdm import (
     ALIKE,
+    RANKED,
     Comparison,
     Distance,
     compare,
@@ -26,7 +28,8 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rsa_ceiling"]
 
-Floats = NDArray[np.float64]
+# Of 4 stimuli.
+FEWEST_PAIRS = 6
 
 
 @ceiling("rsa", version=2)
@@ -34,17 +37,19 @@ def rsa_ceiling(
     assembly: xr.DataArray,
     *,
     workspace: Workspace,
-    bound: Literal["upper", "lower"] = "upper",
+    bound: Literal["expected", "upper", "lower"] = "upper",
     pool: Literal["mean", "matched"] = "mean",
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
 ) -> xr.DataArray:
-    """Agreement of each subject's RDM with the mean RDM of all subjects (``upper``) or of the others (``lower``).
+    """Agreement of each subject's RDM with what all subjects share.
 
-    The true ceiling lies between the two [nili2014]; the upper bound falls and the lower rises as subjects are
-    added. ``pool: mean`` averages the RDMs as they are; ``matched`` first brings them to what the comparison sees
-    (ranks for rank correlations, unit variance for ``pearson``, unit length for ``cosine``), which makes the upper
-    bound the greatest agreement that any RDM can reach.
+    ``upper`` is the agreement with the mean RDM of all subjects, ``lower`` that with the mean of the others; the ceiling
+    is between the two [nili2014], which approach each other as subjects are added. ``expected`` estimates it for any
+    number of subjects: the covariance between subjects is the variance of what they share, and its share in a subject's
+    RDM the reliability. For the bounds, ``pool: mean`` averages the RDMs as they are; ``matched`` first turns them into
+    what the comparison sees (ranks for rank correlations, unit variance for ``pearson``, unit length for ``cosine``), so
+    that no RDM can agree better than the upper bound.
 
     Parameters
     ----------
@@ -55,12 +60,12 @@ def rsa_ceiling(
     Returns
     -------
     xr.DataArray
-        The chosen bound for each ``subject``; the mean of the other bound in the notes and in ``attrs``.
+        The chosen value for each ``subject``; the means of the other bounds in the notes and in ``attrs``.
 
     Raises
     ------
     CeilingError
-        There is one subject, or fewer than 3 stimuli.
+        There is one subject, fewer than 4 stimuli, or (``expected``) nothing that subjects share.
     """
     if "subject" not in assembly.coords:
         raise CeilingError("an RSA ceiling compares subjects; the assembly has no coordinate 'subject'")
@@ -69,8 +74,8 @@ def rsa_ceiling(
     names, rdms = _rdms(assembly, distance, workspace)
     if len(names) < 2:
         raise CeilingError("one subject cannot be compared with others: an RSA ceiling needs at least two")
-    if rdms[0].size < 3:
-        raise CeilingError("an RSA ceiling needs at least 3 stimuli")
+    if rdms[0].size < FEWEST_PAIRS:
+        raise CeilingError("an RSA ceiling needs at least 4 stimuli")
     if not np.isfinite(rdms).all():
         raise CeilingError(
             "a subject's RDM has missing entries: some stimuli evoke no pattern there; drop them"
@@ -83,14 +88,34 @@ def rsa_ceiling(
         for one, own in zip(rdms, pooled, strict=True)
     ]
     bounds = {"upper": float(np.mean(upper)), "lower": float(np.mean(lower))}
-    other = "lower" if bound == "upper" else "upper"
-    notes = [f"the {other} bound is {bounds[other]:.4f} ({len(names)} subjects)"]
+    notes = [
+        f"the {other} bound is {value:.4f} ({len(names)} subjects)"
+        for other, value in bounds.items()
+        if other != bound
+    ]
+    chosen = {"upper": upper, "lower": lower}
     return xr.DataArray(
-        upper if bound == "upper" else lower,
+        _expected(rdms, comparison) if bound == "expected" else chosen[bound],
         dims="subject",
         coords={"subject": list(names)},
         attrs={"notes": notes, "upper_bound": bounds["upper"], "lower_bound": bounds["lower"]},
     )
+
+
+def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
+    """Expected agreement of what subjects share with the RDM of each."""
+    count = len(rdms)
+    products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
+    own = products.diagonal()
+    shared = float((products.sum() - own.sum()) / (count * (count - 1)))
+    if shared <= 0:
+        raise CeilingError(
+            "the subjects' RDMs do not agree with each other: there is no geometry to compare with"
+        )
+    reliability = np.minimum(shared / own, 1.0)
+    if comparison in RANKED:
+        return [rank_agreement(one, float(r), comparison) for one, r in zip(rdms, reliability, strict=True)]
+    return np.sqrt(reliability).tolist()
 
 
 def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> tuple[Sequence[str], Floats]:
@@ -117,7 +142,7 @@ def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> t
 
 
 def _matched(values: Floats, comparison: Comparison) -> Floats:
-    if comparison in ("spearman", "rho_a", "kendall_tau_a"):
+    if comparison in RANKED:
         return mean_ranks(values, ALIKE)
     if comparison == "pearson":
         return np.asarray((values - values.mean()) / values.std())

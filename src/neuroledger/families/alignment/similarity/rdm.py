@@ -14,6 +14,7 @@ __all__ = [
     "ALIKE",
     "Comparison",
     "Distance",
+    "RANKED",
     "agreement",
     "compare",
     "condensed",
@@ -27,6 +28,8 @@ Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "
 Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
 Floats: TypeAlias = NDArray[np.float64]
 
+# Comparisons that see ranks alone.
+RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
 # From so many values on, ranks are found by levels; a level and a position share one integer.
 MANY = 1 << 12
 POSITION = 27

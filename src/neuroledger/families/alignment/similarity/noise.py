@@ -1,0 +1,69 @@
+"""What noise leaves of the agreement between dissimilarities."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from neuroledger.data.arrays import Floats
+from neuroledger.families.alignment.similarity.rdm import Comparison
+
+__all__ = ["NOISELESS", "rank_agreement"]
+
+# Above this reliability no noise is left to take out.
+NOISELESS = 0.999
+# The density of noiseless dissimilarities: points, and steps of its deconvolution.
+POINTS, STEPS = 240, 200
+
+
+def rank_agreement(d: Floats, reliability: float, comparison: Comparison, slope: float = 0.0) -> float:
+    """Expected rank agreement of noiseless dissimilarities with measured ones.
+
+    The density of the noiseless values is deconvolved from that of the measured ones [richardson1972, lucy1974], with
+    Gaussian noise that makes up the unreliable share of the variance.
+
+    Parameters
+    ----------
+    d
+        Measured dissimilarities, condensed.
+    reliability
+        Share of their variance that is not noise, between 0 and 1.
+    comparison
+        ``spearman``, ``rho_a`` (the same without ties) or ``kendall_tau_a``.
+    slope
+        Relative change of the noise's variance with the value.
+    """
+    if reliability >= NOISELESS:
+        return math.sqrt(reliability)
+    mean, variance = float(d.mean()), float(d.var())
+    average = math.sqrt((1 - reliability) * variance)
+
+    def noise(values: Floats) -> Floats:
+        return np.asarray(average * np.sqrt(np.maximum(0.05, 1 + slope * (values - mean))))
+
+    edges = np.linspace(d.min(), d.max(), POINTS + 1)
+    at = (edges[1:] + edges[:-1]) / 2
+    measured = np.histogram(d, edges)[0] / len(d)
+    kernel = np.exp(-0.5 * ((at[:, None] - at) / noise(at)) ** 2)
+    kernel /= kernel.sum(axis=0)
+    density = np.interp(at, mean + math.sqrt(reliability) * (at - mean), measured, left=0, right=0) + 1e-12
+    for _ in range(STEPS):
+        density *= kernel.T @ (measured / np.maximum(kernel @ density, 1e-300))
+        density /= density.sum()
+    level = float(density @ at)
+    spread = math.sqrt(float(density @ (at - level) ** 2))
+    true = level + (at - level) * (math.sqrt(reliability * variance) / spread)
+    width = noise(true)[:, None]
+    seen = np.linspace(true[0] - 4 * average, true[-1] + 4 * average, 2 * POINTS)
+    joint = np.exp(-0.5 * ((seen - true[:, None]) / width) ** 2)
+    joint *= (density / joint.sum(axis=1))[:, None]
+    marginal = joint.sum(axis=0)
+    if comparison == "kendall_tau_a":
+        below = np.cumsum(np.cumsum(joint, axis=0), axis=1)
+        # Mass strictly below in both, with half of what shares a cell's row or column.
+        inner = np.pad(below, ((1, 0), (1, 0)))
+        mid = (inner[1:, 1:] + inner[:-1, 1:] + inner[1:, :-1] + inner[:-1, :-1]) / 4
+        return 4 * float((joint * mid).sum()) - 1
+    a, b = np.cumsum(density) - density / 2 - 0.5, np.cumsum(marginal) - marginal / 2 - 0.5
+    return float(a @ joint @ b) / math.sqrt(float(density @ a**2) * float(marginal @ b**2))
