@@ -115,7 +115,7 @@ def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
     reliability = np.minimum(shared / own, 1.0)
     if comparison in RANKED:
         return [rank_agreement(one, float(r), comparison) for one, r in zip(rdms, reliability, strict=True)]
-    return np.sqrt(reliability).tolist()
+    return [float(r) for r in np.sqrt(reliability)]
 
 
 def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> tuple[Sequence[str], Floats]:
