@@ -15,11 +15,18 @@ from neuroledger.report.text import leaderboard_text
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.load import spec_of
+from tests.docs import generated
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+HERE = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
-    "README.md",
-    *sorted(f"docs/{p.name}" for p in (Path(__file__).parents[2] / "docs").glob("*.md")),
+    str(path.relative_to(HERE))
+    for path in (
+        HERE / "README.md",
+        HERE / "CONTRIBUTING.md",
+        *sorted((HERE / "docs").rglob("*.md")),
+        *sorted((HERE / "src").rglob("README.md")),
+    )
 ]
 
 
@@ -65,6 +72,36 @@ def test_every_link_leads_somewhere(repository: Path, name: str) -> None:
 def test_every_python_example_compiles(repository: Path, name: str) -> None:
     for text in blocks(repository / name, "python"):
         compile(text, name, "exec")
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"), generated.blocks(HERE).items(), ids=lambda one: getattr(one, "stem", "")
+)
+def test_what_comes_from_the_code_is_as_in_the_code(path: Path, wanted: dict[str, str]) -> None:
+    """Written anew by `python -m tests.docs.generated`."""
+    text = path.read_text(encoding="utf-8")
+    assert generated.filled(text, wanted) == text
+
+
+def test_every_module_that_the_architecture_names_exists(repository: Path) -> None:
+    text = (repository / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:spec|store|data|stats|models|engine|report)\.[a-z_]+)[.`]", text))
+    assert len(named) >= 8
+    for module in named:
+        place = repository / "src" / "neuroledger" / module.replace(".", "/")
+        assert place.is_dir() or place.with_suffix(".py").is_file(), module
+
+
+def test_every_family_and_page_is_linked(repository: Path) -> None:
+    pages = {name: (repository / name).read_text(encoding="utf-8") for name in DOCUMENTS}
+    linked = {
+        str(((repository / name).parent / target).resolve().relative_to(repository))
+        for name, text in pages.items()
+        for target in re.findall(r"\]\(([^)#\s]+)", text)
+        if not target.startswith("http")
+    }
+    missing = set(DOCUMENTS) - linked - {"README.md"}
+    assert not missing
 
 
 def test_ids_in_the_readme_exist(repository: Path) -> None:

@@ -1,0 +1,139 @@
+"""What the documents take from the code: the tree, the arrows between packages, the components of each family.
+
+`python -m tests.docs.generated` writes these blocks anew; a test compares them with the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import grimp
+
+from neuroledger.spec import registry
+
+PACKAGE = "neuroledger"
+LAYERS = (
+    "cli",
+    "families",
+    "report",
+    "engine",
+    "models",
+    "stats",
+    "data",
+    "store",
+    "spec",
+    "display",
+    "errors",
+)
+FAMILIES = ("decoding", "alignment", "behavior", "efficiency", "signals")
+SAME_IN_EACH_FAMILY = frozenset(registry.FOLDERS.values())
+
+
+def sentence(path: Path) -> str:
+    """The first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.split("\n")[0].rstrip(".").replace("`", "")
+
+
+def tree(root: Path) -> str:
+    """The packages of the source tree, each with its sentence."""
+    lines = [f"{PACKAGE}/"]
+
+    def below(folder: Path, depth: int) -> Iterator[tuple[str, str]]:
+        names = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
+        order = [name for name in (*LAYERS, *FAMILIES) if name in names] if depth < 2 else []
+        for name in [*order, *sorted(names - set(order))]:
+            if name not in SAME_IN_EACH_FAMILY or depth == 0:
+                yield f"{'  ' * (depth + 1)}{name}/", sentence(folder / name / "__init__.py")
+                yield from below(folder / name, depth + 1)
+
+    rows = list(below(root / "src" / PACKAGE, 0))
+    width = max(len(name) for name, _ in rows) + 2
+    lines += [f"{name:<{width}}{words}" for name, words in rows]
+    return "\n".join(lines)
+
+
+def matrix(nodes: Iterable[str], imports: Mapping[str, set[str]]) -> str:
+    """One row for each package, with a dot under each package that it imports."""
+    names = list(nodes)
+    width = max(map(len, names)) + 2
+    head = " " * width + "  ".join(names)
+    rows = [
+        f"{name:<{width}}"
+        + "  ".join(("•" if other in imports[name] else " ").center(len(other)) for other in names)
+        for name in names
+    ]
+    return "\n".join(line.rstrip() for line in [head, *rows])
+
+
+def imports_between(prefix: str, nodes: Iterable[str]) -> dict[str, set[str]]:
+    """Which of the packages below ``prefix`` import which, imports inside functions included."""
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
+    return {
+        name: {
+            other
+            for other in nodes
+            if other != name and _imports(graph, f"{prefix}.{name}", f"{prefix}.{other}")
+        }
+        for name in nodes
+    }
+
+
+def _imports(graph: grimp.ImportGraph, importer: str, imported: str) -> bool:
+    inside = {importer, *graph.find_descendants(importer)}
+    wanted = {imported, *graph.find_descendants(imported)}
+    return any(graph.find_modules_directly_imported_by(module) & wanted for module in inside)
+
+
+def components(family: str) -> str:
+    """The components of a family by kind, as rows of a table."""
+    rows = ["| kind | registered names |", "|---|---|"]
+    place = f"{PACKAGE}.families.{family}."
+    for kind in registry.FOLDERS:
+        names = [
+            f"`{name}`"
+            for name in registry.names(kind, plugins=False)
+            if registry.get(kind, name).function.__module__.startswith(place)
+        ]
+        if names and kind != "stimuli":
+            rows.append(f"| {kind} | {', '.join(names)} |")
+    return "\n".join(rows)
+
+
+def fenced(text: str) -> str:
+    """A block of plain text."""
+    return f"```text\n{text}\n```"
+
+
+def blocks(root: Path) -> dict[Path, dict[str, str]]:
+    """Document → name of the block → what belongs between its two marks."""
+    found = {
+        root / "docs" / "architecture.md": {
+            "tree": fenced(tree(root)),
+            "arrows": fenced(matrix(LAYERS, imports_between(PACKAGE, LAYERS))),
+            "families": fenced(matrix(FAMILIES, imports_between(f"{PACKAGE}.families", FAMILIES))),
+        }
+    }
+    for family in FAMILIES:
+        path = root / "src" / PACKAGE / "families" / family / "README.md"
+        found[path] = {"components": components(family)}
+    return found
+
+
+def filled(text: str, wanted: Mapping[str, str]) -> str:
+    """A document with its blocks between the marks `<!-- name -->` and `<!-- /name -->`."""
+    for name, block in wanted.items():
+        pattern = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
+        assert pattern.search(text), f"no block {name}"
+        text = pattern.sub(
+            lambda _, name=name, block=block: f"<!-- {name} -->\n{block}\n<!-- /{name} -->", text
+        )
+    return text
+
+
+if __name__ == "__main__":
+    for document, wanted in blocks(Path(__file__).resolve().parents[2]).items():
+        document.write_text(filled(document.read_text(encoding="utf-8"), wanted), encoding="utf-8")
