@@ -25,6 +25,7 @@ def _count(environment: str | None) -> int:
 
 THREADS: Final = _count(os.environ.get("OMP_NUM_THREADS"))
 _limit: ContextVar[int] = ContextVar("limit", default=THREADS)
+_granted = [THREADS]
 
 
 _process = threading.RLock()
@@ -52,6 +53,19 @@ def limited(threads: int) -> Iterator[None]:
         _limit.reset(before)
 
 
+def limit_process(threads: int) -> None:
+    """No more than ``threads`` from now on in this process, for BLAS, OpenMP, torch and :func:`side_by_side`.
+
+    For a worker that shares its machine with others; libraries that are loaded later read the environment.
+    """
+    _granted[0] = max(1, threads)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(_granted[0])
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    threadpool_limits(_granted[0])
+
+
 def pool() -> ThreadPoolExecutor:
     """The threads of this process. What they are handed must not wait for them in turn."""
     return _pool(os.getpid())
@@ -68,7 +82,7 @@ def side_by_side(work: Callable[[T], object], parts: Iterable[T]) -> None:
     What is set in the caller's context, such as which floating-point errors NumPy ignores, holds for all.
     """
     waiting = list(parts)
-    lanes = min(_limit.get(), THREADS, len(waiting))
+    lanes = min(_limit.get(), THREADS, _granted[0], len(waiting))
 
     def lane(first: int) -> None:
         for part in waiting[first::lanes]:

@@ -1,31 +1,40 @@
-"""Where jobs are done: in this process, in several, or on a Dask cluster. The caller stays the only writer of records."""
+"""Where jobs are computed: in this process, in several, or on a Dask cluster. Only the caller writes records."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing
+from functools import partial
 from importlib import import_module
 from multiprocessing import active_children, get_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from neuroledger.data.threads import limit_process
 from neuroledger.engine.plan import Job
 from neuroledger.errors import RequestError, UnavailableError
 
-__all__ = ["execute"]
+__all__ = ["execute", "gpu_of"]
 
 T = TypeVar("T")
 Done = Iterator[tuple[Job, T]]
+Failed = Callable[[Job, BaseException], T]
+
+GPUS: Final = "CUDA_VISIBLE_DEVICES"
 
 
-def execute(executor: str, jobs: Sequence[Job], work: Callable[[Job], T]) -> Done[T]:
-    """Each job with what ``work`` gave for it, as they end.
+def execute(
+    executor: str, jobs: Sequence[Job], work: Callable[[Job], T], failed: Failed[T], *, device: str = "cpu"
+) -> Done[T]:
+    """Each job with the result of ``work``, as they end.
 
-    ``local``: here, one after the other. ``processes`` or ``processes:N``: N processes of this machine (its cores).
-    ``dask``: a Dask cluster of this machine; ``dask:ADDRESS``: the scheduler at that address, whose workers see the
-    same repository folder. ``work`` must then be a function that can be pickled. A job whose worker died is done
-    again here.
+    ``local``: here, one after the other. ``processes`` or ``processes:N``: N processes of this machine (by default its
+    processors, or its GPUs for ``cuda``), which share its processors and GPUs evenly. ``dask``: a Dask cluster of this
+    machine; ``dask:ADDRESS``: the scheduler at that address, whose workers see the same repository folder. ``work`` must
+    then be a function that can be pickled. Where ``work`` raises in a worker, or its process dies twice,
+    ``failed(job, error)`` is the job's result; it is not computed in this process.
 
     Raises
     ------
@@ -38,29 +47,73 @@ def execute(executor: str, jobs: Sequence[Job], work: Callable[[Job], T]) -> Don
     if name == "local" and not detail:
         return ((job, work(job)) for job in jobs)
     if name == "processes":
-        return _processes(_count(detail), jobs, work)
+        gpus = _gpus() if device == "cuda" else 0
+        return _processes(_count(detail, gpus), jobs, work, failed, gpus)
     if name == "dask":
-        return _dask(detail or None, jobs, work)
+        return _dask(detail or None, jobs, work, failed, _gpus() if device == "cuda" and not detail else 0)
     raise RequestError(f"no executor {executor!r}; there are local, processes[:N], dask[:ADDRESS]")
 
 
-def _count(text: str) -> int:
+def gpu_of(worker: int, count: int, environment: MutableMapping[str, str] = os.environ) -> str:
+    """The one of the ``count`` visible GPUs that a worker uses, as ``CUDA_VISIBLE_DEVICES`` names it.
+
+    Workers take turns, so that GPUs are shared evenly. Where the variable names GPUs already, these are shared.
+    """
+    visible = [name for name in environment.get(GPUS, "").split(",") if name.strip()]
+    return visible[worker % len(visible)] if visible else str(worker % count)
+
+
+def _gpus() -> int:
+    try:
+        torch: Any = import_module("torch")
+    except ModuleNotFoundError:
+        return 0
+    return int(torch.cuda.device_count())
+
+
+def _count(text: str, gpus: int) -> int:
     if not text:
-        return os.cpu_count() or 1
+        return gpus or os.cpu_count() or 1
     if not text.isdigit() or int(text) < 1:
         raise RequestError(f"processes:{text}: give the number of processes, as in processes:4")
     return int(text)
 
 
-def _processes(count: int, jobs: Sequence[Job], work: Callable[[Job], T]) -> Done[T]:
+def _begin(number: Any, threads: int, gpus: int) -> None:
+    """Make this new process the next worker: its share of the processors, and its GPU."""
+    with number.get_lock():
+        worker = number.value
+        number.value += 1
+    if gpus:
+        os.environ[GPUS] = gpu_of(worker, gpus)
+    limit_process(threads)
+
+
+def _pool(count: int, gpus: int) -> ProcessPoolExecutor:
+    context = get_context("spawn")
+    granted = os.environ.get("OMP_NUM_THREADS", "")
+    threads = min(
+        int(granted) if granted.isdecimal() else os.cpu_count() or 1, max(1, (os.cpu_count() or 1) // count)
+    )
+    return ProcessPoolExecutor(
+        count, mp_context=context, initializer=_begin, initargs=(context.Value("i", 0), threads, gpus)
+    )
+
+
+def _processes(
+    count: int, jobs: Sequence[Job], work: Callable[[Job], T], failed: Failed[T], gpus: int
+) -> Done[T]:
     lost: list[Job] = []
     others = set(active_children())
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with _pool(count, gpus) as pool:
         pending: dict[Future[T], Job] = {pool.submit(work, job): job for job in jobs}
         try:
             for future in as_completed(pending):
-                if future.exception() is not None:
+                error = future.exception()
+                if isinstance(error, BrokenProcessPool):
                     lost.append(pending[future])
+                elif error is not None:
+                    yield pending[future], failed(pending[future], error)
                 else:
                     yield pending[future], future.result()
         except BaseException:  # interrupted: leaving the pool would wait for every job that has not begun
@@ -68,32 +121,47 @@ def _processes(count: int, jobs: Sequence[Job], work: Callable[[Job], T]) -> Don
             for process in set(active_children()) - others:
                 process.terminate()
             raise
-    for job in lost:
-        yield job, work(job)
+    for job in lost:  # one process died, and with it the pool: each job again, in a process of its own
+        with _pool(1, gpus) as alone:
+            try:
+                result = alone.submit(work, job).result()
+            except Exception as error:
+                result = failed(job, error)
+        yield job, result
 
 
-def _dask(address: str | None, jobs: Sequence[Job], work: Callable[[Job], T]) -> Done[T]:
+def _dask(
+    address: str | None, jobs: Sequence[Job], work: Callable[[Job], T], failed: Failed[T], gpus: int
+) -> Done[T]:
     try:
         distributed: Any = import_module("distributed")
     except ModuleNotFoundError:
         raise UnavailableError('Dask is not installed: pip install "neuroledger[cluster]"') from None
     try:
+        # Dask gives each worker process one thread of BLAS.
         cluster: Any = address or distributed.LocalCluster(
-            n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0"
+            n_workers=gpus or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0"
         )
         client = distributed.Client(cluster, timeout=20)
     except OSError as error:
         raise UnavailableError(f"no Dask scheduler answers at {address} ({error})") from error
-    lost: list[Job] = []
     with ExitStack() as held:
         if address is None:
             held.enter_context(closing(cluster))
         held.enter_context(closing(client))
+        if gpus:
+            client.run(partial(_choose_gpu, gpus))
+        # The scheduler gives the jobs of a worker that is lost to others, several times before it gives up.
         pending = {client.submit(work, job, pure=False, key=f"{job.id}"): job for job in jobs}
         for future in distributed.as_completed(list(pending)):
+            job = pending[future]
             if future.status == "finished":
-                yield pending[future], future.result()
+                yield job, future.result()
             else:
-                lost.append(pending[future])
-    for job in lost:
-        yield job, work(job)
+                error = future.exception() if future.status == "error" else None
+                yield job, failed(job, error or RuntimeError(f"the scheduler has {future.status} it"))
+
+
+def _choose_gpu(gpus: int, dask_worker: Any) -> None:
+    """Run on a worker of this machine, before it has used torch."""
+    os.environ[GPUS] = gpu_of(int(dask_worker.name), gpus)

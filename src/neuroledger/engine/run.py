@@ -6,11 +6,12 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from neuroledger.data.load import damaged_file
+from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
 from neuroledger.engine.device import require_device
 from neuroledger.engine.evaluate import Evaluation, evaluate
@@ -48,11 +49,19 @@ class Work:
 
     def __call__(self, job: Job) -> tuple[Record, str]:
         """The job's record, and its score in words; samples are kept where the repository lies."""
-        session = self.session or _session(self.root, self.request)
+        with exclusive():
+            session = self.session or _session(self.root, self.request)
         record, evaluation = run_job(session, job)
         if evaluation is not None and self.request.limit is None:
             keep_samples(self.root, job.id, evaluation.scores)
         return record, _words(record, evaluation)
+
+
+def _failed(catalog: Catalog, request: Request, job: Job, error: BaseException) -> tuple[Record, str]:
+    """The record of a job that could not be computed where it was sent."""
+    described = {"type": type(error).__name__, "message": f"on a worker: {error or 'no reason given'}"}
+    record = _record(Session(catalog, request), job, None, described, {})
+    return record, described["message"]
 
 
 @lru_cache(maxsize=2)
@@ -96,7 +105,8 @@ def run(
     work = Work(catalog.root, request)
     if executor == "local":
         work = replace(work, session=Session(catalog, request, open_store(catalog.root, display)))
-    for number, (job, (record, words)) in enumerate(execute(executor, todo, work), 1):
+    finished = execute(executor, todo, work, partial(_failed, catalog, request), device=request.device)
+    for number, (job, (record, words)) in enumerate(finished, 1):
         path = record_path(catalog.root, job.benchmark, job.model, scratch=request.limit is not None)
         write_record(path, record)
         outcomes[job] = Outcome(job, record, computed=True)
@@ -136,7 +146,16 @@ def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool)
 
 # A failure of this machine or this moment, not of the pair: tried again by every run.
 _FOR_WANT_OF_DATA = frozenset(
-    {"DataError", "IntegrityError", "UnavailableError", "AssemblyError", "MemoryError", "OSError"}
+    {
+        "AssemblyError",
+        "BrokenProcessPool",
+        "DataError",
+        "IntegrityError",
+        "KilledWorker",
+        "MemoryError",
+        "OSError",
+        "UnavailableError",
+    }
 )
 
 

@@ -1,0 +1,255 @@
+"""The same bytes from every executor, with any number of threads; a failure on a worker stays with its job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+distributed = pytest.importorskip("distributed")
+
+from neuroledger.data.gate.validate import validate  # noqa: E402
+from neuroledger.data.threads import exclusive, limit_process  # noqa: E402
+from neuroledger.display import NoDisplay  # noqa: E402
+from neuroledger.engine import executors  # noqa: E402
+from neuroledger.engine import run as runs  # noqa: E402
+from neuroledger.engine.executors import execute, gpu_of  # noqa: E402
+from neuroledger.engine.plan import Job, plan  # noqa: E402
+from neuroledger.engine.run import run  # noqa: E402
+from neuroledger.engine.session import Request  # noqa: E402
+from neuroledger.models import torch_layers  # noqa: E402
+from neuroledger.models.model import LayeredModel  # noqa: E402
+from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
+from neuroledger.models.torch_module import assemble  # noqa: E402
+from neuroledger.models.torch_weights import seeded  # noqa: E402
+from neuroledger.spec.registry import builder  # noqa: E402
+from neuroledger.store.store import Store  # noqa: E402
+from tests.engine.lab import Lab  # noqa: E402
+
+LAYERS = tuple(f"layer{number}" for number in range(6))
+MODELS, REGIONS = 3, 2
+
+
+class Convolution(torch.nn.Module):
+    """A convolution that lets other threads run in the middle of its pass, as a large one does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = torch.nn.Conv2d(3, 3, 3, padding=1)
+        time.sleep(0.002)
+
+    def forward(self, images: Any) -> Any:
+        time.sleep(0.001)
+        return torch.relu(self.filter(images)) + 0.1 * images
+
+
+@builder("convolutions_from_a_seed", version=1)
+def convolutions_from_a_seed(
+    *, id: str, seed: int = 0, regions: Any = None, device: str = "cpu", store: Any = None
+) -> LayeredModel:
+    """Layers whose weights torch's own generator draws, as those of torchvision's networks."""
+
+    def make() -> Any:
+        return torch.nn.Sequential(OrderedDict((layer, Convolution()) for layer in LAYERS))
+
+    return assemble(
+        seeded(make, seed),
+        {"builder": "convolutions_from_a_seed"},
+        id=id,
+        preprocessing=Preprocessing(resize=8),
+        layers=LAYERS,
+        regions=regions or {},
+        weights={},
+        seed=seed,
+        batch=8,
+        device=device,
+        store=store,
+    )
+
+
+@pytest.fixture
+def networks(lab: Lab) -> Lab:
+    """Three networks and two benchmarks that read different layers of them."""
+    names = [f"net{number}" for number in range(MODELS)]
+    for number, name in enumerate(names):
+        lab.spec(
+            "models",
+            name,
+            builder={"name": "convolutions_from_a_seed", "seed": number},
+            regions={"V4": "layer2", "IT": "layer5"},
+        )
+    ids = [f"lab.{region}-ridge" for region in ("V4", "IT")]
+    for id, region in zip(ids, ("V4", "IT"), strict=True):
+        lab.benchmark(id, paradigm={"name": "recording", "region": region}, controls={"negative": ["noise"]})
+    lab.spec("suites", "lab", benchmarks=ids, models=names)
+    validate(lab.open(), "lab")
+    return lab
+
+
+def scored(lab: Lab, executor: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Scores by job and hashes of activations by entry, from a store of its own."""
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS", str(folder))
+    runs._session.cache_clear()
+    catalog, request = lab.open(), Request()
+    jobs = plan(catalog, suites=[catalog.suite("lab")], request=request)
+    outcomes = run(catalog, jobs, request, NoDisplay(), executor=executor, force=True)
+    assert all(outcome.record.error is None for outcome in outcomes), [o.record.error for o in outcomes]
+    scores = {f"{o.job.benchmark} {o.job.model}": o.record.scores for o in outcomes}
+    entries = {
+        one.place.name: (one.place / "values.bin").read_bytes()
+        for one in Store(folder).entries()
+        if one.place.parts[-3] == "activations"
+    }
+    assert len(scores) == (MODELS + 1) * REGIONS and len(entries) >= MODELS * len(LAYERS)
+    return {**scores, **entries}
+
+
+@contextmanager
+def dask(threads: int) -> Iterator[str]:
+    """A Dask worker in this process with so many threads."""
+    options: dict[str, Any] = {"processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=threads, **options) as cluster:
+        yield f"dask:{cluster.scheduler_address}"
+
+
+def test_one_and_four_threads_of_a_dask_worker_give_the_bytes_of_one_process(
+    networks: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = scored(networks, "local", tmp_path / "local", monkeypatch)
+    for threads in (1, 4):
+        with dask(threads) as executor:
+            assert scored(networks, executor, tmp_path / f"dask{threads}", monkeypatch) == expected
+
+
+def test_models_that_are_built_and_run_in_threads_are_those_of_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And without the lock they are not, so that this test can fail."""
+    from tests.models.drawn_stimuli import drawn
+
+    stimuli = drawn(16, size=(8, 8))
+
+    def answer(seed: int) -> dict[str, Any]:
+        model = convolutions_from_a_seed(id="net", seed=seed % 4)
+        return model.activations(stimuli, LAYERS)
+
+    alone = [answer(seed) for seed in range(4)]
+
+    def wrong() -> int:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(answer, range(12)))
+        return sum(
+            not np.array_equal(made[layer], alone[number % 4][layer])
+            for number, made in enumerate(found)
+            for layer in LAYERS
+        )
+
+    assert wrong() == 0
+    shared = convolutions_from_a_seed(id="shared", seed=1)
+    with ThreadPoolExecutor(4) as pool:
+        for made in pool.map(lambda _: shared.activations(stimuli, LAYERS), range(8)):
+            assert all(np.array_equal(made[layer], alone[1][layer]) for layer in LAYERS)
+    for module in (torch_layers, __import__("neuroledger.models.torch_weights", fromlist=["exclusive"])):
+        monkeypatch.setattr(module, "exclusive", nullcontext)
+    assert wrong() > 0
+
+
+def raising(job: Job) -> str:
+    if job.model == "bad":
+        raise ValueError("on purpose")
+    if job.model == "deadly":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"{job.model} in {os.getpid()}"
+
+
+def jobs_of(*models: str) -> list[Job]:
+    return [
+        Job(id=f"{number:064x}", model=name, benchmark="b", inputs={}) for number, name in enumerate(models)
+    ]
+
+
+def told(job: Job, error: BaseException) -> str:
+    return f"{job.model}: {type(error).__name__}"
+
+
+def test_what_fails_or_dies_on_a_worker_is_reported_and_not_computed_here() -> None:
+    found = dict(execute("processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told))
+    said = {job.model: words for job, words in found.items()}
+    assert said["bad"] == "bad: ValueError" and said["deadly"] == "deadly: BrokenProcessPool"
+    for model in ("good", "better"):
+        assert said[model].startswith(f"{model} in ") and str(os.getpid()) not in said[model]
+
+
+def test_what_fails_on_a_dask_worker_is_reported_and_not_computed_here() -> None:
+    with dask(2) as executor:
+        found = dict(execute(executor, jobs_of("bad"), raising, told))
+    assert list(found.values()) == ["bad: ValueError"]
+
+
+def test_a_job_that_a_worker_cannot_do_is_a_failed_record_that_is_tried_again(
+    networks: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, request = networks.open(), Request()
+    (job, *_) = plan(catalog, suites=[catalog.suite("lab")], request=request)
+
+    def lost(*given: Any, **_: Any) -> Any:
+        failed = given[3]
+        return iter([(job, failed(job, executors.BrokenProcessPool("it was killed")))])
+
+    monkeypatch.setattr(runs, "execute", lost)
+    (outcome,) = run(catalog, [job], request, NoDisplay(), executor="processes:2")
+    assert outcome.record.status == "failed" and outcome.record.score is None
+    assert outcome.record.error == {"type": "BrokenProcessPool", "message": "on a worker: it was killed"}
+    assert runs.current(catalog, job, request, retry_failed=False) is None
+
+
+def test_workers_share_the_gpus_of_a_machine() -> None:
+    assert [gpu_of(worker, 2, {}) for worker in range(5)] == ["0", "1", "0", "1", "0"]
+    assert [gpu_of(worker, 3, {"CUDA_VISIBLE_DEVICES": "4,6,7"}) for worker in range(4)] == [
+        "4",
+        "6",
+        "7",
+        "4",
+    ]
+
+
+def where(job: Job) -> tuple[str, str]:
+    from neuroledger.data import threads
+
+    time.sleep(0.5)  # so that both workers get one
+    return os.environ.get(
+        "CUDA_VISIBLE_DEVICES", ""
+    ), f"{os.environ['OMP_NUM_THREADS']} {threads._granted[0]}"
+
+
+def test_processes_get_a_gpu_each_and_their_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_gpus", lambda: 2)
+    monkeypatch.setattr(executors.os, "cpu_count", lambda: 4)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = dict(execute("processes", jobs_of("a", "b"), where, told, device="cuda"))
+    assert sorted(gpu for gpu, _ in found.values()) == ["0", "1"]
+    assert {threads for _, threads in found.values()} == {"2 2"}
+
+
+def test_a_process_keeps_to_its_threads() -> None:
+    from threadpoolctl import threadpool_info
+
+    before = {one["user_api"]: one["num_threads"] for one in threadpool_info()}
+    try:
+        limit_process(1)
+        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}
+    finally:
+        limit_process(before.get("blas", 1))
+    with exclusive(), exclusive():
+        pass
