@@ -158,8 +158,8 @@ def _dask(
             if future.status == "finished":
                 yield job, future.result()
             else:
-                error = future.exception() if future.status == "error" else None
-                yield job, failed(job, error or RuntimeError(f"the scheduler has {future.status} it"))
+                reason = future.exception() if future.status == "error" else None
+                yield job, failed(job, reason or RuntimeError(f"the scheduler has {future.status} it"))
 
 
 def _choose_gpu(gpus: int, dask_worker: Any) -> None:
