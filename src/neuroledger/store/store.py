@@ -396,42 +396,33 @@ def _sizes(folder: Path) -> _Sizes:
 
 
 class _InUse:
-    """The entries that this process has open, written down where other processes look before they remove anything."""
+    """The entries that this process has open, as names in a folder where others look before they remove anything."""
 
     def __init__(self, folder: Path, own: Path) -> None:
-        self._folder, self._own = folder, own
+        self._folder, self._names = folder, own / "open"
         self._open: Counter[str] = Counter()
-        self._written: frozenset[str] = frozenset()
         self._lock = threading.RLock()
 
     def add(self, entry: Entry, array: NDArray[Any]) -> None:
-        with self._lock:
+        with self._lock, suppress(OSError):  # where it may only be read, somebody else looks after it
             self._open[entry.key] += 1
             weakref.finalize(array, self._close, entry.key).atexit = False
-            with suppress(OSError):  # where it may only be read, somebody else looks after it
-                os.utime(entry.place / INDEX)
-            now = frozenset(+self._open)
-            if now == self._written:
-                return
-            with suppress(OSError):
-                self._own.mkdir(parents=True, exist_ok=True)
-                temporary = self._own / ".in-use.tmp"
-                temporary.write_text("\n".join(sorted(now)), encoding="ascii")
-                temporary.replace(self._own / "in-use")
-            self._written = now
+            os.utime(entry.place / INDEX)
+            if self._open[entry.key] == 1:
+                self._names.mkdir(parents=True, exist_ok=True)
+                (self._names / entry.key).touch()
 
     def _close(self, key: str) -> None:
-        with self._lock:
+        with self._lock, suppress(OSError):
             self._open[key] -= 1
+            if not self._open[key]:
+                (self._names / key).unlink()
 
     def everywhere(self) -> frozenset[str]:
         """What this and all other running processes have open."""
         with self._lock:
             keys = set(+self._open)
-        for path in self._folder.glob(f"{PROCESSES}/*/in-use"):
-            with suppress(FileNotFoundError):
-                keys |= set(path.read_text(encoding="ascii").split()) if path.parent != self._own else set()
-        return frozenset(keys)
+        return frozenset(keys.union(path.name for path in self._folder.glob(f"{PROCESSES}/*/open/*")))
 
 
 @lru_cache
