@@ -11,6 +11,7 @@
     │   ├── IntegrityError   bytes differ from the pinned SHA-256 or size
     │   └── AssemblyError    an assembly or stimulus set breaks the conventions
     ├── ModelError           a model cannot be built, or answers wrongly
+    │   └── UntrustedError   a spec names code that nobody trusted
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
     └── UnavailableError     data or software cannot be had here
@@ -38,6 +39,7 @@ __all__ = [
     "SpecError",
     "UnavailableError",
     "UnknownError",
+    "UntrustedError",
 ]
 
 
@@ -74,6 +76,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.suite": "The versions or the hierarchy of a suite do not match its benchmarks.",
         "spec.copy": "The file repeats a definition that is known in every repository.",
         "machine.plugin": "An installed package of components is broken.",
+        "trust.untrusted": "A spec names code, or an argument of it, that is not trusted.",
         "spec.control": "A recorded control of the benchmark failed.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or what it returns breaks the conventions of assemblies and stimuli.",
@@ -216,6 +219,10 @@ class AssemblyError(DataError):
 
 class ModelError(NeuroLedgerError):
     """A model cannot be built, or its answer is unusable."""
+
+
+class UntrustedError(ModelError):
+    """A spec names code that the owner of this machine does not trust; specs are written by strangers."""
 
 
 class MetricError(NeuroLedgerError):

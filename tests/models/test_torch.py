@@ -317,10 +317,10 @@ def test_a_class_by_import_path_with_weights_and_their_identity(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("os:system", "package 'os' is not trusted to run code"),
-        ("torch.hub:load", "no torch module class 'load'"),
-        ("torch.nn:Conv2", "did you mean Conv2d"),
-        ("torch.nnn:Conv2d", "cannot be imported"),
+        ("os:system", "outside the trusted packages"),
+        ("torch.hub:load", "outside the trusted packages"),
+        ("torch.nn:Conv2", "defines no class 'Conv2'"),
+        ("torch.nnn:Conv2d", "outside the trusted packages"),
     ],
 )
 def test_only_modules_of_trusted_packages_are_built(path: str, words: str) -> None:

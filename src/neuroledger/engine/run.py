@@ -144,7 +144,7 @@ def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool)
     return record
 
 
-# A failure of this machine or this moment, not of the pair: tried again by every run.
+# A failure of this machine or this moment, or of what its owner trusts, not of the pair: tried again by every run.
 _FOR_WANT_OF_DATA = frozenset(
     {
         "AssemblyError",
@@ -154,7 +154,9 @@ _FOR_WANT_OF_DATA = frozenset(
         "KilledWorker",
         "MemoryError",
         "OSError",
+        "SpecError",
         "UnavailableError",
+        "UntrustedError",
     }
 )
 

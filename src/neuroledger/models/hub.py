@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from neuroledger.errors import ModelError
 from neuroledger.models.model import LayeredModel, unknown
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.models.torch_module import assemble, hub_package
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import Arguments
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -36,7 +37,6 @@ UNBUILDABLE: Final = (
 )
 
 Seed = Annotated[int, Field(ge=0)]
-Arguments = dict[str, JsonValue]
 Regions = Mapping[str, str | tuple[str, ...]]
 Make = Callable[[str, Arguments, str], "Module"]
 

@@ -6,34 +6,33 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.models.model import LayeredModel, unknown
+from neuroledger.models.model import LayeredModel
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, trusted
 
 if TYPE_CHECKING:
     import torch
 
 VERSION = 1
 
-TRUSTED: Final = ("neuroledger", "torch", "torchvision", "timm", "transformers")
-"""Packages whose modules a spec may name; ``NEUROLEDGER_TRUSTED`` adds others, separated by commas."""
+# Packages whose installed version says enough about their code.
+RELEASED: Final = ("neuroledger", "torch", "torchvision", "timm", "transformers")
 
 EXTRAS: Final = {"torchvision": "vision", "timm": "vision", "transformers": "language"}
 """Optional package of architectures → the extra of this project that installs it."""
 COMPILED: Final = "torchvision._meta_registrations"
 """The part of torchvision that describes its compiled operators to torch, and cannot be imported without them."""
 
-ModulePath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Bins = tuple[tuple[float, float], ...]
 
 
@@ -41,8 +40,8 @@ Bins = tuple[tuple[float, float], ...]
 def torch_module(
     *,
     id: str,
-    module: ModulePath,
-    arguments: dict[str, JsonValue] | None = None,
+    module: Annotated[ModulePath, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")],
+    arguments: Arguments | None = None,
     preprocessing: Preprocessing = Preprocessing(),  # noqa: B008 (frozen)
     seed: Annotated[int, Field(ge=0)] = 0,
     times: Bins | None = None,
@@ -181,47 +180,15 @@ def build(path: str, arguments: Mapping[str, Any], seed: int, model: str) -> tor
     """The module that ``package.module:Class`` makes of ``arguments``, its weights drawn from ``seed``."""
     from neuroledger.models.torch_weights import seeded
 
-    found = trusted_class(path, model)
+    require("torch", "torch")
+    package = path.partition(".")[0].partition(":")[0]
+    if package in EXTRAS:
+        hub_package(package)
+    found = trusted(path, TORCH, model)
     try:
         return seeded(lambda: found(**arguments), seed)
     except (TypeError, ValueError) as error:
         raise ModelError(f"model {model!r}: {path} does not take these arguments: {error}") from error
-
-
-def trusted_class(path: str, model: str) -> type[torch.nn.Module]:
-    """The class at an import path, of a package that specs may name.
-
-    Importing and calling run code, and specs are written by strangers: hence the closed list of packages, and a
-    class of modules only, never a function.
-    """
-    module_name, _, class_name = path.partition(":")
-    package = module_name.split(".")[0]
-    added = [name.strip() for name in os.environ.get("NEUROLEDGER_TRUSTED", "").split(",") if name.strip()]
-    if package not in (*TRUSTED, *added):
-        raise ModelError(
-            f"model {model!r}: package {package!r} is not trusted to run code; trusted are "
-            f"{', '.join((*TRUSTED, *added))}. If you trust it, set NEUROLEDGER_TRUSTED={package}"
-        )
-    torch = require("torch", "torch")
-    if package in EXTRAS:
-        hub_package(package)
-    if importlib.util.find_spec(package) is None:
-        raise UnavailableError(f"model {model!r} needs the package {package!r}, which is not installed")
-    try:
-        owner = importlib.import_module(module_name)
-    except (ImportError, RuntimeError, OSError) as error:
-        raise ModelError(f"model {model!r}: {module_name} cannot be imported: {error}") from error
-    found = getattr(owner, class_name, None)
-    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
-        classes = [
-            name
-            for name, value in vars(owner).items()
-            if isinstance(value, type) and issubclass(value, torch.nn.Module)
-        ]
-        raise ModelError(
-            f"model {model!r}: {module_name} has no torch module {unknown('class', class_name, classes)}"
-        )
-    return found
 
 
 def every_layer(regions: Mapping[str, str | tuple[str, ...]], readout: str | None) -> tuple[str, ...]:
@@ -292,7 +259,7 @@ def version_of(package: str) -> str:
         version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
-    return version if package in TRUSTED else f"{version} {_source_sha256(package)}"
+    return version if package in RELEASED else f"{version} {_source_sha256(package)}"
 
 
 def _source_sha256(package: str) -> str:

@@ -17,6 +17,7 @@ from neuroledger.spec.base import ID_PATTERN, PATTERNS, Spec
 from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.lists import Tables, with_lists
+from neuroledger.spec.trusted import UNTRUSTED
 
 __all__ = ["explain", "load_document", "read_spec", "spec_of"]
 
@@ -118,6 +119,8 @@ def explain(
                 words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
                 if words is not None:
                     message = f"{name}: {item['input']!r} is not {words}"
+            elif kind == UNTRUSTED:
+                code = "trust.untrusted"
             elif kind == "bool_parsing" or (kind.startswith("bool") and old_boolean(item["input"])):
                 hint = "write true or false"
             elif kind == "string_type" and isinstance(item["input"], (int, float)):

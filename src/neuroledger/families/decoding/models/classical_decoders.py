@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.lazy_rows import LazyRows
@@ -25,6 +25,7 @@ from neuroledger.families.decoding.training.linear_heads import (
     one_vs_rest,
 )
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
 __all__ = ["cospectra_decoder", "covariance_decoder", "dummy_decoder", "shrinkage_lda", "sklearn_decoder"]
 
@@ -217,8 +218,8 @@ def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, pla
 def sklearn_decoder(
     *,
     id: str,
-    path: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
-    parameters: dict[str, JsonValue] | None = None,
+    path: Annotated[EstimatorPath, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
+    parameters: Arguments | None = None,
     flatten: bool = True,
     standardise: bool = True,
     seeded: bool = False,
@@ -247,7 +248,7 @@ def sklearn_decoder(
 
         given = {**(parameters or {}), **({"random_state": signature.seed} if seeded else {})}
         try:
-            last = _at(path, id)(**given)
+            last = trusted(path, SKLEARN, id)(**given)
         except TypeError as error:
             raise ModelError(f"model {id!r}: {path} does not take these parameters: {error}") from error
         last = for_objective(last, signature, f"model {id!r}: {path}")
@@ -325,14 +326,6 @@ def _upper_log(spectra: Array) -> Array:
     spectra[:, channel, channel] = np.log1p(np.maximum(spectra[:, channel, channel], 0))
     rows, columns = np.triu_indices(spectra.shape[1])
     return spectra[:, rows, columns].reshape(len(spectra), -1)
-
-
-def _at(path: str, id: str) -> Any:
-    module, _, name = path.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ModelError(f"model {id!r}: nothing can be imported from {path!r} ({error})") from error
 
 
 def _import(name: str, remedy: str) -> Any:

@@ -23,9 +23,10 @@ from neuroledger.families.decoding.training.decoding_recipes import NeuralBench,
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, trusted
 
 __all__ = [
-    "ANYTHING", "braindecode_decoder", "built", "ctc_decoder", "imported", "network_decoder",
+    "ANYTHING", "braindecode_decoder", "built", "ctc_decoder", "network_decoder",
     "network_to_decoder", "torch_decoder",
 ]  # fmt: skip
 
@@ -84,8 +85,8 @@ def network_decoder(
 def torch_decoder(
     *,
     id: str,
-    path: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
-    parameters: dict[str, JsonValue] | None = None,
+    path: Annotated[ModulePath, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
+    parameters: Arguments | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
 ) -> Decoder:
@@ -103,24 +104,9 @@ def torch_decoder(
     """
 
     def make(signature: Signature) -> Any:
-        return built(imported(path, id), signature, parameters or {}, id)
+        return built(trusted(path, TORCH, id), signature, parameters or {}, id)
 
     return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
-
-
-def imported(path: str, id: str) -> Any:
-    """What is at an import path.
-
-    Raises
-    ------
-    ModelError
-        Nothing is.
-    """
-    module, _, name = path.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ModelError(f"model {id!r}: nothing can be imported from {path!r} ({error})") from error
 
 
 def built(
@@ -211,7 +197,7 @@ def ctc_decoder(
         raise ModelError(f"model {id!r}: `symbols` has {twice!r} twice: each output stands for one of them")
 
     def make(signature: Signature) -> Any:
-        return built(imported(path, id), signature, parameters or {}, id)
+        return built(trusted(path, TORCH, id), signature, parameters or {}, id)
 
     def estimator(signature: Signature) -> TrainedNetwork:
         if symbols is not None:
@@ -238,7 +224,7 @@ def braindecode_decoder(
     *,
     id: str,
     architecture: str,
-    parameters: dict[str, JsonValue] | None = None,
+    parameters: Arguments | None = None,
     weights: Mapping[str, Path] = MappingProxyType({}),
     fresh: tuple[str, ...] = (),
     recipe: Recipe = PUBLISHED,
@@ -275,7 +261,10 @@ def braindecode_decoder(
             near = ", ".join(_like(architecture, models)) or "see braindecode.models"
             raise ModelError(f"model {id!r}: braindecode has no network {architecture!r}; near: {near}")
         known = {"chs_info": _channels(signature)}
-        network = built(getattr(models, name), signature, parameters or {}, id, known)
+        made = getattr(models, name)
+        if not (isinstance(made, type) and hasattr(made, "forward")):
+            raise ModelError(f"model {id!r}: {architecture!r} of braindecode is not a network")
+        network = built(made, signature, parameters or {}, id, known)
         if weights:
             load_weights(network, weights, id, fresh=fresh)
         elif fresh:

@@ -1,0 +1,176 @@
+"""A spec names classes of the kind expected, of trusted packages, and nothing else; deciding so imports nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neuroledger.engine.check import check
+from neuroledger.engine.run import run
+from neuroledger.errors import ModelError, UntrustedError
+from neuroledger.families.decoding.models.classical_decoders import sklearn_decoder
+from neuroledger.families.decoding.protocols.decoder import Signature
+from neuroledger.spec.trusted import SKLEARN, TORCH
+from tests.engine.lab import Lab
+
+OWN = "neuroledger.families.decoding.models"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["torch.nn:Conv2d", "torch.nn.Linear", f"{OWN}.time_depth_networks.pose_network"],
+)
+def test_modules_of_torch_and_of_the_project_may_be_named(path: str) -> None:
+    assert TORCH.refusal(path) is None and callable(TORCH.resolve(path))
+
+
+@pytest.mark.parametrize(
+    "path", ["sklearn.svm.SVC", "sklearn.pipeline.Pipeline", "sklearn.linear_model.RidgeCV"]
+)
+def test_estimators_of_scikit_learn_may_be_named(path: str) -> None:
+    assert SKLEARN.refusal(path) is None and isinstance(SKLEARN.resolve(path), type)
+
+
+REFUSED_MODULES = (
+    "os:system", "subprocess.check_output", "builtins.eval", "builtins:exec", "importlib.import_module", "torch:load",
+    "torch.load", "torch.hub:load", "torch.hub.load", "torch.nn.os:system", "torch.nn:functional",
+    "torch.nn:__getattr__", "torch.utils.cpp_extension.load_inline", "torch.jit:load", "torch.package:PackageImporter",
+    "neuroledger.store.files.write_json", "neuroledger.models.torch_module.subprocess", "sklearn.svm.SVC", "pickle:loads",
+    "torch.nn.modules:Module.register_module", "torch.nn", ".torch.nn:Linear", "torch..nn:Linear", "torch.nn:Lin ear",
+    "torch.nn.utils.rnn.pad_sequence", "transformers_evil.x:Net", "neuroledgerx.y:Net",
+)  # fmt: skip
+REFUSED_ESTIMATORS = (
+    "os.system", "subprocess.check_output", "builtins.eval", "sklearn.utils.resample", "sklearn.utils.Bunch",
+    "sklearn.base.os.system", "sklearn.base.clone", "sklearn.datasets.fetch_openml", "sklearn.datasets.load_files",
+    "sklearn.datasets.load_svmlight_file", "sklearn.externals._packaging.version.parse", "joblib.load", "torch.nn.Linear",
+    "sklearn.utils._testing.raises", "sklearn.utils.fixes.parse_version", "numpy.load", "sklearn.svm", "sklearn.nothing.X",
+    "sklearn.pipeline.make_pipeline", "sklearn.__check_build.raise_build_error", "scipy.io.loadmat", "shutil.rmtree",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", REFUSED_MODULES)
+def test_nothing_else_is_a_torch_module(path: str) -> None:
+    assert TORCH.refusal(path) is not None
+
+
+@pytest.mark.parametrize("path", REFUSED_ESTIMATORS)
+def test_nothing_else_is_an_estimator(path: str) -> None:
+    assert SKLEARN.refusal(path) is not None
+
+
+def test_the_decision_imports_neither_the_package_nor_what_it_names(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    package = tmp_path / "trapped"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"open({str(canary)!r}, 'w')\n")
+    (package / "net.py").write_text(
+        f"open({str(canary)!r}, 'w')\nimport torch\nclass Net(torch.nn.Module): ...\n"
+    )
+    code = (
+        "import sys; from neuroledger.spec.trusted import TORCH\n"
+        "assert TORCH.refusal('trapped.net:Net') is None\n"
+        "assert not {'trapped', 'torch', 'sklearn'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}", "NEUROLEDGER_TRUSTED": "trapped", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not canary.exists()
+
+
+def test_a_module_that_answers_every_name_gives_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = tmp_path / "canary"
+    (tmp_path / "generous.py").write_text(
+        f"def __getattr__(name):\n    open({str(canary)!r}, 'w')\n    import torch\n    return torch.nn.Linear\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "generous")
+    with pytest.raises(ModelError, match="defines no class 'Anything'"):
+        TORCH.resolve("generous:Anything")
+    assert not canary.exists()
+
+
+ATTACKS = {
+    "system": {"name": "sklearn_decoder", "path": "os.system", "parameters": {"command": "touch CANARY"}},
+    "shell": {"name": "torch_decoder", "path": "subprocess.check_output", "parameters": {"args": "touch x", "shell": True}},
+    "eval": {"name": "sklearn_decoder", "path": "builtins.eval", "parameters": {"source": "open('CANARY', 'w')"}},
+    "hub": {"name": "torch", "module": "torch.hub:load", "arguments": {"repo_or_dir": "x"}},
+    "memory": {"name": "sklearn_decoder", "path": "sklearn.pipeline.Pipeline", "parameters": {"steps": [], "memory": "x"}},
+    "nested": {"name": "sklearn_decoder", "path": "sklearn.svm.SVC", "parameters": {"estimators": [{"memory": "x"}]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_check_refuses_an_untrusted_import_path_with_its_line(lab: Lab, attack: str, tmp_path: Path) -> None:
+    lab.dataset()
+    lab.spec("models", "evil", builder=ATTACKS[attack])
+    (found,) = [one for one in check(lab.open())[0] if one.code == "trust.untrusted"]
+    text = (lab.root / found.where).read_text().splitlines()[found.line - 1]
+    assert found.where.endswith("models/evil.yaml")
+    assert any(word in text for word in ("path", "module", "steps", "estimators"))
+    assert "set NEUROLEDGER_TRUSTED=" not in str(found)
+
+
+SIGNATURE = Signature(
+    channels=2,
+    samples=4,
+    outputs=2,
+    sampling_rate=1.0,
+    channel_ids=("a", "b"),
+    seed=0,
+    objective="classification",
+)
+
+
+@pytest.mark.parametrize("path", ["os.getcwd", "sklearn.utils.resample"])
+def test_what_check_refuses_is_refused_again_at_run(path: str) -> None:
+    with pytest.raises(ModelError):
+        sklearn_decoder(id="x", path=path).make(SIGNATURE)
+    with pytest.raises(UntrustedError):
+        TORCH.resolve(path)
+
+
+def test_after_the_owner_trusts_a_package_the_next_run_tries_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neuroledger.display import NoDisplay
+    from neuroledger.engine.plan import plan
+    from neuroledger.engine.session import Request
+
+    lab.dataset()
+    lab.benchmark()
+    from neuroledger.data.gate.validate import validate
+
+    validate(lab.open(), "lab")
+    (lab.root / "ownlab.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n"
+        "    def __init__(self): super().__init__(); self.conv = torch.nn.Conv2d(3, 2, 5)\n"
+        "    def forward(self, x): return self.conv(x)\n"
+    )
+    monkeypatch.syspath_prepend(str(lab.root))
+    lab.spec(
+        "models",
+        "own",
+        builder={"name": "torch", "module": "ownlab:Net"},
+        layers=["conv"],
+        regions={"V4": "conv"},
+    )
+
+    def status() -> str:
+        catalog = lab.open()
+        jobs = plan(catalog, benchmarks=["lab.V4-ridge"], models=["own"], request=Request())
+        (outcome,) = run(catalog, jobs, Request(), NoDisplay())
+        return f"{outcome.record.status} {(outcome.record.error or {}).get('message', '')}"
+
+    assert status().startswith("failed")
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "ownlab")
+    assert status().startswith("scored"), status()
