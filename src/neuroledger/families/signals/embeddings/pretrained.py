@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.models.hub import UNBUILDABLE, Arguments, configured
+from neuroledger.models.hub import UNBUILDABLE, configured
 from neuroledger.models.torch_layers import REFUSALS, available
 from neuroledger.models.torch_module import hub_package, version_of
 from neuroledger.models.torch_weights import weights_identity
+from neuroledger.spec.trusted import Arguments
 
 if TYPE_CHECKING:
     import torch

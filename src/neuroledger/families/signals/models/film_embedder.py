@@ -20,9 +20,10 @@ from neuroledger.families.signals.embeddings.pretrained import (
 )
 from neuroledger.families.signals.models.image_embedder import Tokens, pooled
 from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell
-from neuroledger.models.hub import PHOTOGRAPH, Arguments
+from neuroledger.models.hub import PHOTOGRAPH
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import Arguments
 
 Positive = Annotated[float, Field(gt=0, le=10_000)]
 

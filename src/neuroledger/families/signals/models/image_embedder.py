@@ -17,9 +17,10 @@ from neuroledger.families.signals.embeddings.pretrained import (
     require_tensors_only,
 )
 from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell
-from neuroledger.models.hub import PHOTOGRAPH, Arguments
+from neuroledger.models.hub import PHOTOGRAPH
 from neuroledger.models.preprocessing import Preprocessing, Side
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import Arguments
 
 if TYPE_CHECKING:
     import torch

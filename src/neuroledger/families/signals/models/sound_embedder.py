@@ -20,9 +20,9 @@ from neuroledger.families.signals.embeddings.pretrained import (
     require_tensors_only,
 )
 from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell, grouped_mean
-from neuroledger.models.hub import Arguments
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import Arguments
 
 Positive = Annotated[float, Field(gt=0, le=1_000_000)]
 Beyond = Literal["refuse", "zeros"]

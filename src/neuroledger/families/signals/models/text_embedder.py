@@ -14,9 +14,9 @@ from neuroledger.errors import DataError, ModelError
 from neuroledger.families.signals.embeddings.pretrained import States, described, other_files, pretrained
 from neuroledger.families.signals.models.image_embedder import Tokens, pooled
 from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell
-from neuroledger.models.hub import Arguments
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import Arguments
 
 TOKENIZER: Final = "tokenizer.json"
 
