@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from neuroledger.data.gate.validate import validate
+from neuroledger.engine import layer_commitment
 from neuroledger.engine.check import check
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.layer_commitment import committed, rule_of
+from neuroledger.engine.layer_commitment import Rule, committed, rule_of
 from neuroledger.engine.plan import inputs_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.models.model import LayeredModel
+from neuroledger.stats.score import Score
 from tests.engine.lab import Lab, make_files
 
 PREPROCESSING = {"resize": 8, "colour": "grey", "mean": [0.5], "std": [0.5]}
@@ -144,3 +147,17 @@ def test_what_the_choice_stands_on_is_part_of_the_identity(lab: Lab) -> None:
         name: pin.sha256 for name, pin in catalog.dataset("other").files.items()
     }
     assert rule_of(catalog.model("pixels4")) is None
+
+
+def test_where_lower_is_better_the_layer_with_the_lowest_score_is_taken() -> None:
+    benchmark = SimpleNamespace(paradigm=SimpleNamespace(parameters={"region": "V4"}))
+    session = SimpleNamespace(catalog=SimpleNamespace(benchmark=lambda id: benchmark))
+    model = LayeredModel(id="net", extract=lambda *_: {}, layers=("first", "second"))
+    values = {"first": 3.0, "second": 1.0}
+    for direction, chosen in (("lower", "second"), ("higher", "first")):
+
+        def score(_: Any, candidate: LayeredModel, direction: str = direction) -> Score:
+            return Score(values[candidate.committed("V4")[0]], scale="distance", direction=direction)
+
+        rule = Rule(on={"V4": "other"})
+        assert layer_commitment._best(session, model, "V4", rule, score) == chosen

@@ -108,6 +108,10 @@ def test_first_values_are_the_smallest():
         ({"name": "group"}, "`groups` must name"),
         ({"name": "coordinate", "coordinate": "session", "test_values": (99,)}, "no rows in one part"),
         ({"name": "coordinate"}, "need `coordinate`"),
+        (
+            {"name": "coordinate", "coordinate": "session", "test_values": (1,), "train_values": (0, 1)},
+            "in both `train_values` and `test_values`",
+        ),
         ({"name": "predefined"}, "pass source_train"),
     ],
 )

@@ -1,0 +1,82 @@
+"""The identity of a job is made of everything that can change its outcome, and of nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from neuroledger.engine.plan import inputs_of
+from neuroledger.engine.session import Request
+from neuroledger.spec import registry
+from neuroledger.spec.identity import sha256_of
+from tests.engine.lab import Lab
+
+
+def identity(lab: Lab, request: Request | None = None) -> str:
+    catalog = lab.open()
+    inputs = inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", request or Request())
+    return sha256_of(inputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("paradigm", "recording"),
+        ("metric", "regression"),
+        ("ceiling", "internal_consistency"),
+        ("builder", "pixels"),
+        ("builder", "noise"),
+        ("reader", "netcdf"),
+    ],
+)
+def test_a_component_with_a_higher_version_gives_another_identity(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    before = identity(lab)
+    component = registry.get(kind, name)
+    monkeypatch.setitem(registry._REGISTRY, (kind, name), replace(component, version=component.version + 1))
+    assert identity(lab) != before
+
+
+@pytest.mark.parametrize("request_", [Request(seed=1), Request(limit=5), Request(device="cuda")])
+def test_seed_limit_and_kind_of_device_are_part_of_it(lab: Lab, request_: Request) -> None:
+    assert identity(lab, request_) != identity(lab)
+
+
+def test_the_number_of_a_device_is_not(lab: Lab) -> None:
+    assert identity(lab, Request(device="cuda:1")) == identity(lab, Request(device="cuda:0"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"select": {"region": "V4"}},
+        {"metric": {"name": "ridge", "splits": {"folds": 4}}},
+        {"ceiling": {"name": "internal_consistency", "splits": {"folds": 4}}},
+        {"controls": {"positive": [], "negative": ["noise"]}},
+        {"version": 2},
+    ],
+)
+def test_what_a_benchmark_declares_is_part_of_it(lab: Lab, change: dict[str, object]) -> None:
+    before = identity(lab)
+    lab.benchmark(**change)
+    assert identity(lab) != before
+
+
+def test_words_that_only_describe_are_not(lab: Lab) -> None:
+    before = identity(lab)
+    lab.benchmark(title="Another title", description="Words.")
+    lab.dataset(title="Another title of the data")
+    assert identity(lab) == before
+
+
+def test_data_and_model_are_part_of_it(lab: Lab) -> None:
+    before = identity(lab)
+    lab.spec("models", "pixels4", builder={"name": "pixels", "size": 8})
+    assert identity(lab) != before
+    lab.spec("models", "pixels4", builder={"name": "pixels", "size": 4})
+    assert identity(lab) == before
+    (lab.data / "responses.nc").write_bytes((lab.data / "responses.nc").read_bytes() + b"\0")
+    lab.dataset()
+    assert identity(lab) != before
