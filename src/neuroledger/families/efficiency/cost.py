@@ -56,14 +56,16 @@ def cost(
     mode: Mode = "strict",
     *,
     time_axis: int | Literal["auto"] | None = "auto",
+    sample_axis: int | None = None,
+    spiking: Mapping[type, str | Sequence[str]] | None = None,
 ) -> dict[str, Score]:
     """Cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
 
     Parameters
     ----------
     module
-        Any torch module. It runs in evaluation mode without gradients, the state of its spiking layers set back
-        before each batch, and is left as it was found.
+        Any torch module. It runs in evaluation mode without gradients, from the same state in every batch, its spiking
+        layers reset, and is left as it was found.
     batches
         Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time.
     metrics
@@ -71,8 +73,14 @@ def cost(
     mode
         ``"strict"`` counts what is there; ``"neurobench-2.3"`` gives the figure of NeuroBench 2.3.0.
     time_axis
-        Axis along which a network that takes one time step at a time is stepped; ``"auto"`` finds such networks
-        out among spiking ones, None hands over whole batches.
+        Axis along which a network that takes one time step at a time is stepped; ``"auto"`` detects such networks
+        among spiking ones, None hands over whole batches.
+    sample_axis
+        Axis of the samples in the input: 1 for ``(time, sample, …)``. None means 0, and counts fail if the network takes
+        axis 0 for time.
+    spiking
+        Classes of spiking layers that are not recognised, each with the name of its membrane potential, or the names of
+        all its state tensors, the membrane potential first. A method ``reset`` of the class resets them.
 
     Returns
     -------
@@ -94,7 +102,15 @@ def cost(
 
     bound = _bound(metrics)
     with exclusive():
-        counted = trace(module, batches, needs=_needs(bound), mode=mode, time_axis=time_axis)
+        counted = trace(
+            module,
+            batches,
+            needs=_needs(bound),
+            mode=mode,
+            time_axis=time_axis,
+            sample_axis=sample_axis,
+            spiking=spiking or {},
+        )
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
 
 

@@ -203,10 +203,26 @@ def test_a_packed_recurrent_layer_has_weights_but_no_operations():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_compiled_and_batched_code_is_named_and_never_zero():
-    scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
-    score = nl.cost(scripted, [half(2, 4)], ["effective_macs", "footprint"])
-    assert score["effective_macs"].status == "failed" and score["footprint"].value == 92
+def test_compiled_and_batched_code_is_counted_below_the_functions():
+    plain = ones(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
+    for compiled in (torch.jit.script(plain), torch.jit.trace(plain, half(1, 4))):
+        score = nl.cost(compiled, [half(2, 4), half(3, 4)], ["effective_macs", "footprint"])
+        assert (score["effective_macs"].status, score["effective_macs"].value) == ("scored", 18)
+        assert score["effective_macs"].n["coverage"] == 1 and score["footprint"].value == 92
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent = torch.jit.script(nn.GRU(4, 3, batch_first=True))
+
+        def forward(self, x):
+            return self.recurrent(x)[0]
+
+    gated = nl.cost(Reads(), [torch.rand(2, 5, 4)], ["dense_operations"])["dense_operations"]
+    assert (
+        gated.status == "partial" and "gates of a compiled gru" in gated.reason and gated.n["coverage"] == 1
+    )
+    assert gated.value == 5 * 9 * 7
 
     class Mapped(nn.Module):
         def __init__(self):
@@ -216,8 +232,9 @@ def test_compiled_and_batched_code_is_named_and_never_zero():
         def forward(self, x):
             return torch.vmap(self.second)(self.first(x))
 
-    found = counted(Mapped(), half(2, 4))
-    assert per_sample(found)[2] == 16 and [part.name for part in found.uncounted] == ["second"]
+    found = counted(Mapped(), half(2, 4), half(5, 4))
+    assert per_sample(found)[2] == 16 + 12 and not found.uncounted
+    assert {name: layer.dense for name, layer in found.layers.items()} == {"first": 7 * 16, "second": 7 * 12}
 
 
 def test_activations_go_by_the_module_that_calls_them():
@@ -262,4 +279,4 @@ def test_weights_made_on_the_way_go_by_the_layer_that_uses_them(sizes):
     assert {name: (layer.macs, layer.acs) for name, layer in found.layers.items() if layer.dense} == {
         "0": (0, 9 * 8), "2.0": (9 * 12, 0), "3": (9 * 8, 0),
     }  # fmt: skip
-    assert found.connection_weights == 16 + 16 + 8
+    assert found.weights_reached == found.weights_met == 16 + 16 + 8

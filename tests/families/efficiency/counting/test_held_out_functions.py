@@ -99,30 +99,44 @@ def test_complex_values_are_multiplied_unless_they_are_signs(imaginary):
 
 
 UNCOUNTED = {
-    "value by value, a view": (lambda s, x: (x.unsqueeze(-1) * s.w.unsqueeze(0)).sum(1), 40),
-    "value by value, made of weights": (lambda s, x: (s.w.exp() * x.unsqueeze(-1)).sum(1), 40),
-    "fft": (lambda s, x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(s.w.t())[:1], n=8), 0),
-    "multi_dot": (lambda s, x: torch.linalg.multi_dot([x, s.w]), 40),
-    "vecdot": (lambda s, x: torch.linalg.vecdot(x.unsqueeze(1), s.w.t()), 40),
-    "solve": (lambda s, x: torch.linalg.solve(s.w[:5], x[:, :5].t()), 25),
-    "cosine": (lambda s, x: F.cosine_similarity(x.unsqueeze(1), s.w.t(), dim=-1), 40),
-    "three factors": (lambda s, x: torch.einsum("bi,ij,jk->bk", x, s.w, s.w.t()), 80),
-    "gradient": (lambda s, x: torch.func.grad(lambda y: (y.exp()).sum())(x), 0),
+    "value by value, a view": lambda s, x: (x.unsqueeze(-1) * s.w.unsqueeze(0)).sum(1),
+    "value by value, made of weights": lambda s, x: (s.w.exp() * x.unsqueeze(-1)).sum(1),
+    "fft": lambda s, x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(s.w.t())[:1], n=8),
+    "vecdot": lambda s, x: torch.linalg.vecdot(x.unsqueeze(1), s.w.t()),
+    "solve": lambda s, x: torch.linalg.solve(s.w[:5], x[:, :5].t()),
+    "cosine": lambda s, x: F.cosine_similarity(x.unsqueeze(1), s.w.t(), dim=-1),
+    "gradient": lambda s, x: torch.func.grad(lambda y: (y.exp()).sum())(x),
 }
+BELOW = {
+    "multi_dot": (lambda s, x: torch.linalg.multi_dot([x, s.w]), 40),
+    "chain_matmul": (lambda s, x: torch.chain_matmul(x, s.w, s.w.t()), 80),
+    "three factors": (lambda s, x: torch.einsum("bi,ij,jk->bk", x, s.w, s.w.t()), 80),
+    "vmap over the batch": (lambda s, x: torch.vmap(lambda row: row @ s.w)(x), 40),
+    "vmap over weights": (lambda s, x: torch.vmap(lambda column: x @ column, 1, 1)(s.w), 40),
+}
+
+
+@pytest.mark.parametrize("way", BELOW)
+@pytest.mark.filterwarnings("ignore:torch.chain_matmul")
+def test_products_of_functions_without_a_rule_are_counted_below_them(way):
+    function, dense = BELOW[way]
+    x, w = torch.rand(6, 8) + 0.1, torch.rand(8, 5) + 0.1
+    for batches in ([x], x.split(1), x.split(4)):
+        found = counted(Holding(function, w=w), *batches)
+        assert per_sample(found) == (dense, 0, dense)
+        assert not found.uncounted and found.weights_reached == found.weights_met == 40
 
 
 @pytest.mark.parametrize("way", UNCOUNTED)
 def test_what_no_rule_counts_is_never_zero(way):
-    function, weights = UNCOUNTED[way]
-    network, x = Holding(function, w=torch.randn(8, 5)), torch.randn(3, 8)
-    found = counted(network, x)
-    assert sum(part.weights for part in found.uncounted) == weights
+    network, x = Holding(UNCOUNTED[way], w=torch.randn(8, 5)), torch.randn(3, 8)
     score = nl.cost(network, [x], ["effective_macs"])["effective_macs"]
     assert score.status == "failed" and "not counted" in score.reason
     after = nn.Sequential(nn.Linear(8, 8), network)
     partly = nl.cost(after, [x], ["dense_operations"])["dense_operations"]
     assert partly.status == "partial" and partly.value == 64
-    assert partly.n["coverage"] == pytest.approx(64 / (64 + weights))
+    scaled = way == "fft"  # a spectrum is scaled value by value
+    assert partly.n["coverage"] == (1 if scaled else pytest.approx(64 / (64 + 40)))
 
 
 class Gram(nn.Module):

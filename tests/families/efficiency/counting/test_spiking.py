@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from neuroledger.families.efficiency.counting.spiking import is_spiking, membrane
+from neuroledger.families.efficiency.counting.spiking import spiking_layer
 from neuroledger.families.efficiency.metrics.activity import (
     dense_neuron_operations,
     neuron_operations,
@@ -79,7 +79,8 @@ def test_a_network_that_takes_single_steps_is_found_out():
     assert whole.steps == 1 and not whole.notes
     assert per_sample(stepped) == per_sample(whole) and per_sample(stepped)[2] == 4 * 45
     assert counted(net, x, time_axis=None).steps == 1
-    assert is_spiking(net[1]) and membrane(net[1]) is None
+    layer = spiking_layer(net[1])
+    assert layer is not None and layer.membrane() is None
 
 
 def test_state_of_nested_snntorch_layers_is_set_back_and_no_part_of_the_footprint():

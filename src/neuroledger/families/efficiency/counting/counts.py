@@ -105,8 +105,10 @@ class Trace:
         Counts by dotted module name; operations outside any module go by the function's name.
     batch_sparsity
         Sample-weighted mean over batches of the zeros among activations, as NeuroBench reports it.
-    connection_weights
-        Weights of the connections that operations were counted for.
+    weights_met, weights_reached
+        Weights that connect neurons, and those of them that some counted operation used.
+    unreached
+        The weights that no counted operation used, by name.
     failures
         Needs that could not be met at all, with the reason.
     """
@@ -120,7 +122,9 @@ class Trace:
     batch_sparsity: float = 0.0
     spiking_layers: int = 0
     uncounted: tuple[Uncounted, ...] = ()
-    connection_weights: int = 0
+    weights_met: int = 0
+    weights_reached: int = 0
+    unreached: tuple[Uncounted, ...] = ()
     weights: Weights | None = None
     timing: Timing | None = None
     memory: Memory | None = None

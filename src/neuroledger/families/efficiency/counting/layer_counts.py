@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from neuroledger.families.efficiency.counting.counts import Layer, Uncounted
 from neuroledger.families.efficiency.counting.network import Network
 from neuroledger.families.efficiency.counting.rows import Fan, Inbox, Scratch, count_nonzero
-from neuroledger.families.efficiency.counting.static import connection_weights
+from neuroledger.families.efficiency.counting.static import compiled_constants, coverable_weights
 
 __all__ = ["NESTED", "Site", "Tally", "storage_of"]
 
@@ -32,12 +32,17 @@ SPREAD = frozenset(
 )  # fmt: skip
 
 
+Piece = tuple[int, object, int]
+"""A weight (its identity), which values of it (None: all), and their number."""
+
+
 class _Origin(NamedTuple):
-    """The module that holds the first of the weights that a tensor was made of, that weight, and the tensor itself."""
+    """The module that holds the first of the weights that a tensor is derived from, what it is derived from, and itself."""
 
     name: str
     root: int
     tensor: weakref.ref[Tensor] | None
+    pieces: frozenset[Piece]
 
 
 class Made:
@@ -47,7 +52,8 @@ class Made:
         self._known: dict[int, _Origin] = {}
         self._buffers: set[int] = set()
         for name, tensor in own:
-            self._known.setdefault(id(tensor), _Origin(name, id(tensor), None))
+            whole: Piece = (id(tensor), None, 0 if is_lazy(tensor) else tensor.numel())
+            self._known.setdefault(id(tensor), _Origin(name, id(tensor), None, frozenset({whole})))
             if not isinstance(tensor, nn.Parameter):
                 self._buffers.add(id(tensor))
         self.has = self._known.__contains__
@@ -76,11 +82,18 @@ class Made:
             ):
                 del self._known[id(result)]  # something of a sample was written into it
             return False
+        pieces = frozenset(piece for origin in origins if origin is not None for piece in origin.pieces)
         for tensor in _tensors((result,)):
-            key = id(tensor)
             if self.origin(tensor) is None:
-                self._known[key] = _Origin(first.name, first.root, weakref.ref(tensor, self._forget(key)))
+                place = storage_of(tensor)
+                viewed = next((x for x in given if place is not None and storage_of(x) == place), None)
+                self.adopt(tensor, first, pieces if viewed is None else piece_of(tensor, viewed, pieces))
         return True
+
+    def adopt(self, tensor: Tensor, like: _Origin, pieces: frozenset[Piece]) -> None:
+        """Note that a tensor is derived from weights."""
+        key = id(tensor)
+        self._known[key] = _Origin(like.name, like.root, weakref.ref(tensor, self._forget(key)), pieces)
 
     def _forget(self, key: int) -> Any:
         return lambda _: self._known.pop(key, None)
@@ -125,7 +138,18 @@ class Tally:
     def __init__(self, network: Network) -> None:
         self.layers: dict[str, Layer] = {}
         self.uncounted: dict[str, Uncounted] = {}
-        self.reached: dict[object, int] = {}
+        self.reached: dict[int, dict[object, int]] = {}
+        self.clash = ""  # why the first axis cannot be that of the samples
+        self._calls: dict[str, int] = {}
+        self._shape: tuple[int, ...] = ()
+        self._weights = coverable_weights(network.parts)
+        self._by_storage: dict[int, list[int]] = {}
+        for key, (_, tensor) in self._weights.items():
+            if (place := storage_of(tensor)) is not None:
+                self._by_storage.setdefault(place, []).append(key)
+        self._beside: set[int] = set()  # weights that are added or scale, value by value, or are looked up
+        self._named_reached: set[str] = set()
+        self.blind_membranes: set[str] = set()  # spiking layers whose updates cannot be counted step by step
         self.sites: dict[object, Site] = {}
         self.full: dict[int, tuple[Tensor, int]] = {}  # weights known to have no zero, and their version then
         self.scratch = Scratch()
@@ -143,7 +167,8 @@ class Tally:
             name = prefix or type(child).__name__
             self._parts[id(child)] = name
             others = [value for value in vars(child).values() if value.__class__ not in _NO_TENSORS]
-            for value in (*child._parameters.values(), *child._buffers.values(), *others):
+            constants = compiled_constants(child)
+            for value in (*child._parameters.values(), *child._buffers.values(), *others, *constants):
                 if isinstance(value, torch.Tensor):
                     self._own.append((name, value))
         for name, tensor in self._own:
@@ -191,11 +216,60 @@ class Tally:
             frame = frame.f_back
         return otherwise
 
+    def pieces(self, weight: Tensor) -> frozenset[Piece]:
+        """The weights of the network that a tensor is, shows a part of, or is derived from."""
+        origin = self.made.origin(weight)
+        if origin is not None:
+            return origin.pieces
+        keys = self._by_storage.get(storage_of(weight) or 0, ())
+        return frozenset(
+            piece
+            for key in keys
+            for piece in piece_of(weight, self._weights[key][1], frozenset({(key, None, 0)}))
+        )
+
+    def adopt(self, tensor: Tensor) -> None:
+        """Note a view of a weight that was made out of sight."""
+        if (
+            self.made.origin(tensor) is None
+            and self.owner(tensor) is not None
+            and (pieces := self.pieces(tensor))
+        ):
+            origin = self.made.origin(self._weights[next(iter(pieces))[0]][1])
+            if origin is not None:
+                self.made.adopt(tensor, origin, pieces)
+
     def reach(self, weight: Tensor, name: str) -> None:
-        """Note that operations were counted for these weights; those made on the way go by the layer's name."""
-        own = self.owner(weight) is not None
-        key = storage_of(weight) or id(weight) if own else (name, tuple(weight.shape))
-        self.reached[key] = weight.numel()
+        """Note that operations were counted for these weights; packed ones are known by the layer's name."""
+        pieces = self.pieces(weight)
+        for root, which, count in pieces:
+            self.reached.setdefault(root, {})[which] = count
+        if not pieces:
+            self._named_reached.add(name)
+
+    def forsake(self, weight: Tensor) -> None:
+        """Note that operations with these weights were not counted."""
+        for root, _, _ in self.pieces(weight):
+            self.reached.pop(root, None)
+
+    def beside(self, weight: Tensor) -> None:
+        """Note weights that connect no neurons: they are added, scale value by value, or are rows of a table."""
+        self._beside.update(root for root, _, _ in self.pieces(weight))
+
+    def coverage(self) -> tuple[int, int, tuple[Uncounted, ...]]:
+        """Number of weights that connect neurons, of those that a counted operation used, and the others by name."""
+        met = reached = 0
+        left: list[Uncounted] = []
+        for key, (name, tensor) in self._weights.items():
+            if key in self._beside or is_lazy(tensor):
+                continue
+            size = tensor.numel()
+            known = name.rpartition(".")[0] in self._named_reached
+            found = size if known else min(size, sum(self.reached.get(key, {}).values()))
+            met, reached = met + size, reached + found
+            if found < size:
+                left.append(Uncounted(name, "no counted operation used it", size - found))
+        return met, reached, tuple(sorted(left, key=lambda part: -part.weights))
 
     def is_full(self, weight: Tensor) -> bool:
         """Whether none of the weights is zero."""
@@ -271,26 +345,54 @@ class Tally:
         else:
             self.add(layer, "zeros", values.eq(0).sum())
 
-    def multiplied(self, one: object, other: object, result: Tensor) -> None:
-        """Note a matrix of weights that inputs are spread over by a product of single values: no rule counts that."""
+    def combined(self, one: object, other: object, result: Tensor, *, product: bool) -> None:
+        """Note weights that are added to values or multiplied with them one by one.
+
+        Where that spreads the values over a matrix of weights, no rule counts the products; else the weights are terms or
+        gains, which connect no neurons.
+        """
         for weight, values in ((one, other), (other, one)):
             if isinstance(weight, Tensor) and isinstance(values, Tensor) and weight.dim() >= 2:
                 name = self.weight_of(weight)
-                if (
-                    name is not None
-                    and self.weight_of(values) is None
-                    and result.numel() > values.numel() > 1
-                ):
+                if name is None or self.weight_of(values) is not None:
+                    continue
+                if result.numel() <= values.numel():
+                    self.beside(weight)
+                elif product and values.numel() > 1:
+                    self.forsake(weight)
                     self.miss(name, "weights multiplied value by value", weight.numel())
 
     def miss(self, name: str, why: str, weights: int = 0) -> None:
         """Note a part that cannot be counted."""
         self.uncounted.setdefault(name, Uncounted(name, why, weights))
 
-    def begin(self, size: int) -> None:
-        """A batch of ``size`` samples begins."""
-        self.samples = size
+    def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
+        """A batch of ``size`` samples begins, whose inputs have this shape."""
+        self.samples, self._shape = size, shape
         self.batch += 1
+        self._calls.clear()
+
+    def spiked(self, name: str, fired: Tensor, membrane: Tensor | None) -> None:
+        """Check a step of a spiking layer: steps through the first axis of the input mean that this axis is time."""
+        self._calls[name] = self._calls.get(name, 0) + 1
+        shape = self._shape
+        if len(shape) < 2 or shape[0] == shape[1] or not fired.dim():
+            return
+        whole = membrane is not None and fired.shape[1:] == membrane.shape and fired.dim() > 1
+        if whole and tuple(fired.shape[:2]) == shape[:2]:
+            self.clash = f"the spiking layer {name!r} steps through axis 0 of the input"
+        elif self._calls[name] == shape[0] and fired.shape[0] == shape[1]:
+            self.clash = f"the spiking layer {name!r} was called {shape[0]} times on {shape[1]} samples"
+
+    def sequences(self, name: str, shape: Sequence[int]) -> None:
+        """Check what a recurrent layer takes for ``(time, sample, …)``."""
+        if len(self._shape) > 2 and tuple(shape[:2]) == self._shape[:2] and shape[0] != shape[1]:
+            self.clash = f"the recurrent layer {name!r} steps through axis 0 of the input"
+
+    def answers(self, shape: Sequence[int]) -> None:
+        """Check the shape of what the network answers."""
+        if len(self._shape) > 2 and shape and shape[0] == self._shape[1] and self._shape[0] not in shape:
+            self.clash = f"the network gives {shape[0]} answers"
 
     def settle(self, *, last: bool = False) -> None:
         """Fetch what is due from its device; at the end of the pass, everything is."""
@@ -327,13 +429,14 @@ class Tally:
             for x in torch.stack([amount.to(amounts[0].device, torch.float64) for amount in amounts]).tolist()
         ]
 
-    def unreached(self, module: nn.Module) -> int:
-        """Number of connection weights that the module holds itself and that no counted operation used."""
-        return sum(
-            weight.numel()
-            for name, weight in connection_weights(module)
-            if "." not in name and (storage_of(weight) or id(weight)) not in self.reached
-        )
+
+def piece_of(tensor: Tensor, weight: Tensor, pieces: frozenset[Piece]) -> frozenset[Piece]:
+    """The same weights, but only those values that a view shows of them."""
+    count = min(int(tensor.numel()), int(weight.numel()))
+    if count == weight.numel():
+        return frozenset((root, which, size or count) for root, which, size in pieces)
+    which = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+    return frozenset((root, which, count) for root, _, _ in pieces)
 
 
 def storage_of(tensor: Tensor) -> int | None:

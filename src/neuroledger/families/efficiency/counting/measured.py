@@ -36,11 +36,11 @@ LONGEST = 2.0
 def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing:
     """Times of single passes: of the first sample alone (latency) and of the first batch (throughput)."""
     device = device_of(network.module, inputs)
-    alone = first_sample(inputs)
+    alone = first_sample(inputs, network.sample_axis)
     return Timing(
         latency=_times(lambda: answered(network, alone, time_axis), network, device),
         batch=_times(lambda: answered(network, inputs, time_axis), network, device),
-        batch_size=size_of(inputs),
+        batch_size=size_of(inputs, network.sample_axis),
         warm_up=WARM_UP,
         threads=torch.get_num_threads(),
         device=str(device),
@@ -119,7 +119,7 @@ def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memo
     workspace of a kernel inside one operation is not seen there.
     """
     device = device_of(network.module, inputs)
-    alone = first_sample(inputs)
+    alone = first_sample(inputs, network.sample_axis)
     counted = count_weights(network.module)
     weights = counted.parameter_bytes + counted.buffer_bytes
     with evaluation(network):
@@ -285,4 +285,4 @@ def measure_energy(
     joules, seconds = stop(), time.perf_counter() - began
     if joules <= 0:
         raise MetricError(f"the meter {meter.name} counted nothing in {seconds:.2f} s: {INSTEAD}")
-    return Energy(joules, passes * size_of(inputs), seconds, meter.name)
+    return Energy(joules, passes * size_of(inputs, network.sample_axis), seconds, meter.name)

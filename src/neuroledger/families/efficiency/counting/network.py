@@ -5,22 +5,22 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.families.efficiency.counting.spiking import fresh_state, is_spiking, spikes
+from neuroledger.families.efficiency.counting.spiking import Registered, SpikingLayer, spikes, spiking_layer
+from neuroledger.families.efficiency.counting.state import State, foreign
 
 __all__ = [
     "Network", "answered", "call", "copied", "evaluation", "first_sample", "hooks_of", "inputs_of",
-    "may_write", "same_chances", "size_of", "steps_through_time", "unaltered", "uncompiled",
+    "may_write", "shape_of", "size_of", "steps_through_time", "uncompiled",
     "without_values", "written",
 ]  # fmt: skip
 
@@ -32,29 +32,45 @@ _GUARD = threading.Lock()
 _HOOKS = threading.Lock()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Network:
-    """A module and what it is made of, looked up once for a pass: every part by dotted name, the spiking ones apart."""
+    """A module and its parts by dotted name, looked up once for a pass.
+
+    ``sample_axis`` is the axis of the samples in its input, ``axis_stated`` whether the caller states it; ``state`` is
+    what each batch starts from, once taken.
+    """
 
     module: nn.Module
     parts: tuple[tuple[str, nn.Module], ...]
-    spiking: Mapping[str, nn.Module]
+    spiking: Mapping[str, SpikingLayer]
     turn: threading.RLock
+    sample_axis: int = 0
+    axis_stated: bool = False
+    state: State | None = None
 
     @classmethod
-    def of(cls, module: nn.Module) -> Network:
-        """The network of a module; of a compiled one, whose graph runs out of sight, the module it was made from.
+    def of(
+        cls, module: nn.Module, registered: Registered = MappingProxyType({}), sample_axis: int | None = None
+    ) -> Network:
+        """The network of a module; of a compiled one, whose graph cannot be observed, the module it was made from.
 
         Raises
         ------
         RequestError
-            It is no torch module.
+            It is not a torch module.
         """
         if not isinstance(module, nn.Module):
             raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
         module = getattr(module, "_orig_mod", module)
         parts = tuple(_parts("", module, set()))
-        return cls(module, parts, {name: part for name, part in parts if is_spiking(part)}, _turn(module))
+        layers = {name: spiking_layer(part, registered) for name, part in parts}
+        spiking = {name: layer for name, layer in layers.items() if layer is not None}
+        return cls(module, parts, spiking, _turn(module), sample_axis or 0, sample_axis is not None)
+
+    def take_state(self) -> State:
+        """Take what each batch starts from."""
+        with self.turn:
+            return State(self.module, [part for _, part in self.parts])
 
 
 def _parts(prefix: str, module: nn.Module, met: set[int]) -> list[tuple[str, nn.Module]]:
@@ -72,8 +88,8 @@ def inputs_of(batch: Any) -> Any:
     return batch[0] if isinstance(batch, (tuple, list)) and batch else batch
 
 
-def size_of(inputs: Any) -> int:
-    """Number of samples: the length of the first tensor's first dimension.
+def shape_of(inputs: Any) -> tuple[int, ...]:
+    """Shape of the first tensor of a batch.
 
     Raises
     ------
@@ -86,13 +102,27 @@ def size_of(inputs: Any) -> int:
             "a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments; "
             f"in this one the input is {type(inputs).__name__}"
         )
-    return int(first.shape[0])
+    return tuple(first.shape)
 
 
-def first_sample(inputs: Any) -> Any:
-    """The first sample as a batch of one; tensors that have no row for each sample stay whole."""
-    size = size_of(inputs)
-    return _each(inputs, lambda x: x[:1] if x.dim() and len(x) == size else x)
+def size_of(inputs: Any, axis: int = 0) -> int:
+    """Number of samples: the length of the first tensor along the axis of samples.
+
+    Raises
+    ------
+    RequestError
+        There is no tensor in the batch, or one without such an axis.
+    """
+    shape = shape_of(inputs)
+    if not 0 <= axis < len(shape):
+        raise RequestError(f"sample_axis {axis}: inputs of shape {shape} have no such axis of samples")
+    return shape[axis]
+
+
+def first_sample(inputs: Any, axis: int = 0) -> Any:
+    """The first sample as a batch of one; tensors without an entry for each sample stay whole."""
+    size = size_of(inputs, axis)
+    return _each(inputs, lambda x: x.narrow(axis, 0, 1) if x.dim() > axis and x.shape[axis] == size else x)
 
 
 def copied(inputs: Any) -> Any:
@@ -168,45 +198,51 @@ def hooks_of(network: Network) -> Iterator[None]:
 
 
 class evaluation:  # noqa: N801 - used as a function is
-    """Evaluation mode, no gradients, spiking state without a past; all put back as it was.
+    """Evaluation mode without gradients, from the state that was taken of the network; all put back as it was.
 
-    Passes over the same network take turns, batch by batch, for they share its spiking state.
+    Spiking layers are reset, and generators of random numbers start from the same place. With ``carry``, state and random
+    numbers go on from the batch before. Passes over the same network take turns, batch by batch, for they share its state.
     """
 
-    __slots__ = ("_gradients", "_network", "_state", "_training", "_turn")
+    __slots__ = ("_carry", "_gradients", "_network", "_state", "_stream", "_training")
 
-    def __init__(self, network: Network) -> None:
-        self._network, self._turn = network, network.turn
+    def __init__(self, network: Network, *, carry: bool = False) -> None:
+        self._network, self._carry = network, carry
         self._gradients = torch.no_grad()
-        self._state = fresh_state(network.spiking.values()) if network.spiking else None
         self._training: list[nn.Module] = []
 
     def __enter__(self) -> None:
-        self._turn.acquire()
+        network = self._network
+        network.turn.acquire()
         self._gradients.__enter__()
+        self._state = network.state or network.take_state()
+        self._stream = self._state.streams.now()
         try:
-            if self._state is not None:
-                self._state.__enter__()
-            for _, part in self._network.parts:
+            if not self._carry:
+                self._state.streams.go_to(self._state.streams.start)
+                for layer in network.spiking.values():
+                    layer.reset()
+            for _, part in network.parts:
                 if getattr(part, "training", False):  # frozen TorchScript has no such flag
                     self._training.append(part)
                     part.training = False
         except BaseException:
-            self._leave(None, None, None)
+            self._leave()
             raise
 
     def __exit__(self, *failure: Any) -> None:
-        self._leave(*failure)
+        self._leave()
 
-    def _leave(self, *failure: Any) -> None:
+    def _leave(self) -> None:
         try:
             for part in self._training:
                 part.training = True
-            if self._state is not None:
-                self._state.__exit__(*failure)
+            if not self._carry:
+                self._state.put_back()
+                self._state.streams.go_to(self._stream)
         finally:
-            self._gradients.__exit__(*failure)
-            self._turn.release()
+            self._gradients.__exit__(None, None, None)
+            self._network.turn.release()
 
 
 def uncompiled() -> AbstractContextManager[Any]:
@@ -217,34 +253,21 @@ def uncompiled() -> AbstractContextManager[Any]:
     return stance
 
 
-@contextmanager
-def same_chances(module: nn.Module) -> Iterator[None]:
-    """Torch's random numbers go on afterwards as if nothing had been drawn inside."""
-    on_cards = module.parameters() if torch.cuda.is_initialized() else ()
-    devices = sorted({p.device.index for p in on_cards if p.is_cuda})
-    states = [torch.cuda.get_rng_state(device) for device in devices]
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-        for device, found in zip(devices, states, strict=True):
-            torch.cuda.set_rng_state(found, device)
-
-
 def steps_through_time(network: Network, inputs: Any) -> int | None:
-    """The axis of time (1) if the module is a spiking network that takes one step at a time, else None.
+    """The axis of time if the module is a spiking network that takes one step at a time, else None.
 
     Such a network has spiking layers with a state of their own, answers one step with ``(spikes, membrane)``, and
-    either cannot take a whole sequence or would run each spiking layer once over it.
+    either cannot take a whole sequence or would run each spiking layer once over it. Time is axis 1, or axis 0 where
+    that is not the axis of the samples.
     """
     layers, module = network.spiking, network.module
     if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
         return None
-    sample = inputs[:1]
+    axis = 0 if network.sample_axis else 1
+    sample = inputs.narrow(network.sample_axis, 0, 1)
     try:
         with evaluation(network):
-            answer = module(sample[:, 0])
+            answer = module(sample.select(axis, 0))
     except CALL_ERRORS:
         return None
     if not (isinstance(answer, (tuple, list)) and len(answer) >= 2):
@@ -260,17 +283,17 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
         return note
 
     with hooks_of(network):
-        hooks = [layer.register_forward_pre_hook(noting(name)) for name, layer in layers.items()]
+        hooks = [layer.module.register_forward_pre_hook(noting(name)) for name, layer in layers.items()]
     try:
         with evaluation(network):
             module(sample)
     except CALL_ERRORS:
-        return 1
+        return axis
     finally:
         with hooks_of(network):
             for hook in hooks:
                 hook.remove()
-    return 1 if max(calls.values()) <= 1 else None
+    return axis if max(calls.values()) <= 1 else None
 
 
 def answered(network: Network, inputs: Any, time_axis: int | None) -> Any:
@@ -284,77 +307,9 @@ def answered(network: Network, inputs: Any, time_axis: int | None) -> Any:
         ) from error
 
 
-# Tensors up to so many values are copied and compared together, which for small networks is most of the work.
-SMALL = 2**14
-
-
-class _Held(NamedTuple):
-    """A tensor in its place in a module."""
-
-    place: MutableMapping[str, Any]
-    name: str
-    tensor: Tensor
-
-
-@contextmanager
-def unaltered(network: Network) -> Iterator[None]:
-    """Parameters and buffers are afterwards the same tensors with the same values; it takes a copy of them meanwhile.
-
-    Of a network of torch's own modules alone none is taken, for in evaluation mode these write into nothing they hold.
-    Sparse tensors and those without values stay as they are: no operation of a forward pass writes into them.
-    """
-    if not any(part._forward_pre_hooks or _foreign(part) for _, part in network.parts):
-        yield
-        return
-    groups: dict[object, list[_Held]] = {}
-    with network.turn, torch.no_grad():
-        for _, part in network.parts:
-            for place in (part._parameters, part._buffers):
-                for name, tensor in place.items():
-                    if (
-                        tensor is not None
-                        and not is_lazy(tensor)
-                        and tensor.layout is torch.strided
-                        and not tensor.is_meta
-                    ):
-                        small = tensor.numel() <= SMALL
-                        key = (tensor.dtype, tensor.device) if small else id(tensor)
-                        groups.setdefault(key, []).append(_Held(place, name, tensor))
-        copies = [(held, _values(held).clone()) for held in groups.values()]
-    try:
-        yield
-    finally:
-        with network.turn, torch.no_grad():
-            for held, values in copies:
-                _put_back(held, values)
-
-
 def may_write(network: Network) -> bool:
-    """Whether a network may write into its inputs: torch's own modules do where they are told to work in place."""
+    """Whether a network may write into its inputs: torch's own modules do if they work in place."""
     return any(
-        part._forward_pre_hooks or part._forward_hooks or _foreign(part) or getattr(part, "inplace", False)
+        part._forward_pre_hooks or part._forward_hooks or foreign(part) or getattr(part, "inplace", False)
         for _, part in network.parts
     )
-
-
-def _foreign(module: nn.Module) -> bool:
-    return not _from_torch(type(module))  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=1024)
-def _from_torch(kind: type) -> bool:
-    return kind.__module__.startswith("torch.nn.modules.")
-
-
-def _values(held: Sequence[_Held]) -> Tensor:
-    """All values of some tensors in a row."""
-    return torch.cat([h.tensor.reshape(-1) for h in held]) if len(held) > 1 else held[0].tensor.reshape(-1)
-
-
-def _put_back(held: Sequence[_Held], values: Tensor) -> None:
-    for place, name, tensor in held:
-        if isinstance(place, dict) and place.get(name) is not tensor:  # TorchScript keeps its own
-            place[name] = tensor
-    if not torch.equal(_values(held), values):
-        for (_, _, tensor), before in zip(held, values.split([h.tensor.numel() for h in held]), strict=True):
-            tensor.copy_(before.reshape(tensor.shape))

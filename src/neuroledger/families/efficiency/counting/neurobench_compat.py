@@ -21,12 +21,7 @@ from neuroledger.families.efficiency.counting.counts import Need, Weights
 from neuroledger.families.efficiency.counting.layer_counts import Tally
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.recurrent import ones
-from neuroledger.families.efficiency.counting.spiking import (
-    is_spiking,
-    membrane,
-    operations_per_update,
-    spikes,
-)
+from neuroledger.families.efficiency.counting.spiking import spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 
 __all__ = ["PeerPass", "peer_weights"]
@@ -86,6 +81,7 @@ class PeerPass:
         self.batch_sparsity = 0.0
         self._zeros: list[tuple[Tensor, int]] = []
         self._past: dict[nn.Module, Tensor] = {}
+        self._layers = {id(layer.module): layer for layer in network.spiking.values()}
         self._thread: int | None = None
         self._hooks: list[RemovableHandle] = []
 
@@ -98,9 +94,9 @@ class PeerPass:
         if "operations" in self.needs:
             for name, child in below(self.module, lambda m: isinstance(m, CONNECTIONS)):
                 self._hooks.append(child.register_forward_pre_hook(self._connection(name), with_kwargs=True))
-        if {"activations", "membranes"} & self.needs:
-            for name, child in below(self.module, lambda m: isinstance(m, ACTIVATIONS) or is_spiking(m)):
-                self._hooks.append(child.register_forward_hook(self._activation(name)))
+        seen = ACTIVATIONS if {"activations", "membranes"} & self.needs else ()
+        for name, child in below(self.module, lambda m: isinstance(m, seen) or id(m) in self._layers):
+            self._hooks.append(child.register_forward_hook(self._activation(name)))
 
     def __exit__(self, *_: object) -> None:
         with hooks_of(self.network):
@@ -108,9 +104,9 @@ class PeerPass:
                 hook.remove()
         self._hooks.clear()
 
-    def begin(self, size: int) -> None:
+    def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
         """Count what this thread does from here on to a batch of ``size`` samples."""
-        self.tally.begin(size)
+        self.tally.begin(size, shape)
         self._thread = threading.get_ident()
 
     def end(self) -> None:
@@ -152,11 +148,14 @@ class PeerPass:
             self._zeros.append((silent, fired.numel()))
             counts.elements += fired.numel()
             self.tally.add(counts, "zeros", silent)
-            potential = membrane(layer) if is_spiking(layer) else None
-            if potential is not None:
+            neuron = self._layers.get(id(layer))
+            potential = None if neuron is None else neuron.membrane(output)
+            if neuron is not None:
+                self.tally.spiked(name, fired, potential)
+            if neuron is not None and potential is not None:
                 past = self._past.get(layer)
                 counts.membranes += potential.numel()
-                counts.neuron, counts.per_update = type(layer).__name__, operations_per_update(layer)
+                counts.neuron, counts.per_update = type(layer).__name__, neuron.operations_per_update()
                 changed = torch.ones_like(potential) if past is None else potential.ne(past)
                 self.tally.add(counts, "updates", changed.sum())
                 self._past[layer] = potential.clone()
@@ -199,6 +198,8 @@ def count_as_peer(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ..
     plain = tally.scratch.plain(x.reshape(1, -1))
     tally.add(counts, "acs" if bool(plain) else "macs", effective)
     tally.add(counts, "dense", dense)
+    for weight in layer.parameters(recurse=False):
+        tally.reach(weight, name)
 
 
 def _convolved(layer: nn.Module, x: Tensor, weight: Tensor) -> Tensor:

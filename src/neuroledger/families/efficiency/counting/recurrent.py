@@ -152,6 +152,8 @@ def stack(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]],
     def rule(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if isinstance(args[2], (list, tuple)) and isinstance(args[3], bool):
             x, state, weights, biased, layers = args[0], args[1], args[2], args[3], args[4]
+            if not args[8]:
+                tally.sequences(kind, x.shape)
             sequence = Sequences(x.transpose(0, 1) if args[8] else x, None)
             both = args[7]
         else:

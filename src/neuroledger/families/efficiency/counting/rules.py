@@ -512,6 +512,14 @@ def scaled_dot_product(tally: Tally, result: Tensor, args: tuple[Any, ...], kwar
     count_attention(tally, "attention", q, k, v, mask, scale)
 
 
+def fused_attention(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The operators below ``scaled_dot_product_attention``: (q, k, v, dropout, causal, …)."""
+    causal = argument(args, kwargs, 4, "is_causal", False)
+    mask, scale = kwargs.get("attn_mask"), kwargs.get("scale")
+    given = (*args[:3], mask, 0.0, causal, scale)
+    scaled_dot_product(tally, result[0], given, {})
+
+
 def count_attention(
     tally: Tally, name: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
 ) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -19,15 +21,15 @@ from neuroledger.families.efficiency.counting.network import (
     evaluation,
     inputs_of,
     may_write,
-    same_chances,
+    shape_of,
     size_of,
     steps_through_time,
-    unaltered,
     uncompiled,
     without_values,
     written,
 )
 from neuroledger.families.efficiency.counting.neurobench_compat import PeerPass, peer_weights
+from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.strict import StrictPass, Watch
 
@@ -44,20 +46,29 @@ def trace(
     needs: Iterable[Need],
     mode: Mode = "strict",
     time_axis: TimeAxis = "auto",
+    sample_axis: int | None = None,
+    spiking: Registered = MappingProxyType({}),
+    carry_state: bool = False,
     receive: Receive | None = None,
 ) -> Trace:
     """Run the network over the batches once, in evaluation mode, and count what ``needs`` name.
 
-    Batches are read one at a time and nothing of them is kept: memory does not grow with their number. State of
-    spiking layers starts afresh with every batch, and torch's random numbers go on afterwards as if there had been no
-    pass. A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or
-    a mapping of keyword arguments.
+    Batches are read one at a time and nothing of them is kept: memory does not grow with their number. Every batch starts
+    from the same state of the network and of the generators of random numbers, with spiking layers reset, and all of it is
+    put back afterwards. A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or a mapping of keyword arguments.
 
     Parameters
     ----------
     time_axis
         Axis of the input along which a network that takes single steps is stepped; None hands over whole batches;
-        ``"auto"`` finds out whether a spiking network takes single steps, and then steps along axis 1.
+        ``"auto"`` finds out whether a spiking network takes single steps, and then steps along axis 1, or along axis 0
+        where that is not the axis of the samples.
+    sample_axis
+        Axis of the samples in the input. None means axis 0, and a pass fails whose network takes axis 0 for time.
+    spiking
+        State tensors of classes of spiking layers, the membrane potential first, by class.
+    carry_state
+        The batches are one series: the state goes on from batch to batch.
     receive
         Called with each batch and the network's answer.
 
@@ -68,7 +79,7 @@ def trace(
     ModelError
         Something was to be received, but the forward pass fails. Otherwise a failing pass is a failure of the needs.
     """
-    network, wanted = Network.of(module), frozenset(needs)
+    network, wanted = Network.of(module, spiking, sample_axis), frozenset(needs)
     if isinstance(batches, (torch.Tensor, Mapping)):  # one batch handed over bare: its samples are no batches
         batches = (batches,)
     if not isinstance(batches, Iterable):
@@ -80,12 +91,12 @@ def trace(
     counting = running & {"operations", "activations", "membranes"}
     run = StrictPass(network, counting) if mode == "strict" else PeerPass(network, counting)
     run.tally.full = full
-    state = _Progress()
+    state = _Progress(carry_state)
     if running or receive is not None:
         try:
-            with same_chances(network.module), unaltered(network), uncompiled(), run:
+            with _preserved(network), uncompiled():
                 for batch in batches:
-                    _one(network, run, batch, time_axis, running, receive, state)
+                    run = _one(network, run, batch, time_axis, running, receive, state)
         except ModelError as error:
             if receive is not None:
                 raise
@@ -99,6 +110,12 @@ def trace(
     failures.update(state.failures)
     if isinstance(run, PeerPass):
         failures.update({str(need): why for need, why in run.failures.items()})
+    if run.tally.blind_membranes and "membranes" in running:
+        blind = ", ".join(sorted(run.tally.blind_membranes))
+        failures.setdefault(
+            "membranes", f"the membrane potentials of {blind} cannot be read after each time step"
+        )
+    met, reached, unreached = run.tally.coverage() if "operations" in running else (0, 0, ())
     return Trace(
         mode=mode,
         needs=wanted,
@@ -109,7 +126,9 @@ def trace(
         batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
         spiking_layers=len(network.spiking),
         uncounted=tuple(run.tally.uncounted.values()),
-        connection_weights=sum(run.tally.reached.values()),
+        weights_met=met,
+        weights_reached=reached,
+        unreached=unreached,
         weights=weights,
         timing=state.timing,
         memory=state.memory,
@@ -122,7 +141,8 @@ def trace(
 class _Progress:
     """What a pass knows of itself between two batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, carry: bool) -> None:
+        self.carry = carry
         self.samples = self.batches = 0
         self.steps = 1
         self.sparsity = 0.0
@@ -143,12 +163,12 @@ def _one(
     needs: frozenset[Need],
     receive: Receive | None,
     state: _Progress,
-) -> None:
-    """Run and count one batch."""
+) -> StrictPass | PeerPass:
+    """Run and count one batch; the pass to go on with, which after a first batch may be one that sees more."""
     inputs = inputs_of(batch)
-    size = size_of(inputs)
+    size = size_of(inputs, network.sample_axis)
     if size == 0:
-        return
+        return run
     if state.batches == 0:
         empty = without_values(network, inputs)
         if empty is not None:
@@ -158,47 +178,85 @@ def _one(
         state.writes = may_write(network)
         state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
-            state.steps = _steps(inputs, state.time_axis)
+            state.steps = _steps(inputs, state.time_axis, network.sample_axis)
             if time_axis == "auto":
                 state.notes.append(
-                    f"the network takes single steps: it was stepped {state.steps} times along axis 1"
+                    f"the network takes single steps: it was stepped {state.steps} times along axis {state.time_axis}"
                 )
         if needs & {"timing", "memory", "energy"}:
-            with same_chances(network.module), unaltered(network):
-                _measure(network, copied(inputs), needs, state)
+            _measure(network, copied(inputs), needs, state)
     given = copied(inputs) if state.writes else inputs
-    with evaluation(network):
-        run.begin(size)
-        try:
-            answer = answered(network, given, state.time_axis)
-        finally:
-            run.end()
-        run.settle()
-        if receive is not None:
-            receive(batch, answer)
+    answer = _answer(network, run, given, size, state)
+    if state.batches == 0 and isinstance(run, StrictPass) and not state.carry:
+        uncounted = run.hidden()
+        if uncounted is not None:
+            full, run = run.tally.full, StrictPass(network, run.needs, uncounted)
+            run.tally.full = full
+            given = copied(inputs) if state.writes else inputs
+            answer = _answer(network, run, given, size, state)
+    if receive is not None:
+        receive(batch, answer)
     if isinstance(run, PeerPass):
         state.sparsity += run.batch_sparsity * size
     state.writes = state.writes and written(given)
     state.samples += size
     state.batches += 1
+    return run
 
 
-def _steps(inputs: Any, axis: Any) -> int:
+def _answer(network: Network, run: StrictPass | PeerPass, inputs: Any, size: int, state: _Progress) -> Any:
+    """The network's answer to one batch, counted.
+
+    Raises
+    ------
+    ModelError
+        The forward pass fails, or takes another axis for that of the samples.
+    """
+    shape = () if network.axis_stated or state.time_axis is not None else shape_of(inputs)
+    with evaluation(network, carry=state.carry), run:
+        run.begin(size, shape)
+        try:
+            answer = answered(network, inputs, state.time_axis)
+        finally:
+            run.end()
+        run.settle()
+    first = spikes(answer) if not isinstance(answer, Mapping) else None
+    if isinstance(first, torch.Tensor):
+        run.tally.answers(tuple(first.shape))
+    if run.tally.clash:
+        raise ModelError(
+            f"{run.tally.clash}, so that axis 0 of inputs {shape} is taken for time: state the axis of the samples, "
+            "`sample_axis=1` (or `sample_axis=0` if it is axis 0)"
+        )
+    return answer
+
+
+@contextmanager
+def _preserved(network: Network) -> Iterator[None]:
+    """The network and the generators of random numbers are afterwards as they were."""
+    network.state = network.take_state()
+    try:
+        yield
+    finally:
+        with network.turn:
+            network.state.put_back(thorough=True)
+            network.state.streams.go_to(network.state.streams.start)
+
+
+def _steps(inputs: Any, axis: Any, sample_axis: int) -> int:
     shape = getattr(inputs, "shape", None)
-    there = shape is not None and isinstance(axis, int) and -len(shape) < axis < len(shape)
-    if shape is None or not there or axis == 0:
+    there = shape is not None and isinstance(axis, int) and -len(shape) <= axis < len(shape)
+    if shape is None or not there or axis % len(shape) == sample_axis:
         of = f"of shape {tuple(shape)}" if shape is not None else "that are several tensors"
         raise RequestError(
-            f"time_axis {axis!r}: inputs {of} have no such axis of time steps; axis 0 is that of the samples"
+            f"time_axis {axis!r}: inputs {of} have no such axis of time steps; axis {sample_axis} is that of the samples "
+            "(`sample_axis`)"
         )
     return int(shape[axis])
 
 
 def _time_axis(network: Network, inputs: Any) -> int | None:
-    if not network.spiking:
-        return None
-    with same_chances(network.module), unaltered(network):
-        return steps_through_time(network, copied(inputs))
+    return steps_through_time(network, copied(inputs)) if network.spiking else None
 
 
 def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:

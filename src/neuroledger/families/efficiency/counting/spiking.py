@@ -1,60 +1,35 @@
-"""Spiking layers: which modules they are, where their state lies, and how it is set back.
+"""Spiking layers: which modules they are, which tensors are their state, and how that state is reset.
 
-A module is spiking if it derives from snntorch's ``SpikingNeuron``, or if its class has ``spiking_state``: the names of
-the tensors it carries from one time step to the next, the membrane potential first (None before the first step).
+A module is a spiking layer if its class is registered by the caller, if its class has ``spiking_state`` (the names of the
+tensors carried from one time step to the next, the membrane potential first), or if it is a neuron of snntorch,
+SpikingJelly, sinabs or norse. None of these packages is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["fresh_state", "is_spiking", "membrane", "operations_per_update", "spikes", "state_names"]
+__all__ = ["Registered", "SpikingLayer", "spikes", "spiking_layer"]
 
+Registered = Mapping[type, str | Sequence[str]]
+"""Names of the state tensors of classes of spiking layers, the membrane potential first."""
+Framework = Literal["snntorch", "spikingjelly", "sinabs", "norse", "declared", "registered"]
 
-def is_snntorch(module: nn.Module) -> bool:
-    """Whether the module is one of snntorch's neurons; snntorch itself is not imported."""
-    return _from_snntorch(type(module))  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=1024)
-def _from_snntorch(kind: type) -> bool:
-    return any(
-        base.__name__ == "SpikingNeuron" and base.__module__.split(".")[0] == "snntorch"
-        for base in kind.__mro__
-    )
-
-
-def is_spiking(module: nn.Module) -> bool:
-    """Whether the module is a layer of spiking neurons."""
-    return bool(getattr(type(module), "spiking_state", ())) or is_snntorch(module)
-
-
-def state_names(module: nn.Module) -> tuple[str, ...]:
-    """Names of the tensors that a spiking module carries from step to step."""
-    declared = getattr(type(module), "spiking_state", None)
-    if declared:
-        return tuple(declared)
-    return tuple(name for name in module._buffers if name in module._non_persistent_buffers_set)
-
-
-def membrane(module: nn.Module) -> Tensor | None:
-    """The membrane potential as it stands, or None before the first step."""
-    declared = getattr(type(module), "spiking_state", None)
-    value = getattr(module, declared[0] if declared else "mem", None)
-    return value if isinstance(value, torch.Tensor) and value.numel() else None
-
-
-def spikes(output: Any) -> Tensor:
-    """The spikes in what a spiking layer returns: the first of several tensors."""
-    return output[0] if isinstance(output, (tuple, list)) else output
-
+BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
+    {
+        ("snntorch", "SpikingNeuron"): "snntorch", ("spikingjelly", "BaseNode"): "spikingjelly",
+        ("sinabs", "StatefulLayer"): "sinabs", ("norse", "SNNCell"): "norse", ("norse", "SNNRecurrentCell"): "norse",
+    }
+)  # fmt: skip
+RESETS = ("reset", "reset_states", "reset_mem")
 
 # Operations of one update of a neuron, by snntorch's class and way of resetting, as NeuroBench 2.3 counts them.
 OPERATIONS: Mapping[tuple[str, str], int] = MappingProxyType(
@@ -65,30 +40,96 @@ OPERATIONS: Mapping[tuple[str, str], int] = MappingProxyType(
 )  # fmt: skip
 
 
-def operations_per_update(module: nn.Module) -> float | None:
-    """Operations that one update of one neuron takes; None where that is not known.
+@dataclass(frozen=True)
+class SpikingLayer:
+    """A layer of spiking neurons and the names of its state tensors, the membrane potential first."""
 
-    A class with ``spiking_state`` states it as ``operations_per_update``.
-    """
-    stated = getattr(type(module), "operations_per_update", None)
-    if stated is not None:
-        return float(stated)
-    if not is_snntorch(module):
+    module: nn.Module
+    framework: Framework
+    state: tuple[str, ...]
+
+    def membrane(self, call: Any = None) -> Tensor | None:
+        """The membrane potential, or None before the first step.
+
+        A layer of norse receives and returns its state: ``call`` is its arguments, or its output.
+        """
+        if self.framework == "norse":
+            value = getattr(call[1], "v", None) if isinstance(call, tuple) and len(call) > 1 else None
+        else:
+            value = getattr(self.module, self.state[0], None) if self.state else None
+        return value if isinstance(value, torch.Tensor) and value.numel() else None
+
+    def reset(self) -> None:
+        """Set the state to that before the first step: by the class's own method where it has one."""
+        if self.framework == "snntorch":
+            for name in self.state:
+                setattr(self.module, name, getattr(self.module, name).new_zeros(0))
+        elif (method := _reset_of(self.module)) is not None:
+            method()
+        elif self.framework == "declared":
+            for name in self.state:
+                setattr(self.module, name, None)
+
+    def operations_per_update(self) -> float | None:
+        """Operations of one update of one neuron; None where unknown.
+
+        A class states it as ``operations_per_update``.
+        """
+        stated = getattr(type(self.module), "operations_per_update", None)
+        if stated is not None:
+            return float(stated)
+        if self.framework != "snntorch":
+            return None
+        reset = str(getattr(self.module, "reset_mechanism", ""))
+        return OPERATIONS.get((type(self.module).__name__, reset))
+
+
+def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({})) -> SpikingLayer | None:
+    """The module as a spiking layer; None if it is not one."""
+    kind: Any = type(module)
+    named = (
+        next((registered[base] for base in kind.__mro__ if base in registered), None) if registered else None
+    )
+    if named:
+        return SpikingLayer(module, "registered", (named,) if isinstance(named, str) else tuple(named))
+    declared = getattr(kind, "spiking_state", None)
+    if declared:
+        return SpikingLayer(module, "declared", tuple(declared))
+    framework = _framework_of(kind)
+    if framework is None:
         return None
-    return OPERATIONS.get((type(module).__name__, str(getattr(module, "reset_mechanism", ""))))
+    if framework == "snntorch":
+        names = [name for name in module._buffers if name in module._non_persistent_buffers_set]
+        return SpikingLayer(module, framework, ("mem", *(name for name in names if name != "mem")))
+    if framework == "spikingjelly":
+        memories = [name for name in vars(module).get("_memories", ()) if name != "v"]
+        return SpikingLayer(module, framework, ("v", *memories))
+    if framework == "sinabs":
+        return SpikingLayer(
+            module, framework, ("v_mem", *(name for name in module._buffers if name != "v_mem"))
+        )
+    return SpikingLayer(module, framework, ())
 
 
-@contextmanager
-def fresh_state(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """Spiking layers start without a past; afterwards their state is put back."""
-    kept: list[tuple[nn.Module, str, Any]] = []
-    for layer in layers:
-        for name in state_names(layer):
-            value = getattr(layer, name)
-            kept.append((layer, name, value))
-            setattr(layer, name, value.new_zeros(0) if is_snntorch(layer) else None)
-    try:
-        yield
-    finally:
-        for layer, name, value in kept:
-            setattr(layer, name, value)
+@lru_cache(maxsize=1024)
+def _framework_of(kind: type) -> Framework | None:
+    found = (BASES.get((base.__module__.partition(".")[0], base.__name__)) for base in kind.__mro__)
+    return next((framework for framework in found if framework is not None), None)
+
+
+def _reset_of(module: nn.Module) -> Any:
+    """The module's method that resets its state without arguments, if there is one."""
+    for name in RESETS:
+        method = getattr(module, name, None)
+        if inspect.ismethod(method):
+            parameters = inspect.signature(method).parameters.values()
+            if all(
+                p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
+            ):
+                return method
+    return None
+
+
+def spikes(output: Any) -> Tensor:
+    """The spikes in the output of a spiking layer: the first of several tensors."""
+    return output[0] if isinstance(output, (tuple, list)) else output

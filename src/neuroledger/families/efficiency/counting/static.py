@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from neuroledger.families.efficiency.counting.counts import Weights
 from neuroledger.families.efficiency.counting.rows import count_nonzero
-from neuroledger.families.efficiency.counting.spiking import is_spiking, state_names
+from neuroledger.families.efficiency.counting.spiking import spiking_layer
 
 __all__ = ["CONNECTIONS", "connection_weights", "count_weights", "nonzero", "packed", "packed_weights"]
 
@@ -92,6 +93,37 @@ def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{prefix}.{name}".lstrip("."), tensor
 
 
+def compiled_constants(module: nn.Module) -> Iterator[Tensor]:
+    """Tensors in the code of a module of TorchScript: the weights of a frozen one are there."""
+    if isinstance(module, torch.jit.ScriptModule):
+        for node in module.graph.findAllNodes("prim::Constant"):
+            if node.hasAttribute("value") and node.kindOf("value") == "t":
+                yield node.t("value")
+
+
+def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, Tensor]]:
+    """Dotted name and tensor of all weights that may connect neurons, as they are stored, by identity.
+
+    Parameters with more than one value along two dimensions or more, but not those of tables and norms, and packed
+    weights.
+    """
+    found: dict[int, tuple[str, Tensor]] = {}
+    for prefix, child in parts:
+        kind = _kind_of(child)
+        scripted = (
+            str(getattr(child, "original_name", "")) if isinstance(child, torch.jit.ScriptModule) else ""
+        )
+        if kind.never or "Embedding" in scripted or "Norm" in scripted:
+            continue
+        packs = packed_weights(child).items() if kind.packs else ()
+        constants = ((f"constant {n}", tensor) for n, tensor in enumerate(compiled_constants(child)))
+        for name, tensor in (*child._parameters.items(), *packs, *constants):
+            lazy = tensor is not None and is_lazy(tensor)
+            if tensor is not None and (lazy or sum(size > 1 for size in tensor.shape) > 1):
+                found.setdefault(id(tensor), (f"{prefix or type(child).__name__}.{name}", tensor))
+    return found
+
+
 def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of the weights that a module holds itself."""
     kind = _kind_of(child)
@@ -147,7 +179,8 @@ def count_weights(
             for tensor in (*packed_weights(child).values(), *packed_biases(child)):
                 numbers += tensor.numel()
                 size += _bytes(tensor)
-        states = state_names(child) if child._buffers and is_spiking(child) else ()
+        layer = spiking_layer(child) if child._buffers else None
+        states = layer.state if layer is not None else ()
         for name, buffer in child._buffers.items():
             if buffer is None or id(buffer) in seen:
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -19,20 +19,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._C import _is_any_autocast_enabled
+from torch._library.custom_ops import OPDEFS
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 from neuroledger.families.efficiency.counting import recurrent, rules
 from neuroledger.families.efficiency.counting.counts import Need
-from neuroledger.families.efficiency.counting.layer_counts import NESTED, Tally, storage_of
+from neuroledger.families.efficiency.counting.layer_counts import NESTED, Tally
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.rows import FLOATS
-from neuroledger.families.efficiency.counting.spiking import membrane, operations_per_update, spikes
-from neuroledger.families.efficiency.counting.static import CONNECTIONS, packed_weights
+from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spikes
+from neuroledger.families.efficiency.counting.state import foreign
+from neuroledger.families.efficiency.counting.static import packed_weights
 
 __all__ = ["StrictPass", "Watch"]
 
-_LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY = 1, 2, 3, 4, 5
+_LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY, _ADD, _TABLE, _LEAVE = range(1, 9)
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -107,6 +111,41 @@ BLIND = frozenset(
     }
 )  # fmt: skip
 
+# Those of them that call matrix products which can be counted below them.
+DECOMPOSED = frozenset(
+    {"chain_matmul", "linalg_multi_dot", "matrix_power", "linalg_matrix_power", "cov", "corrcoef"}
+)
+
+# Values that are handed out of torch: what is computed from them is not seen.
+LEAVES = frozenset({"numpy", "__array__", "__dlpack__"})
+
+# Operators below torch's functions, by name, and of which arguments they form products.
+BELOW: Mapping[str, Rule] = MappingProxyType(
+    {
+        **{name: rules.product(0) for name in ("mm", "bmm", "mv", "dot", "vdot")},
+        **{
+            name + suffix: rules.product(1)
+            for name in ("addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation")
+            for suffix in ("", "_")
+        },
+        "linear": rules.linear,
+        "convolution": rules.general_convolution,
+        "_convolution": rules.general_convolution,
+        "_scaled_dot_product_flash_attention_for_cpu": rules.fused_attention,
+        "_scaled_dot_product_flash_attention": rules.fused_attention,
+    }
+)
+# Operators that multiply and accumulate in one piece.
+UNSEEN_BELOW = frozenset(
+    {
+        "mkldnn_rnn_layer", "_cudnn_rnn", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_cdist_forward", "conv_tbc",
+        "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_fft_r2c", "_fft_c2c", "_fft_c2r",
+        "_int_mm", "_scaled_mm", "mkldnn_convolution", "linalg_vecdot", "_scaled_dot_product_efficient_attention",
+    }
+)  # fmt: skip
+GATED = frozenset({"lstm", "gru", "lstm_cell", "gru_cell"})
+"""Layers of TorchScript whose products among the gates are multiplied one by one."""
+
 ACTIVATIONS = frozenset(
     {
         "relu", "relu_", "relu6", "sigmoid", "sigmoid_", "tanh", "tanh_", "gelu", "elu", "elu_", "selu", "selu_", "celu",
@@ -126,7 +165,10 @@ FRAMES = 4
 
 # Where torch makes weights of other weights, of norms for example: nothing that a sample takes.
 MAKES_WEIGHTS = "torch.nn.utils."
-PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
+PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "__imul__", "mul_", "multiply"})
+SUMS = frozenset(
+    {"add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__", "__isub__", "sub_"}
+)
 
 OVERLOADS = ("default", "padding", "input", "data", "Tensor")
 
@@ -151,7 +193,8 @@ def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
         found |= dict.fromkeys(RULES, _COUNT)
         found |= dict.fromkeys(LAYERS, _LAYER) | dict.fromkeys(rules.QUANTISED, _COUNT)
         found |= dict.fromkeys(BLIND, _MISS)
-        found |= dict.fromkeys(PRODUCTS, _MULTIPLY)
+        found |= dict.fromkeys(PRODUCTS, _MULTIPLY) | dict.fromkeys(SUMS, _ADD)
+        found |= dict.fromkeys(LEAVES, _LEAVE) | {"embedding": _TABLE, "embedding_bag": _TABLE}
     # Exported graphs call the same functions by an overload of their operator.
     plain = [name for name in found if not name.startswith("__")]
     overloads = {f"{name}.{which}": found[name] for name in plain for which in OVERLOADS}
@@ -165,6 +208,9 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.tally = tally
         self.inside = 0
+        self.below: Below | None = None
+        self.uncounted: set[str] = set()  # functions that could be counted below torch's functions
+        self.operators: set[str] = set()  # operators of others that were called
         self._has = tally.made.has
         self._actions = _actions(operations, activations)
 
@@ -172,14 +218,29 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call the function, then count it if it is one that counts."""
-        result = func(*args, **kwargs) if kwargs else func(*args)
         name = getattr(func, "__name__", "")
         action = self._actions.get(name)
+        below = self.below
+        if below is not None:
+            action, result = below.under(func, name, action, args, kwargs or {})
+            with below.paused():
+                self._note(name, action, args, kwargs, result)
+            return result
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        if action is None and func.__class__ is OpOverload and func.namespace != "aten":
+            self.operators.add(func.name())
+        self._note(name, action, args, kwargs, result)
+        return result
+
+    def _note(
+        self, name: str, action: int | None, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any
+    ) -> None:
+        """Count a call whose result is known."""
         first = args[0] if args else None
         if (self._has(id(first)) or first.__class__ in NESTED) and self._of_weights(
             name, args, kwargs, result
         ):
-            return result
+            return
         if action is not None:
             if action == _LAYER:
                 if kwargs or _is_any_autocast_enabled() or not self.tally.again(name, args):
@@ -188,14 +249,20 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 self._count(name, result, args, kwargs or {})
             elif action == _MISS:
                 self._miss(name, args)
-            elif action == _MULTIPLY:
+            elif action in (_MULTIPLY, _ADD):
                 if len(args) == 2:
-                    self.tally.multiplied(args[0], args[1], result)
+                    self.tally.combined(args[0], args[1], result, product=action == _MULTIPLY)
+            elif action == _TABLE:
+                for table in args[:2]:
+                    if isinstance(table, torch.Tensor) and self.tally.weight_of(table) is not None:
+                        self.tally.beside(table)
+            elif action == _LEAVE:
+                if isinstance(first, torch.Tensor) and first.numel() > 1:
+                    self.tally.miss(name, "values leave torch: what is computed from them is not seen")
             elif not self.inside:
                 self.tally.activations(
                     self._module() or f"functional.{name.partition('.')[0].strip('_')}", result
                 )
-        return result
 
     def _of_weights(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any) -> bool:
         """Whether a call made weights of weights, which is nothing that a sample takes."""
@@ -218,6 +285,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 rule(self.tally, result, args, kwargs)
         except RULE_ERRORS as error:
             why = "its values cannot be read here" if "data pointer" in str(error) else str(error)
+            self.uncounted.add(name)
             self._miss(name, args, f"{name}: {why}")
 
     def _miss(self, name: str, args: tuple[Any, ...], why: str = "") -> None:
@@ -227,21 +295,23 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             return
         if self._makes_weights():
             return
+        if name in DECOMPOSED:
+            self.uncounted.add(name)
         several = [x for given in args for x in (given if isinstance(given, (list, tuple)) else (given,))]
         weights = [x for x in several if isinstance(x, torch.Tensor) and self.tally.weight_of(x) is not None]
         where = self.tally.weight_of(weights[0]) if weights and why else None
         for weight in weights:
-            self.tally.reached.pop(storage_of(weight) or 0, None)
+            self.tally.forsake(weight)
         size = sum(weight.numel() for weight in weights if weight.dim() > 1)
         self.tally.miss(where or name, why or f"no rule counts torch's {name}", size)
 
     @staticmethod
     def _makes_weights() -> bool:
-        return str(sys._getframe(3).f_globals.get("__name__", "")).startswith(MAKES_WEIGHTS)
+        return str(sys._getframe(4).f_globals.get("__name__", "")).startswith(MAKES_WEIGHTS)
 
     def _module(self) -> str | None:
         """Dotted name of the activation module whose code is calling, found among the nearest callers."""
-        frame = sys._getframe(2)
+        frame = sys._getframe(3)
         for _ in range(FRAMES):
             if frame.f_code in FORWARDS:
                 return self.tally.module(frame.f_locals.get("self"))
@@ -254,17 +324,120 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
 UNCOUNTED_QUANTISED = ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell", "MultiheadAttention")
 
 
-class StrictPass:
-    """What a strict pass hangs on a network: a watch over functions, and hooks on the few modules that need one.
+class Below(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the products that the dispatcher is handed by code that no rule of a function claims.
 
-    Hooks are there for spiking layers. They do something only while this pass itself runs the network, in its own
-    thread, and are removed when the pass ends.
+    That is code of TorchScript, of ``vmap``, of operators of one's own, and of functions whose rule fails. Every operator
+    passes by here, which is slow: it is switched on where something stays uncounted without it.
     """
 
-    def __init__(self, network: Network, needs: frozenset[Need]) -> None:
+    def __init__(self, tally: Tally, uncounted: frozenset[str]) -> None:
+        super().__init__()
+        self.tally, self.uncounted = tally, uncounted
+        self.products = 0
+        self._claimed = 0
+
+    def under(
+        self, func: Any, name: str, action: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[int | None, Any]:
+        """What is left to be done about a function, and its result, its operators counted unless a rule claims them."""
+        if action in (_LAYER, _COUNT) and name.partition(".")[0] in self.uncounted:
+            return None, func(*args, **kwargs)
+        if action not in (_LAYER, _COUNT) and (action != _MISS or name in DECOMPOSED):
+            before = self.products
+            result = func(*args, **kwargs)
+            return (
+                None if action == _MISS and name in DECOMPOSED and self.products > before else action
+            ), result
+        self._claimed += 1
+        try:
+            return action, func(*args, **kwargs)
+        finally:
+            self._claimed -= 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator, then count it if it multiplies and accumulates."""
+        kwargs = kwargs or {}
+        if self._claimed:
+            return func(*args, **kwargs)
+        if func.namespace not in ("aten", "prim", "prims"):
+            return self._own(func, args, kwargs)
+        name = func._opname
+        if name in GATED:
+            self.tally.miss(name, f"the products among the gates of a compiled {name} are not counted")
+        if name not in BELOW and func._can_decompose():  # inside an operator of one's own
+            with torch._C.DisableTorchFunction(), self:
+                return func.decompose(*args, **kwargs)
+        with torch._C.DisableTorchFunction():  # where no function called it, the watch is there to see it
+            result = func(*args, **kwargs)
+        rule = BELOW.get(name)
+        if rule is not None or name in PRODUCTS or name in SUMS:
+            with torch._C.DisableTorchFunction(), _exact(result):
+                for value in args:
+                    if isinstance(value, torch.Tensor):
+                        self.tally.adopt(value)
+                if rule is None:
+                    self.tally.combined(args[0], args[1], result, product=name in PRODUCTS)
+                    return result
+                try:
+                    rule(self.tally, result, args, kwargs)
+                    self.products += 1
+                except RULE_ERRORS as error:
+                    self.tally.miss(name, f"{name}: {error}")
+        elif name in UNSEEN_BELOW:
+            self.tally.miss(name, f"no rule counts torch's {name}")
+        return result
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Operators within are none of the network's."""
+        self._claimed += 1
+        try:
+            yield
+        finally:
+            self._claimed -= 1
+
+    def _own(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """An operator of one's own: one that is written in Python is run in sight, any other is named."""
+        written: Any = OPDEFS.get(f"{func.namespace}::{func._opname}")
+        if written is None or set(written._backend_fns) - {None}:
+            if any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in args):
+                self.tally.miss(func.name(), "no rule counts this operator")
+            return func(*args, **kwargs)
+        with self:
+            return written._init_fn(*args, **kwargs)
+
+
+def runs_compiled(part: nn.Module) -> bool:
+    """Whether a module is TorchScript, or its code names a function of TorchScript, whose operators no function shows."""
+    if isinstance(part, torch.jit.ScriptModule):
+        return True
+    if not foreign(part):
+        return False
+    held = {type(value) for value in vars(part).values()}
+    code = getattr(type(part).forward, "__code__", None)
+    known = getattr(type(part).forward, "__globals__", {})
+    held |= {type(known.get(name)) for name in code.co_names} if code is not None else set()
+    return torch.jit.ScriptFunction in held
+
+
+class StrictPass:
+    """What a strict pass installs on a network: a watch over functions, and hooks on the spiking layers.
+
+    Hooks do something only while this pass itself runs the network, in its own thread, and are removed when it ends.
+    With ``uncounted``, names of functions that no rule counts, operators below torch's functions are counted too.
+    """
+
+    def __init__(
+        self, network: Network, needs: frozenset[Need], uncounted: frozenset[str] | None = None
+    ) -> None:
         self.network = network
         self.tally = Tally(network)
         self.watch = Watch(self.tally, operations="operations" in needs, activations="activations" in needs)
+        if uncounted is None and any(runs_compiled(part) for _, part in network.parts):
+            uncounted = frozenset()
+        if uncounted is not None and "operations" in needs:
+            self.watch.below = Below(self.tally, uncounted)
         self.needs = needs
         self._thread: int | None = None
         self._before: dict[nn.Module, Tensor | None] = {}
@@ -281,11 +454,11 @@ class StrictPass:
 
     def _register(self) -> None:
         watched = {"operations", "activations", "membranes"} & self.needs
-        for name, child in self.network.parts if watched else ():
-            label = name or type(child).__name__
-            if name in self.network.spiking:
-                self._hooks.append(child.register_forward_pre_hook(self._spiking_starts()))
-                self._hooks.append(child.register_forward_hook(self._spiking_ends(label), always_call=True))
+        for name, layer in self.network.spiking.items() if watched else ():
+            child = layer.module
+            self._hooks.append(child.register_forward_pre_hook(self._spiking_starts(layer)))
+            end = self._spiking_ends(name or type(child).__name__, layer)
+            self._hooks.append(child.register_forward_hook(end, always_call=True))
 
     def __exit__(self, *_: object) -> None:
         if self._hooks:
@@ -294,17 +467,21 @@ class StrictPass:
                     hook.remove()
             self._hooks.clear()
 
-    def begin(self, size: int) -> None:
+    def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
         """Count what this thread does from here on to a batch of ``size`` samples."""
-        self.tally.begin(size)
+        self.tally.begin(size, shape)
         self._before.clear()
         self._versions.clear()
         self._thread = threading.get_ident()
+        if self.watch.below is not None:
+            self.watch.below.__enter__()
         self.watch.__enter__()
 
     def end(self) -> None:
         """Count no more."""
         self.watch.__exit__(None, None, None)
+        if self.watch.below is not None:
+            self.watch.below.__exit__(None, None, None)
         self._thread = None
         self.watch.inside = 0
 
@@ -312,28 +489,25 @@ class StrictPass:
         """Settle the counts of the batch."""
         self.tally.settle()
 
+    def hidden(self) -> frozenset[str] | None:
+        """After a first batch: what a second attempt should count below torch's functions; None if nothing is hidden."""
+        if "operations" not in self.needs or self.watch.below is not None:
+            return None
+        met, reached, _ = self.tally.coverage()
+        hides = self.watch.uncounted or self.watch.operators or reached < met
+        return frozenset(self.watch.uncounted) if hides else None
+
     def finish(self) -> None:
-        """Name what ran out of sight: weights that no operation used, in modules whose code cannot be watched."""
+        """Settle what is left, and name layers of which no rule counts everything."""
         self.tally.settle(last=True)
-        if "operations" not in self.needs:
-            return
-        if not self.tally.uncounted and not any(layer.dense for layer in self.tally.layers.values()):
-            for name, child in self.network.parts:
-                if isinstance(child, CONNECTIONS):
-                    why = "none of its operations was seen: it is not called, or runs in another thread"
-                    self.tally.miss(name or type(child).__name__, why, self.tally.unreached(child))
-                elif unseen := _own_weights(child):
-                    why = "none of its operations was seen: its weights met none, or one in compiled code"
-                    self.tally.miss(name or type(child).__name__, why, unseen)
-        scripted = torch.jit.ScriptModule
-        for name, child in self.network.parts:
-            if isinstance(child, scripted):
-                unseen = self.tally.unreached(child)
-                frozen = not hasattr(child, "training") and _multiplies(
-                    child
-                )  # its weights are part of its code
-                if unseen or frozen:
-                    self.tally.miss(name, "compiled code cannot be watched", unseen)
+        for operator in sorted(self.watch.operators):
+            self.tally.miss(operator, "no rule counts this operator")
+        for name, child in self.network.parts if "operations" in self.needs else ():
+            if isinstance(child, torch.jit.ScriptModule):
+                kinds = {node.kind().partition("::")[2] for node in child.graph.nodes()} & GATED
+                if kinds:
+                    why = f"the products among the gates of a compiled {min(kinds)} are not counted"
+                    self.tally.miss(name or type(child).__name__, why)
             elif type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
                 weights = sum(weight.numel() for weight in packed_weights(child).values())
                 self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}", weights)
@@ -341,17 +515,16 @@ class StrictPass:
     def _mine(self) -> bool:
         return self._thread == threading.get_ident()
 
-    def _spiking_starts(self) -> Callable[..., None]:
-        def start(layer: nn.Module, *_: Any) -> None:
+    def _spiking_starts(self, layer: SpikingLayer) -> Callable[..., None]:
+        def start(module: nn.Module, given: Any) -> None:
             if self._mine():
                 self.watch.inside += 1
-                self._before[layer] = self._membrane(layer)
+                self._before[module] = self._membrane(layer.membrane(given), module)
 
         return start
 
-    def _membrane(self, layer: nn.Module) -> Tensor | None:
-        """The membrane as it stands, out of reach of a layer that may write into it."""
-        found = membrane(layer)
+    def _membrane(self, found: Tensor | None, layer: nn.Module) -> Tensor | None:
+        """The membrane before a step, as a copy if the layer may write into it."""
         if found is None or layer in self._replaces:
             return found
         with torch._C.DisableTorchFunction():
@@ -359,32 +532,38 @@ class StrictPass:
                 self._versions[layer] = (found, found._version)
             return found.clone()
 
-    def _spiking_ends(self, label: str) -> Callable[..., None]:
-        def end(layer: nn.Module, _: Any, output: Any) -> None:
+    def _spiking_ends(self, label: str, layer: SpikingLayer) -> Callable[..., None]:
+        def end(module: nn.Module, _: Any, output: Any) -> None:
             if not self._mine():
                 return
             self.watch.inside -= 1
-            before = self._before.pop(layer, None)
-            handed, version = self._versions.pop(layer, (None, 0))
+            before = self._before.pop(module, None)
+            handed, version = self._versions.pop(module, (None, 0))
             if handed is not None and handed._version == version:
-                self._replaces.add(layer)
+                self._replaces.add(module)
             if output is None:
                 return
-            with torch._C.DisableTorchFunction():
+            with torch._C.DisableTorchFunction(), self._unobserved():
                 self._spikes(label, layer, before, output)
 
         return end
 
-    def _spikes(self, label: str, layer: nn.Module, before: Tensor | None, output: Any) -> None:
+    def _unobserved(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.watch.below is None else self.watch.below.paused()
+
+    def _spikes(self, label: str, layer: SpikingLayer, before: Tensor | None, output: Any) -> None:
         """Zeros among the spikes, and membranes that the step changed; the first step writes every one of them."""
         counts = self.tally.layer(label)
         fired = spikes(output)
         if "activations" in self.needs:
             self.tally.activations(label, fired)
-        after = membrane(layer)
-        if "membranes" in self.needs and after is not None:
+        after = layer.membrane(output)
+        self.tally.spiked(label, fired, after)
+        counts.neuron, counts.per_update = type(layer.module).__name__, layer.operations_per_update()
+        if "membranes" in self.needs and (after is None or fired.numel() != after.numel()):
+            self.tally.blind_membranes.add(label)
+        elif "membranes" in self.needs and after is not None:
             counts.membranes += after.numel()
-            counts.neuron, counts.per_update = type(layer).__name__, operations_per_update(layer)
             if before is None or before.shape != after.shape:
                 counts.updates += after.numel()
             elif after.is_cpu and after.dtype in FLOATS and before.dtype == after.dtype:
@@ -392,17 +571,3 @@ class StrictPass:
                 counts.updates += int(np.count_nonzero(changed))
             else:
                 self.tally.add(counts, "updates", after.ne(before).sum())
-
-
-def _own_weights(module: nn.Module) -> int:
-    """Number of weights in matrices that a module of the user's own holds itself; one row alone connects nothing."""
-    if type(module).__module__.startswith("torch.nn."):
-        return 0
-    own = module.parameters(recurse=False)
-    return sum(weight.numel() for weight in own if sum(size > 1 for size in weight.shape) > 1)
-
-
-def _multiplies(scripted: torch.jit.ScriptModule) -> bool:
-    """Whether the code of a TorchScript module calls a function that multiplies and accumulates."""
-    kinds = (node.kind().partition("::")[2] for node in scripted.inlined_graph.nodes())
-    return any(kind in RULES or kind in BLIND for kind in kinds)

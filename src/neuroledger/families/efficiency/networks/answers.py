@@ -394,5 +394,6 @@ def _closed_loop(
         needs=count,
         mode=mode,
         time_axis=None,
+        carry_state=True,
         receive=lambda _, answer: answers.append(float(answer)),
     )

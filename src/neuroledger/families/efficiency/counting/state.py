@@ -1,0 +1,263 @@
+"""The state of a network: taken before it runs, and put back so that every batch starts from the same."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import lru_cache
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import is_lazy
+
+__all__ = ["State", "foreign"]
+
+# Tensors of up to this many values are copied and compared together, which saves most calls for small networks.
+SMALL = 2**14
+
+ATOMS = frozenset(
+    {bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type}
+)
+# Objects of these packages are not searched for state: they hold none that a network writes, or the whole process.
+LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "pandas", "xarray", "scipy"})
+# Of a module, its hooks and its mode are no state.
+INTERNAL = frozenset(vars(nn.Module()))
+
+Undo = Callable[[], None]
+
+
+class State:
+    """All that a forward pass can change and the next one can see, with the generators of random numbers.
+
+    Taken are parameters, buffers, and the plain attributes of every module below ``module``: tensors, arrays, containers,
+    generators, and the attributes of objects among them, each once. State that is outside (globals, closures, files,
+    iterators, attributes of TorchScript) is not. A network of torch's own modules writes into nothing that it holds in
+    evaluation mode: of such a one, only torch's generator is taken.
+    """
+
+    def __init__(self, module: nn.Module, parts: Sequence[nn.Module]) -> None:
+        self._undo: list[Undo] = []
+        self._met: dict[int, object] = {}
+        self._weights: dict[object, list[Tensor]] = {}
+        self._tensors: dict[object, list[Tensor]] = {}
+        self._own = any(part._forward_pre_hooks or part._forward_hooks or foreign(part) for part in parts)
+        self.streams = Streams(parts, every=self._own)
+        if self._own:
+            with torch.no_grad():
+                for part in parts:  # parts first: what is held by torch's own modules is known as such
+                    self._module(part)
+                self._copies = [_Copy(group, quick=True) for group in self._weights.values()]
+                self._copies += [_Copy(group, quick=False) for group in self._tensors.values()]
+            del self._weights, self._tensors
+
+    def put_back(self, *, thorough: bool = False) -> None:
+        """Make everything as it was.
+
+        Parameters of torch's own modules are compared by their version, unless ``thorough``, which finds writes through
+        ``.data`` too.
+        """
+        if not self._own:
+            return
+        for undo in self._undo:
+            undo()
+        with torch.no_grad():
+            for copy in self._copies:
+                copy.put_back(thorough)
+
+    def _visit(self, value: Any) -> None:
+        kind = type(value)
+        if kind in ATOMS or id(value) in self._met:
+            return
+        if isinstance(value, nn.Module):
+            self._module(value)
+            return
+        self._met[id(value)] = value
+        if isinstance(value, torch.Tensor):
+            self._tensor(value, self._tensors)
+        elif isinstance(value, np.ndarray):
+            if value.flags.writeable:
+                kept = value.copy()
+                self._undo.append(lambda: np.copyto(value, kept))
+        elif isinstance(value, MutableMapping):
+            self._mapping(value)
+        elif isinstance(value, (list, deque)):
+            items = list(value)
+            self._undo.append(lambda: _refill(value, items))
+            for item in items:
+                self._visit(item)
+        elif isinstance(value, set):
+            members = set(value)
+            self._undo.append(lambda: value.intersection_update(members) or value.update(members))
+        elif isinstance(value, bytearray):
+            content = bytes(value)
+            self._undo.append(lambda: value.__setitem__(slice(None), content))
+        elif isinstance(value, tuple):
+            for item in value:
+                self._visit(item)
+        elif (restore := _generator(value)) is not None:
+            self._undo.append(restore)
+        elif not isinstance(value, (type, FunctionType, MethodType, ModuleType)) and not _of_library(
+            kind.__module__
+        ):
+            if isinstance(own := getattr(value, "__dict__", None), dict):
+                self._mapping(own)
+            for name in {n for base in kind.__mro__ for n in _slots(base)}:
+                self._visit(getattr(value, name, None))
+
+    def _module(self, module: nn.Module) -> None:
+        if id(module) in self._met:
+            return
+        self._met[id(module)] = module
+        if isinstance(module, torch.jit.ScriptModule):  # it keeps its tensors in a place of its own
+            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                self._tensor(tensor, self._tensors)
+            return
+        group = self._tensors if foreign(module) else self._weights
+        for place in (module._parameters, module._buffers):
+            self._entries(place, frozenset())
+            for tensor in place.values():
+                if tensor is not None and id(tensor) not in self._met:
+                    self._met[id(tensor)] = tensor
+                    self._tensor(tensor, group)
+        if isinstance(module, LazyModuleMixin):  # takes its shape from the first batch, for good
+            return
+        self._entries(module._modules, frozenset())
+        for child in module._modules.values():
+            if child is not None:
+                self._module(child)
+        own = vars(module)
+        self._entries(own, INTERNAL)
+        for name in own.keys() - INTERNAL:
+            self._visit(own[name])
+
+    def _mapping(self, mapping: MutableMapping[Any, Any]) -> None:
+        self._entries(mapping, frozenset())
+        for value in list(mapping.values()):
+            self._visit(value)
+
+    def _entries(self, mapping: MutableMapping[Any, Any], leave: frozenset[str]) -> None:
+        kept = {key: value for key, value in mapping.items() if key not in leave}
+
+        def undo() -> None:
+            for key in [key for key in mapping if key not in kept and key not in leave]:
+                del mapping[key]
+            for key, value in kept.items():
+                if key not in mapping or mapping[key] is not value:
+                    mapping[key] = value
+
+        self._undo.append(undo)
+
+    def _tensor(self, tensor: Tensor, groups: dict[object, list[Tensor]]) -> None:
+        if is_lazy(tensor) or tensor.layout is not torch.strided or tensor.is_meta:
+            return  # no operation of a forward pass writes into such a one
+        small = tensor.numel() <= SMALL and not tensor.is_quantized
+        groups.setdefault((tensor.dtype, tensor.device) if small else id(tensor), []).append(tensor)
+
+
+class _Copy:
+    """The values of some tensors of one type and device."""
+
+    def __init__(self, tensors: Sequence[Tensor], *, quick: bool) -> None:
+        self.tensors, self.quick = tensors, quick
+        self.places = [tensor.detach() for tensor in tensors]  # the storage, even if the tensor gets another
+        self.versions = [_version(tensor) for tensor in tensors]
+        self.values = _joined(tensors).clone()
+
+    def put_back(self, thorough: bool) -> None:
+        moved = False
+        for tensor, place in zip(self.tensors, self.places, strict=True):
+            if tensor.data_ptr() != place.data_ptr() or tensor.shape != place.shape:
+                tensor.data, moved = place, True
+        quick = self.quick and not thorough and not moved and None not in self.versions
+        if quick and [_version(tensor) for tensor in self.tensors] == self.versions:
+            return
+        if not torch.equal(_joined(self.tensors), self.values):
+            parts = self.values.split([tensor.numel() for tensor in self.tensors])
+            if len(self.tensors) == 1:
+                parts = (self.values,)
+            for tensor, before in zip(self.tensors, parts, strict=True):
+                with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+                    tensor.copy_(before.reshape(tensor.shape))
+        self.versions = [_version(tensor) for tensor in self.tensors]
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([t.detach().reshape(-1) for t in tensors]) if len(tensors) > 1 else tensors[0].detach()
+
+
+def _version(tensor: Tensor) -> int | None:
+    return None if tensor.is_inference() else int(tensor._version)
+
+
+def _refill(values: Any, items: list[Any]) -> None:
+    if len(values) != len(items) or any(a is not b for a, b in zip(values, items, strict=True)):
+        values.clear()
+        values.extend(items)
+
+
+def _generator(value: Any) -> Undo | None:
+    """What sets a generator of random numbers back to where it is now; None for everything else."""
+    if isinstance(value, torch.Generator):
+        state = value.get_state()
+        return lambda: value.set_state(state) and None
+    if isinstance(value, (np.random.Generator, np.random.BitGenerator)):
+        source: Any = value.bit_generator if isinstance(value, np.random.Generator) else value
+        place = source.state
+        return lambda: setattr(source, "state", place)
+    if isinstance(value, np.random.RandomState):
+        old = value.get_state()
+        return lambda: value.set_state(old)
+    if isinstance(value, random.Random):
+        numbers = value.getstate()
+        return lambda: value.setstate(numbers)
+    return None
+
+
+def _slots(kind: type) -> Sequence[str]:
+    names = vars(kind).get("__slots__", ())
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+class Streams:
+    """The process's generators of random numbers: torch's, and of a network with code of its own NumPy's and Python's."""
+
+    def __init__(self, parts: Sequence[nn.Module], *, every: bool) -> None:
+        held = (p for part in parts for p in part._parameters.values()) if torch.cuda.is_initialized() else ()
+        self._devices = sorted({p.device.index for p in held if p is not None and p.is_cuda})
+        self._every = every
+        self.start = self.now()
+
+    def now(self) -> tuple[Any, ...]:
+        """Where the generators are."""
+        on_cards = [torch.cuda.get_rng_state(device) for device in self._devices]
+        others = (np.random.get_state(), random.getstate()) if self._every else ()  # noqa: NPY002 - to put it back
+        return torch.get_rng_state(), on_cards, *others
+
+    def go_to(self, where: tuple[Any, ...]) -> None:
+        """Set the generators."""
+        torch.set_rng_state(where[0])
+        for device, state in zip(self._devices, where[1], strict=True):
+            torch.cuda.set_rng_state(state, device)
+        if self._every:
+            np.random.set_state(where[2])  # noqa: NPY002 - as it was before
+            random.setstate(where[3])
+
+
+def foreign(module: nn.Module) -> bool:
+    """Whether the module's class is not one of torch's own."""
+    return not _from_torch(type(module))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1024)
+def _from_torch(kind: type) -> bool:
+    return kind.__module__.startswith("torch.nn.modules.")
+
+
+def _of_library(module: str) -> bool:
+    return module.partition(".")[0] in LIBRARIES
