@@ -93,7 +93,7 @@ class State:
                 self._visit(item)
         elif isinstance(value, set):
             members = set(value)
-            self._undo.append(lambda: value.intersection_update(members) or value.update(members))
+            self._undo += [lambda: value.intersection_update(members), lambda: value.update(members)]
         elif isinstance(value, bytearray):
             content = bytes(value)
             self._undo.append(lambda: value.__setitem__(slice(None), content))

@@ -95,10 +95,17 @@ def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def compiled_constants(module: nn.Module) -> Iterator[Tensor]:
     """Tensors in the code of a module of TorchScript: the weights of a frozen one are there."""
-    if isinstance(module, torch.jit.ScriptModule):
-        for node in module.graph.findAllNodes("prim::Constant"):
+    for graph in compiled_graphs(module):
+        for node in graph.findAllNodes("prim::Constant"):
             if node.hasAttribute("value") and node.kindOf("value") == "t":
                 yield node.t("value")
+
+
+def compiled_graphs(module: nn.Module) -> Iterator[Any]:
+    """The graphs of the methods of a module of TorchScript, without those of its parts."""
+    if isinstance(module, torch.jit.ScriptModule):
+        for name in module._c._method_names():
+            yield module._c._get_method(name).graph
 
 
 def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, Tensor]]:

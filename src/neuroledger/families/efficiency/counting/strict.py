@@ -32,7 +32,7 @@ from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.rows import FLOATS
 from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spikes
 from neuroledger.families.efficiency.counting.state import foreign
-from neuroledger.families.efficiency.counting.static import packed_weights
+from neuroledger.families.efficiency.counting.static import compiled_graphs, packed_weights
 
 __all__ = ["StrictPass", "Watch"]
 
@@ -503,12 +503,11 @@ class StrictPass:
         for operator in sorted(self.watch.operators):
             self.tally.miss(operator, "no rule counts this operator")
         for name, child in self.network.parts if "operations" in self.needs else ():
-            if isinstance(child, torch.jit.ScriptModule):
-                kinds = {node.kind().partition("::")[2] for node in child.graph.nodes()} & GATED
-                if kinds:
-                    why = f"the products among the gates of a compiled {min(kinds)} are not counted"
+            for graph in compiled_graphs(child):
+                for kind in sorted(kind for kind in GATED if graph.findAllNodes(f"aten::{kind}")):
+                    why = f"the products among the gates of a compiled {kind} are not counted"
                     self.tally.miss(name or type(child).__name__, why)
-            elif type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
+            if type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
                 weights = sum(weight.numel() for weight in packed_weights(child).values())
                 self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}", weights)
 
