@@ -60,8 +60,10 @@ def test_a_benchmark_that_was_asked_for_and_has_no_data_is_named_with_the_reason
 
 
 def test_a_failed_job_exits_1_and_a_wrong_request_2(run) -> None:
-    code, out, _ = run("run")
-    assert code == 1 and "neuroledger validate lab" in out
+    code, _, err = run("run")
+    assert code == 1 and "unavailable: lab.V4-ridge: data set 'lab': it has not been validated" in err
+    code, _, err = run("score", "pixels4", "lab.V4-ridge")
+    assert code == 1 and "run `neuroledger validate lab`" in err
     code, _, err = run("score", "pixel4", "lab.V4-ridge")
     assert code == 2 and "did you mean 'pixels4'" in err
     assert run("score", "pixels4")[0] == 2

@@ -15,11 +15,13 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.engine import layer_commitment
 from neuroledger.engine.check import check
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.layer_commitment import Rule, committed, rule_of
+from neuroledger.engine.layer_commitment import Rule, rule_of
 from neuroledger.engine.plan import inputs_of
+from neuroledger.engine.resolve import resolve
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
-from neuroledger.models.model import LayeredModel
+from neuroledger.models.model import LayeredModel, Model
+from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab, make_files
 
@@ -70,12 +72,10 @@ def session_of(lab: Lab) -> Session:
 
 
 def choose(session: Session, scored: str) -> Any:
-    return committed(
-        session,
-        "net",
-        session.catalog.benchmark(scored),
-        lambda benchmark, model: evaluate(session, benchmark, model, controls=False).headline,
-    )
+    def score(session: Session, benchmark: BenchmarkSpec, model: Model) -> Score:
+        return evaluate(session, benchmark, model, controls=False).headline
+
+    return resolve(session, session.catalog.benchmark(scored), "net", score).model
 
 
 def test_the_layer_that_scores_best_elsewhere_is_taken(lab: Lab) -> None:
@@ -151,8 +151,8 @@ def test_what_the_choice_stands_on_is_part_of_the_identity(lab: Lab) -> None:
 
 def test_where_lower_is_better_the_layer_with_the_lowest_score_is_taken() -> None:
     benchmark = SimpleNamespace(paradigm=SimpleNamespace(parameters={"region": "V4"}))
-    session = SimpleNamespace(catalog=SimpleNamespace(benchmark=lambda id: benchmark))
-    model = LayeredModel(id="net", extract=lambda *_: {}, layers=("first", "second"))
+    seen = frozenset({"images"})
+    model = LayeredModel(id="net", takes=seen, extract=lambda *_: {}, layers=("first", "second"))
     values = {"first": 3.0, "second": 1.0}
     for direction, chosen in (("lower", "second"), ("higher", "first")):
 
@@ -160,4 +160,4 @@ def test_where_lower_is_better_the_layer_with_the_lowest_score_is_taken() -> Non
             return Score(values[candidate.committed("V4")[0]], scale="distance", direction=direction)
 
         rule = Rule(on={"V4": "other"})
-        assert layer_commitment._best(session, model, "V4", rule, score) == chosen
+        assert layer_commitment._best(benchmark, model, "V4", rule, score) == chosen

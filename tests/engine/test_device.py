@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuroledger.engine.device import device_for_metrics, named_device
-from neuroledger.engine.session import Request
+from neuroledger.engine.session import Request, device_for_metrics, named_device
 from neuroledger.errors import RequestError
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import xarray as xr
 
 from neuroledger.data.gate.validate import validate
-from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.layer_scores import layer_scores
+from neuroledger.engine.evaluate import evaluate, layer_scores
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import MetricError, ModelError, RequestError
+from neuroledger.families.behavior.models.stored_answers import StoredAnswers
 from neuroledger.models.activation_store import open_store
 from neuroledger.spec.base import Component
 from tests.engine.lab import Lab
@@ -36,7 +37,7 @@ def test_a_layer_scores_as_if_the_region_were_committed_to_it(lab: Lab) -> None:
     assert list(layer_scores(session, benchmark, "net", ["conv1"])) == ["conv1"]
 
 
-def test_what_has_no_layers_or_regions_is_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_layers_or_regions_is_refused(lab: Lab) -> None:
     network(lab)
     session = opened(lab)
     benchmark: Any = session.catalog.benchmark("lab.V4-ridge")
@@ -45,7 +46,7 @@ def test_what_has_no_layers_or_regions_is_refused(lab: Lab, monkeypatch: pytest.
     elsewhere = benchmark.model_copy(update={"paradigm": Component(name="recording")})
     with pytest.raises(RequestError, match="records from no region"):
         layer_scores(session, elsewhere, "net")
-    monkeypatch.setattr(Session, "model", lambda self, id: type("Bare", (), {"id": id})())
+    session.models["net"] = StoredAnswers("net", xr.DataArray([]))
     with pytest.raises(ModelError, match="'net' has no layers to compare"):
         layer_scores(session, benchmark, "net")
 
@@ -61,6 +62,6 @@ def test_a_mask_reads_a_convolution_and_the_data_predict_themselves_through_it(l
     session = Session(catalog, Request(), open_store(catalog.root))
     done = evaluate(session, catalog.benchmark("lab.V4-mask"), "net")
     assert done.headline.value > 0.5
-    assert done.controls["itself"]["value"] > 0.8
+    assert done.controls["itself"].value > 0.8
     with pytest.raises(MetricError, match="no channel, channel_x, channel_y"):
         layer_scores(session, catalog.benchmark("lab.V4-mask"), "net", ["logits"])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import read_record, record_path, write_record
-from neuroledger.engine.run import Outcome, run
-from neuroledger.engine.session import Request
+from neuroledger.engine.record import environment, read_record, record_path, write_record
+from neuroledger.engine.run import Outcome, Work, grouped, run
+from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
 from neuroledger.errors import RequestError
 from neuroledger.spec.suites import suites_of
@@ -23,7 +26,7 @@ from tests.engine.lab import Lab, make_files
 
 def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Outcome]:
     catalog, request = lab.open(), request or Request()
-    jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=request)
+    jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=request).jobs
     return {outcome.job.model: outcome for outcome in run(catalog, jobs, request, NoDisplay(), **options)}
 
 
@@ -70,9 +73,8 @@ def test_a_changed_spec_rescores_only_what_it_touches(valid: Lab) -> None:
     score_all(valid)
     valid.benchmark("lab.V4-pls", metric={"name": "pls", "compare": {"estimator": {"components": 6}}})
     catalog = valid.open()
-    outcomes = run(
-        catalog, plan(catalog, suites=suites_of(catalog, "lab"), request=Request()), Request(), NoDisplay()
-    )
+    jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request()).jobs
+    outcomes = run(catalog, jobs, Request(), NoDisplay())
     assert {o.job.benchmark for o in outcomes if o.computed} == {"lab.V4-pls"}
 
 
@@ -83,12 +85,119 @@ def test_a_new_title_rescores_nothing_and_a_new_seed_everything(valid: Lab) -> N
     assert all(outcome.computed for outcome in score_all(valid, Request(seed=1)).values())
 
 
-def test_unvalidated_data_give_a_failed_record_without_a_score(lab: Lab) -> None:
-    record = score_all(lab)["pixels4"].record
-    assert record.status == "failed" and record.score is None
-    assert record.error is not None and "neuroledger validate lab" in record.error["message"]
+class Lines(NoDisplay):
+    """What was displayed."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_unvalidated_data_give_one_line_and_no_record(lab: Lab) -> None:
+    catalog, display = lab.open(), Lines()
+    jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request()).jobs
+    assert len(jobs) == 2
+    assert run(catalog, jobs, Request(), display) == []
+    assert display.said == [
+        "unavailable: lab.V4-ridge: data set 'lab': it has not been validated; run `neuroledger validate lab`"
+    ]
+    assert not list((lab.root / "results" / "records").rglob("*.json"))
     validate(lab.open(), "lab")
     assert score_all(lab)["pixels4"].record.status == "scored"
+
+
+def test_data_that_are_not_here_give_one_line_and_a_record_that_is_there_stays(valid: Lab) -> None:
+    score_all(valid)
+    before = record_path(valid.root, "lab.V4-ridge", "pixels4").read_bytes()
+    for path in valid.data.glob("*"):
+        path.unlink()
+    catalog, display = valid.open(), Lines()
+    jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request(seed=1)).jobs
+    assert run(catalog, jobs, Request(seed=1), display) == []
+    (line,) = display.said
+    assert line.startswith("unavailable: lab.V4-ridge: data set 'lab': 3 of 3 files are not here")
+    assert "`neuroledger fetch lab`" in line
+    assert record_path(valid.root, "lab.V4-ridge", "pixels4").read_bytes() == before
+
+
+def test_data_that_failed_validation_leave_a_failed_record(lab: Lab) -> None:
+    lab.dataset(expectations={"assembly": [{"check": "repetitions", "count": 2}]})
+    validate(lab.open(), "lab")
+    record = score_all(lab)["pixels4"].record
+    assert record.status == "failed" and record.score is None
+    assert "failed validation" in (record.error or {})["message"]
+
+
+def test_weights_that_are_not_here_give_no_record(valid: Lab) -> None:
+    pin = {"w.npy": {"url": "https://example.org/w.npy", "size": 1, "sha256": "0" * 64}}
+    valid.spec("models", "away", builder={"name": "precomputed", "stimulus_ids": "w.npy"}, weights=pin)
+    catalog, display = valid.open(), Lines()
+    jobs = plan(catalog, models=["away"], benchmarks=["lab.V4-ridge"], request=Request()).jobs
+    assert run(catalog, jobs, Request(), display) == []
+    assert (
+        "model 'away': 1 of 1 files are not here" in display.said[0]
+        and "`neuroledger fetch away`" in display.said[0]
+    )
+
+
+def test_only_what_a_job_needs_stays_in_memory(valid: Lab) -> None:
+    """Jobs of a data set, and of a model within it, follow each other; then both are dropped."""
+    shutil.copytree(valid.data, valid.root / "data" / "second")
+    valid.spec(
+        "datasets", "second",
+        **{key: value for key, value in yaml.safe_load((valid.root / "specs/datasets/lab.yaml").read_text()).items()
+           if key not in ("id", "version", "title")},
+    )  # fmt: skip
+    validate(valid.open(), "second")
+    valid.spec("models", "other", builder={"name": "pixels", "size": 2})
+    valid.benchmark("second.V4-ridge", dataset="second")
+    valid.benchmark("lab.V4-again")
+    catalog = valid.open()
+    names = ["lab.V4-ridge", "second.V4-ridge", "lab.V4-again"]
+    jobs = plan(catalog, models=["pixels4", "other"], benchmarks=names, request=Request()).jobs
+    order = grouped(catalog, jobs)
+    assert [(job.benchmark.split(".")[0], job.model) for job in order] == [
+        ("lab", "pixels4"), ("lab", "pixels4"), ("lab", "other"), ("lab", "other"),
+        ("second", "pixels4"), ("second", "other"),
+    ]  # fmt: skip
+    session = Session(catalog)
+    work = Work(catalog.root, Request(), session)
+    for job in order:
+        assert work(job)[0].status == "scored"
+        assert set(session.datasets) == {catalog.benchmark(job.benchmark).dataset}
+        assert set(session.models) <= {job.model, "pixels4", "noise"}
+
+
+def test_a_record_says_that_specs_are_not_committed_and_names_no_folder_of_this_machine(valid: Lab) -> None:
+    def dirty() -> bool:
+        return bool(environment(valid.root)["dirty"])
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *who, *words], cwd=valid.root, check=True, capture_output=True)
+
+    git("init", "-q")
+    (valid.root / ".gitignore").write_text(".cache\n")
+    git("add", "-A")
+    git("commit", "-qm", "all")
+    assert not dirty()
+    score_all(valid)
+    assert not dirty(), "records that a run writes do not count"
+    (valid.root / "notes.txt").write_text("mine")
+    assert not dirty(), "a file that determines no score does not count"
+    valid.spec("models", "new", builder={"name": "pixels", "size": 2})
+    assert dirty(), "a spec that is in no commit"
+    git("add", "-A")
+    git("commit", "-qm", "new")
+    assert not dirty()
+    valid.benchmark(title="Another title")
+    assert dirty(), "a spec that differs from the commit"
+    (valid.data / "responses.nc").write_bytes(b"other bytes")
+    record = score_all(valid, force=True)["pixels4"].record
+    message = (record.error or {})["message"]
+    assert "data/lab/responses.nc" in message and str(valid.root) not in record.model_dump_json()
 
 
 @pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
@@ -115,11 +224,11 @@ def test_records_stand_where_the_data_are_not_here(valid: Lab) -> None:
 
 
 def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
-    valid.spec("models", "broken", builder={"name": "pixels", "size": 4}, regions={"IT": "pixels"})
+    valid.spec("models", "broken", builder={"name": "precomputed"})
     valid.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["broken", "pixels4"])
     done = score_all(valid)
     assert done["broken"].record.status == "failed"
-    assert "V4" in (done["broken"].record.error or {})["message"]
+    assert "which `file`" in (done["broken"].record.error or {})["message"]
     assert done["pixels4"].record.status == "scored"
     assert not score_all(valid)["broken"].computed
     assert score_all(valid, retry_failed=True)["broken"].computed

@@ -13,6 +13,7 @@ from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.activations import MAX_BATCH, Probe, Trial
 from neuroledger.models.model import LayeredModel, Model, Task
+from neuroledger.spec.channels import STIMULI
 from tests.models.drawn_stimuli import drawn
 
 Array = NDArray[Any]
@@ -32,7 +33,7 @@ def answers(
 
 def layered(extract: Any = answers, **options: Any) -> LayeredModel:
     given: dict[str, Any] = {"layers": ("maps", "units"), "regions": {"V4": "maps", "IT": "units"}, **options}
-    return LayeredModel(id="m", extract=extract, **given)
+    return LayeredModel(id="m", takes=STIMULI, extract=extract, **given)
 
 
 def test_it_is_a_model() -> None:
@@ -156,7 +157,7 @@ def test_a_model_without_time_answers_alike_in_every_bin() -> None:
     assert response.dims == ("presentation", "neuroid", "time_bin")
     assert (response.values[..., 0] == response.values[..., 1]).all()
     assert list(response["time_bin_end"].values) == [90, 110]
-    assert not layered().varies_in_time
+    assert "dynamics" not in layered().gives
 
 
 def test_a_model_in_time_is_brought_onto_the_bins_asked_for() -> None:
@@ -167,7 +168,7 @@ def test_a_model_in_time_is_brought_onto_the_bins_asked_for() -> None:
         return {"units": np.stack([units, units + 100, units + 200], axis=1)}
 
     model = layered(extract, layers=("units",), regions={}, times=((0, 50), (50, 100), (100, 150)))
-    assert model.varies_in_time
+    assert "dynamics" in model.gives
     response = model.record(drawn(2), "IT", time_bins=[(0, 100), (75, 125)])
     assert np.allclose(response.values[1, 3], [1003 + 50, 1003 + 150])
     assert np.allclose(model.record(drawn(2), "IT").values[1, 3], 1003 + 100)
@@ -259,7 +260,7 @@ def test_responses_in_time_that_do_not_fit_are_refused(monkeypatch: pytest.Monke
     def extract(stimuli: Any, ids: Any, layers: Any, trial: Any) -> dict[str, Any]:
         return {"state": np.ones((len(ids), 2, 1000), dtype=np.float32) * np.arange(2)[:, None]}
 
-    model = LayeredModel(id="m", extract=extract, layers=("state",), times=((0, 10), (10, 20)))
+    model = LayeredModel(id="m", takes=STIMULI, extract=extract, layers=("state",), times=((0, 10), (10, 20)))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100_000)
     with pytest.raises(RequestError, match="1,000 features in 3 time bins for 5 presentations needs about"):
         model.record(drawn(5), "IT", [(0, 10), (0, 20), (10, 20)])

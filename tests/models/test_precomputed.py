@@ -65,7 +65,7 @@ def test_responses_in_time_are_recorded_in_time() -> None:
         },
     )
     model = nl.models.responses(timed, id="p")
-    assert model.varies_in_time
+    assert "dynamics" in model.gives
     recorded = model.record(drawn(2), "IT", time_bins=[(50, 100), (0, 100)])
     assert np.array_equal(recorded.values[0], [[105, 55], [107, 57]])
 

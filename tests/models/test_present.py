@@ -21,6 +21,7 @@ from neuroledger.models import activation_store as present
 from neuroledger.models.activation_store import DiskStore, attach, time_in_words
 from neuroledger.models.activations import Trial
 from neuroledger.models.model import LayeredModel
+from neuroledger.spec.channels import STIMULI
 from neuroledger.store import store as kept_in
 from neuroledger.store.store import size_in_words
 from tests.models.drawn_stimuli import drawn
@@ -54,7 +55,7 @@ def model_of(extract: Any, store: Any, **options: Any) -> LayeredModel:
         for region, start in (("V1", 0), ("V2", 15), ("V4", 30), ("IT", 45))
     }
     given: dict[str, Any] = {"identity": {"builder": "counting"}, "regions": regions, "batch": 10, **options}
-    return LayeredModel(id="counting", extract=extract, layers=LAYERS, store=store, **given)
+    return LayeredModel(id="counting", takes=STIMULI, extract=extract, layers=LAYERS, store=store, **given)
 
 
 def test_sixty_layers_four_regions_two_assemblies_in_one_pass(tmp_path: Path) -> None:
@@ -230,7 +231,8 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
         from tests.models.drawn_stimuli import drawn
         def extract(stimuli, ids, layers, trial):
             return {"wide": np.full((len(ids), 50_000), 1.0, dtype=np.float32)}
-        model = LayeredModel(id="wide", extract=extract, layers=("wide",), identity={"b": 1}, batch=20,
+        seen = frozenset({"images"})
+        model = LayeredModel(id="wide", takes=seen, extract=extract, layers=("wide",), identity={"b": 1}, batch=20,
                              store=DiskStore(Path(sys.argv[1])))
         def peak(count):
             model.record(drawn(count, size=(1, 1), seed=count), "IT")

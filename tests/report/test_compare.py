@@ -109,7 +109,7 @@ def run_lab(lab: Lab) -> Lab:
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "coarse"])
     catalog = lab.open()
     validate(catalog, "lab")
-    run(catalog, plan(catalog, suites=[catalog.suite("lab")], request=Request()), Request(), NoDisplay())
+    run(catalog, plan(catalog, suites=[catalog.suite("lab")], request=Request()).jobs, Request(), NoDisplay())
     return lab
 
 

@@ -74,7 +74,7 @@ def test_decoders_are_compared_with_and_without_what_was_kept(tmp_path, reposito
     repo.write("suites", fields)
     catalog = open_catalog(tmp_path)
     request = Request()
-    jobs = plan(catalog, models=["lda", "dummy"], benchmarks=["B"], request=request)
+    jobs = plan(catalog, models=["lda", "dummy"], benchmarks=["B"], request=request).jobs
     run(catalog, jobs, request, NoDisplay())
     kept = compare("lda", "dummy", suite="S", catalog=catalog)
     (one,) = kept.differences

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.display import choose
-from neuroledger.engine.plan import Job, plan, unavailable
+from neuroledger.engine.plan import Job, plan, require_compatible
 from neuroledger.engine.record import Record
-from neuroledger.engine.run import current
+from neuroledger.engine.run import current, not_ready
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import SIGNS, RequestError
+from neuroledger.errors import SIGNS, RequestError, UnavailableError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.params import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
@@ -38,7 +39,10 @@ def run(options: argparse.Namespace) -> int:
     suites = suites_of(catalog, options.suite) if options.suite else ()
     if not options.suite and not options.benchmarks:
         suites = to_score(catalog, params.suite)
-    jobs = plan(catalog, models=models, benchmarks=options.benchmarks, suites=suites, request=request)
+    planned = plan(catalog, models=models, benchmarks=options.benchmarks, suites=suites, request=request)
+    jobs = planned.jobs
+    for note in planned.notes():
+        say(note)
     if options.dry_run:
         return _show_plan(catalog, jobs, request, options)
     with choose() as display:
@@ -52,8 +56,8 @@ def run(options: argparse.Namespace) -> int:
     say(
         f"{len(outcomes)} jobs: {computed} computed, {len(outcomes) - computed} up to date; {words or 'nothing to do'}"
     )
-    named = [item.id for suite in suites for item in suite.benchmarks] if options.suite else []
-    _say_closed(catalog, [*(options.benchmarks or ()), *named])
+    if options.suite or options.benchmarks or options.models:
+        _say_closed(planned.unavailable)
     failed = [outcome.record for outcome in outcomes if outcome.record.status == "failed"]
     for record in failed:
         say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
@@ -61,20 +65,20 @@ def run(options: argparse.Namespace) -> int:
     if before:
         verb = "was" if before == 1 else "were"
         say(f"  {before} of them failed before and {verb} not tried again: --retry-failed does")
-    return 1 if failed and not options.allow_failed else 0
+    lost = failed or len(outcomes) < len(jobs)
+    return 1 if lost and not options.allow_failed else 0
 
 
-def _say_closed(catalog: Catalog, asked: list[str]) -> None:
-    """Which of the benchmarks that were asked for by name or suite gave no job, and why."""
-    reasons = {id: unavailable(catalog, catalog.benchmark(id)) for id in dict.fromkeys(asked)}
-    closed = [(id, reason) for id, reason in reasons.items() if reason]
+def _say_closed(reasons: Mapping[str, str]) -> None:
+    """What was asked for by name or suite and gave no job, and why."""
+    closed = list(reasons.items())
     for id, reason in closed[:CLOSED_SHOWN]:
         say(f"  unavailable: {id}: {reason}")
     if len(closed) > CLOSED_SHOWN:
         say(f"  unavailable: {len(closed) - CLOSED_SHOWN} more; `neuroledger show BENCHMARK` says why")
 
 
-def _show_plan(catalog: Catalog, jobs: list[Job], request: Request, options: argparse.Namespace) -> int:
+def _show_plan(catalog: Catalog, jobs: Sequence[Job], request: Request, options: argparse.Namespace) -> int:
     rows = []
     for job in jobs:
         there = current(catalog, job, request, retry_failed=options.retry_failed)
@@ -99,13 +103,18 @@ def score(options: argparse.Namespace) -> int:
     catalog.model(options.model)
     if options.layers:
         return _layers(catalog, request, options)
-    jobs = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
-    if not jobs:
-        reason = unavailable(catalog, catalog.benchmark(options.benchmark))
-        raise RequestError(f"benchmark {options.benchmark!r} is unavailable: {reason}")
+    planned = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
+    for id, reason in planned.unavailable.items():
+        raise RequestError(f"{id!r} is unavailable: {reason}")
+    require_compatible(catalog, options.benchmark, options.model)
     with choose("none" if options.json else None) as display:
-        # Who asks for this one pair has changed something since it failed: code, or the environment.
-        outcome = run_jobs(catalog, jobs, request, display, retry_failed=True)[0]
+        # Whoever asks for this one pair has changed something since it failed: code, or the environment.
+        outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=True)
+    if not outcomes:
+        dataset = catalog.benchmark(options.benchmark).dataset
+        why = not_ready(catalog, "datasets", dataset) or not_ready(catalog, "models", options.model)
+        raise UnavailableError(f"nothing was scored: {why}")
+    outcome = outcomes[0]
     if options.json:
         say_json(outcome.record.model_dump(mode="json"))
     else:
@@ -114,7 +123,7 @@ def score(options: argparse.Namespace) -> int:
 
 
 def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> int:
-    from neuroledger.engine.layer_scores import layer_scores
+    from neuroledger.engine.evaluate import layer_scores
     from neuroledger.models.activation_store import open_store
 
     with choose("none" if options.json else None) as display:

@@ -22,11 +22,12 @@ from filelock import FileLock
 from filelock import Timeout as Locked
 
 from neuroledger.data.integrity import remembering, sha256_of_file, verify_file
-from neuroledger.errors import DataError, IntegrityError, UnavailableError
+from neuroledger.errors import DataError, Finding, IntegrityError, UnavailableError
 from neuroledger.spec.base import SourceFile
+from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
 
-__all__ = ["Progress", "fetch_files", "folder_of", "mirror_folder"]
+__all__ = ["Progress", "absent", "fetch_files", "folder_of", "mirror_folder"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes that are there and the bytes in all."""
@@ -43,6 +44,19 @@ REDIRECTS = 10
 TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 MOVED: Final = frozenset({301, 302, 303, 307, 308})
 KINDS = {"datasets": Path("data"), "models": Path("data") / "models"}
+
+
+def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
+    """What of a data set's or model's files is not here, with the command that fetches it; None where all are here."""
+    pins = catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    folder = folder_of(catalog.root, kind, id)
+    away = [name for name in pins if not (folder / name).exists()]
+    if not away:
+        return None
+    size = sum(pins[name].size for name in away) / 1e6
+    where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
+    what = f"{len(away)} of {len(pins)} files are not here, {size:,.1f} MB"
+    return Finding("data.missing", "error", where, what, f"run `neuroledger fetch {id}`")
 
 
 def folder_of(root: Path, kind: str, id: str) -> Path:

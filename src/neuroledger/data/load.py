@@ -145,7 +145,8 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
     spec = catalog.dataset(id)
     if spec.unavailable is not None:
         raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
-    data = read_dataset(catalog, id, verified_files(catalog, "datasets", id, trust_memory=trust_memory))
+    files = verified_files(catalog, "datasets", id, trust_memory=trust_memory)
+    data = read_dataset(catalog, id, files)
     if data.assembly is not None:
         check(data.assembly, name=f"data set {id!r}")
         _as_pinned(spec, data)

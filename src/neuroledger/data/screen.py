@@ -174,9 +174,11 @@ def spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
 def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
     """``stimuli`` as they appear on a model's screen; the set itself where they fill it exactly.
 
-    ``target_degrees`` None stands for a model that is shown the images as they are.
+    ``target_degrees`` None stands for a model that is shown the images as they are; stimuli without files have no size.
     """
-    if target_degrees is None or all(value == target_degrees for value in source_degrees(stimuli).values()):
+    if target_degrees is None or "filename" not in stimuli.table:
+        return stimuli
+    if all(value == target_degrees for value in source_degrees(stimuli).values()):
         return stimuli
     if target_degrees <= 0:
         raise RequestError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -55,10 +54,25 @@ def rule_of(spec: ModelSpec) -> Rule | None:
         ) from error
 
 
-def committed(session: Session, id: str, benchmark: BenchmarkSpec, score: Scoring) -> Model:
-    """The model ``id``, each region of its rule committed to the layer that scores best where the rule says.
+def committed(
+    session: Session,
+    model: Model,
+    rule: Rule,
+    benchmark: BenchmarkSpec,
+    data: Dataset,
+    load: Callable[[BenchmarkSpec], Dataset],
+    score: Scoring,
+) -> Model:
+    """The model, each region of the rule committed to the layer that scores best where the rule says.
 
-    The layers are compared by the headline score of ``score``; among equals the first layer is taken.
+    The layers are compared by ``score``; among equals the first layer is taken.
+
+    Parameters
+    ----------
+    benchmark, data
+        What the model is scored on.
+    load
+        The data of another benchmark.
 
     Raises
     ------
@@ -67,17 +81,21 @@ def committed(session: Session, id: str, benchmark: BenchmarkSpec, score: Scorin
     ModelError
         The model has no such layers.
     """
-    model, rule = session.model(id), rule_of(session.catalog.model(id))
-    if rule is None:
-        return model
     if not isinstance(model, LayeredModel):
-        raise ModelError(f"model {id!r} has no layers to choose from: remove `commit`")
+        raise ModelError(f"model {model.id!r} has no layers to choose from: remove `commit`")
+    scored = _shown(session, benchmark, lambda one: data)
+    regions = {}
     for region, chosen_on in rule.on.items():
-        _refuse_shared(session, id, region, session.catalog.benchmark(chosen_on), benchmark)
-    regions = {
-        region: session.once(("committed", id, region), partial(_best, session, model, region, rule, score))
-        for region in rule.on
-    }
+        other = session.catalog.benchmark(chosen_on)
+        shared = _shown(session, other, load) & scored
+        if shared:
+            raise RequestError(
+                f"model {model.id!r} chooses its layer of {region} on {chosen_on!r}, which shows {len(shared)} of the "
+                f"stimuli of {benchmark.id!r}: a score there would not be independent; choose it on other stimuli"
+            )
+        if (model.id, region) not in session.layers:
+            session.layers[model.id, region] = _best(other, model, region, rule, score)
+        regions[region] = session.layers[model.id, region]
     return replace(model, regions={**model.regions, **regions})
 
 
@@ -143,20 +161,13 @@ def _disjoint(one: Any, other: Any) -> bool:
     return len(sets) == 2 and not sets[0] & sets[1]
 
 
-def _refuse_shared(
-    session: Session, model: str, region: str, chosen_on: BenchmarkSpec, scored: BenchmarkSpec
-) -> None:
-    shared = _shown(session, chosen_on) & _shown(session, scored)
-    if shared:
-        raise RequestError(
-            f"model {model!r} chooses its layer of {region} on {chosen_on.id!r}, which shows {len(shared)} of the "
-            f"stimuli of {scored.id!r}: a score there would not be independent; choose it on other stimuli"
-        )
-
-
-def _shown(session: Session, benchmark: BenchmarkSpec) -> frozenset[str]:
+def _shown(
+    session: Session, benchmark: BenchmarkSpec, load: Callable[[BenchmarkSpec], Dataset]
+) -> frozenset[str]:
     """What a benchmark shows, by content; by id within the data set where stimuli have no files."""
-    return session.once(("shown", benchmark.id), lambda: _contents(session.dataset(benchmark), benchmark))
+    if benchmark.id not in session.shown:
+        session.shown[benchmark.id] = _contents(load(benchmark), benchmark)
+    return session.shown[benchmark.id]
 
 
 def _contents(data: Dataset, benchmark: BenchmarkSpec) -> frozenset[str]:
@@ -178,9 +189,8 @@ def _content(file: bytes) -> str:
     return hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()
 
 
-def _best(session: Session, model: LayeredModel, region: str, rule: Rule, score: Scoring) -> str:
+def _best(benchmark: BenchmarkSpec, model: LayeredModel, region: str, rule: Rule, score: Scoring) -> str:
     """The layer with the best score; the first among equals."""
-    benchmark = session.catalog.benchmark(rule.on[region])
     asked = str(benchmark.paradigm.parameters.get("region", region))
     scores = {
         layer: score(benchmark, replace(model, regions={asked: layer}))

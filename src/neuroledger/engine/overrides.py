@@ -14,7 +14,7 @@ from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec, SplitsSpec
 
-__all__ = ["Comparison", "resolve"]
+__all__ = ["Comparison", "in_compat", "resolve"]
 
 Comparison = MetricSpec | CeilingSpec
 
@@ -45,6 +45,11 @@ def resolve(
     except ValidationError as error:
         raise RequestError(f"{kind[:-1]} {name!r}, parameters of {component.name}: {_words(error)}") from None
     return spec, component, parameters
+
+
+def in_compat(spec: Comparison, compat: str | None) -> dict[str, Any]:
+    """A benchmark's compat, for those of its parts that have such a mode."""
+    return {"compat": compat} if compat is not None and compat in spec.compat else {}
 
 
 def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str) -> Comparison:

@@ -11,8 +11,7 @@ import pandas as pd
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.load import load_dataset
 from neuroledger.display import choose
-from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.layer_scores import layer_scores
+from neuroledger.engine.evaluate import evaluate, layer_scores
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import Record, read_all
 from neuroledger.engine.run import run as run_jobs
@@ -90,7 +89,7 @@ def layers(
 ) -> dict[str, Score]:
     """The benchmark's score for each layer of a model in the place of its region; nothing is recorded.
 
-    See :func:`neuroledger.engine.layer_scores.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
+    See :func:`neuroledger.engine.evaluate.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
 
     Raises
     ------
@@ -115,14 +114,30 @@ def run(
     benchmarks: Sequence[str] = (),
     seed: int | None = None,
 ) -> list[Record]:
-    """Score what is missing and return the records of the request."""
+    """Score what is missing and return the records of the request.
+
+    Incompatible pairs, and benchmarks whose data are not here or not validated, are skipped: one line says which and why.
+
+    Raises
+    ------
+    RequestError
+        Unknown ids, or models that are no ids: a record says what its model was made of, which is in the model's spec.
+    """
+    objects = [type(model).__name__ for model in models if not isinstance(model, str)]
+    if objects:
+        raise RequestError(
+            f"{objects[0]} is not the id of a model: nl.run records scores of models that have a spec; score an object "
+            "in memory with nl.score(model, benchmark), or write a spec (docs/models.md)"
+        )
     catalog = open_catalog()
     params = read_params(catalog.root)
     request = Request(seed=params.seed if seed is None else seed, device=params.device)
     suites = suites_of(catalog, suite) if suite else () if benchmarks else to_score(catalog, params.suite)
-    jobs = plan(catalog, models=models, benchmarks=benchmarks, suites=suites, request=request)
+    planned = plan(catalog, models=models, benchmarks=benchmarks, suites=suites, request=request)
     with choose() as display:
-        outcomes = run_jobs(catalog, jobs, request, display)
+        for note in planned.notes():
+            display.line(note)
+        outcomes = run_jobs(catalog, planned.jobs, request, display)
     return [outcome.record for outcome in outcomes]
 
 

@@ -1,25 +1,40 @@
-"""The record of one job: request, inputs, status, scores, provenance; written whole, with a hash of itself."""
+"""The record of one job: request, inputs, status, scores, environment; written atomically, with a hash of itself."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import subprocess
 from collections.abc import Iterator
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from neuroledger.errors import DataError
+from neuroledger.spec import registry
 from neuroledger.spec.identity import sha256_of
 from neuroledger.store.files import write_json
 
-__all__ = ["Record", "read_all", "read_record", "record_path", "write_record"]
+__all__ = ["Record", "environment", "read_all", "read_record", "record_path", "relative", "write_record"]
 
 SCHEMA_VERSION = 1
 # What the inputs determine. The rest (where and how long) may differ between two runs of the same job.
 PAYLOAD = (
     "schema_version", "id", "status", "model", "benchmark", "score", "scores", "controls", "request", "inputs", "error",
 )  # fmt: skip
+
+PACKAGES = (
+    "neuroledger", "numpy", "scipy", "pandas", "xarray", "netCDF4", "scikit-learn", "torch", "pillow", "pydantic",
+    "great-expectations", "dvc", "mne", "pyriemann",
+)  # fmt: skip
+# What a run writes itself: the records, and the lock in which DVC notes them.
+WRITTEN = (":!results", ":!dvc.lock")
+# Where files that git does not know yet determine scores.
+SOURCES = ("specs", "src", "data", "params.yaml", "dvc.yaml")
 
 
 class Record(BaseModel):
@@ -101,3 +116,55 @@ def read_all(folder: Path) -> Iterator[Record]:
     """
     for path in sorted(folder.rglob("*.json")):
         yield read_record(path)
+
+
+def environment(root: Path) -> dict[str, Any]:
+    """Commit, whether what made the score differs from it, package versions, platform, BLAS threads.
+
+    ``dirty`` is true where a tracked file is changed, or a spec, pin or source file is not in the commit; records, which a
+    run writes itself, do not count. It is None where there is no git.
+    """
+    commit = _git(root, "rev-parse", "HEAD")
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", *WRITTEN)
+    fresh = _git(root, "ls-files", "--others", "--exclude-standard", "--", *SOURCES)
+    return {
+        "commit": commit,
+        "dirty": None if changed is None else bool(changed or fresh),
+        "packages": _versions(),
+        "platform": f"{platform.system()}-{platform.machine()}",
+        "python": platform.python_version(),
+        "threads": os.environ.get("OMP_NUM_THREADS") or str(os.cpu_count()),
+    }
+
+
+def relative(value: Any, root: Path) -> Any:
+    """Plain data whose texts name files of the repository relative to it, and files of the user's below ``~``."""
+    if isinstance(value, str):
+        for folder, instead in ((root, ""), (root.resolve(), ""), (Path.home(), "~/")):
+            if folder != folder.parent:
+                value = value.replace(f"{folder}{os.sep}", instead)
+        return value
+    if isinstance(value, dict):
+        return {key: relative(one, root) for key, one in value.items()}
+    return [relative(one, root) for one in value] if isinstance(value, list | tuple) else value
+
+
+@lru_cache
+def _versions() -> dict[str, str]:
+    versions = {}
+    for name in dict.fromkeys((*PACKAGES, *(family.distribution for family in registry.families()))):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _git(root: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, check=False, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

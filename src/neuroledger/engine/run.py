@@ -5,28 +5,34 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from neuroledger.data.fetch import absent
+from neuroledger.data.gate.validation import refusal
 from neuroledger.data.load import damaged_file
 from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
-from neuroledger.engine.device import require_device
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
-from neuroledger.engine.plan import Job
-from neuroledger.engine.provenance import environment
-from neuroledger.engine.record import Record, read_record, record_path, write_record
+from neuroledger.engine.plan import Job, other_models, some
+from neuroledger.engine.record import (
+    Record,
+    environment,
+    read_record,
+    record_path,
+    relative,
+    write_record,
+)
 from neuroledger.engine.samples import keep_samples
-from neuroledger.engine.session import Request, Session
+from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import DataError, NeuroLedgerError
 from neuroledger.models.activation_store import open_store
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.stats.score import Score
 
-__all__ = ["Outcome", "Work", "current", "run", "run_job"]
+__all__ = ["Outcome", "Work", "current", "grouped", "not_ready", "run", "run_job"]
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,14 @@ class Work:
     """What this process has made already; None in a process that begins with its first job."""
 
     def __call__(self, job: Job) -> tuple[Record, str]:
-        """The job's record, and its score in words; samples are kept where the repository lies."""
+        """The job's record, and its score in words; samples are kept in the repository.
+
+        Of data sets and models only those of this job stay in memory.
+        """
         with exclusive():
             session = self.session or _session(self.root, self.request)
+            benchmark = session.catalog.benchmark(job.benchmark)
+            session.forget(but_datasets={benchmark.dataset}, but_models={job.model, *other_models(benchmark)})
         record, evaluation = run_job(session, job)
         if evaluation is not None and self.request.limit is None:
             keep_samples(self.root, job.id, evaluation.scores)
@@ -79,10 +90,12 @@ def run(
     force: bool = False,
     executor: str = "local",
 ) -> list[Outcome]:
-    """Do the jobs whose record is missing, stale, damaged, or failed for want of data.
+    """Do the jobs whose record is missing, stale, damaged, or failed for want of data; outcomes in the order of the jobs.
 
-    Each record is written as soon as its job ends, so an interruption loses at most the jobs in progress.
-    ``executor`` says where they are done (:func:`neuroledger.engine.executors.execute`).
+    Each record is written as soon as its job ends, so an interruption loses at most the jobs in progress. Jobs of one
+    data set, and of one model within it, follow each other. ``executor`` says where they are done
+    (:func:`neuroledger.engine.executors.execute`). A job whose data or weights are not here, or whose data nobody
+    validated, has no outcome: one line says why and what to do, and a record that there may be stays.
 
     Raises
     ------
@@ -98,21 +111,54 @@ def run(
         else current(catalog, job, request, retry_failed=retry_failed)
         for job in jobs
     }
-    todo = [job for job, record in found.items() if record is None]
     outcomes = {
         job: Outcome(job, record, computed=False) for job, record in found.items() if record is not None
     }
+    todo, closed = list[Job](), dict[str, set[str]]()
+    ready = lru_cache(maxsize=None)(partial(not_ready, catalog))
+    for job in (job for job in jobs if job not in outcomes):
+        dataset = catalog.benchmark(job.benchmark).dataset
+        reason = ready("datasets", dataset) or ready("models", job.model)
+        if reason is None:
+            todo.append(job)
+        else:
+            closed.setdefault(reason, set()).add(job.benchmark)
+    for reason, benchmarks in closed.items():
+        display.line(f"unavailable: {some(sorted(benchmarks))}: {reason}")
     work = Work(catalog.root, request)
     if executor == "local":
         work = replace(work, session=Session(catalog, request, open_store(catalog.root, display)))
-    finished = execute(executor, todo, work, partial(_failed, catalog, request), device=request.device)
+    failed = partial(_failed, catalog, request)
+    finished = execute(executor, grouped(catalog, todo), work, failed, device=request.device)
     for number, (job, (record, words)) in enumerate(finished, 1):
         path = record_path(catalog.root, job.benchmark, job.model, scratch=request.limit is not None)
         write_record(path, record)
         outcomes[job] = Outcome(job, record, computed=True)
         display.line(f"{_sign(record)} {job.benchmark} · {job.model}: {words}")
         display.progress("scoring", number, len(todo))
-    return [outcomes[job] for job in jobs]
+    return [outcomes[job] for job in jobs if job in outcomes]
+
+
+def not_ready(catalog: Catalog, kind: str, id: str) -> str | None:
+    """Why a data set or model cannot be used here now, with the command that fixes it; None where it can.
+
+    Files are not here, or nobody validated them. Data that were validated and failed leave a failed record.
+    """
+    found = absent(catalog, kind, id)
+    if kind == "datasets":
+        refused = refusal(catalog, id)
+        found = refused if refused is not None and refused.code != "data.invalid" else found
+    return None if found is None else f"{found.where}: {found.what}; {found.fix}"
+
+
+def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
+    """Jobs of one data set together, and within it those of one model, each in the order of their first job."""
+    datasets = {job: catalog.benchmark(job.benchmark).dataset for job in jobs}
+    first_of_data, first_of_model = dict[str, int](), dict[str, int]()
+    for number, job in enumerate(jobs):
+        first_of_data.setdefault(datasets[job], number)
+        first_of_model.setdefault(job.model, number)
+    return sorted(jobs, key=lambda job: (first_of_data[datasets[job]], first_of_model[job.model]))
 
 
 def _damaged(catalog: Catalog, jobs: Sequence[Job]) -> frozenset[str]:
@@ -188,29 +234,30 @@ def _record(
     error: dict[str, str] | None,
     timing: dict[str, float],
 ) -> Record:
-    request = session.request
-    scores = (
-        {} if evaluation is None else {name: score.to_dict() for name, score in evaluation.scores.items()}
-    )
-    status: Any = "failed" if evaluation is None else _status(evaluation.headline, request)
+    request, root = session.request, session.catalog.root
+    scores: dict[str, Any] = {}
+    controls: dict[str, Any] = {}
+    status: Any = "failed"
+    if evaluation is not None:
+        scores = {name: score.to_dict() for name, score in evaluation.scores.items()}
+        controls = {name: asdict(control) for name, control in evaluation.controls.items()}
+        status = "partial" if request.limit is not None else evaluation.headline.status
+    if not session.environment:
+        session.environment = environment(root)
     return Record(
         id=job.id,
         status=status,
         model=job.model,
         benchmark=job.benchmark,
-        score=None if evaluation is None else next(iter(scores.values())),
-        scores=scores,
-        controls={} if evaluation is None else {name: dict(c) for name, c in evaluation.controls.items()},
+        score=next(iter(relative(scores, root).values()), None),
+        scores=relative(scores, root),
+        controls=relative(controls, root),
         request={"seed": request.seed, "limit": request.limit, "device": request.device},
         inputs=job.inputs,
-        error=error,
-        environment=environment(session.catalog.root),
+        error=relative(error, root),
+        environment=session.environment,
         timing=timing,
     )
-
-
-def _status(headline: Score, request: Request) -> str:
-    return "partial" if request.limit is not None or headline.status == "partial" else headline.status
 
 
 def _sign(record: Record) -> str:

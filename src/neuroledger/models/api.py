@@ -87,6 +87,7 @@ def torch(
     bins = None if times is None else tuple((float(start), float(end)) for start, end in times)
     return LayeredModel(
         id=id,
+        takes=frozenset({"images"}),
         extract=extractor(
             module,
             preprocessing,
@@ -146,14 +147,12 @@ def responses(
     )
 
 
-def brainscore(
-    subject: BrainModel, *, id: str | None = None, varies_in_time: bool = False
-) -> BrainScoreModel:
+def brainscore(model: BrainModel, *, id: str | None = None, varies_in_time: bool = False) -> BrainScoreModel:
     """A model from an object written for Brain-Score, unchanged: it has ``start_recording``, ``start_task``, ``look_at``.
 
     Parameters
     ----------
-    subject
+    model
         The object.
     id
         Its ``identifier`` when not given.
@@ -168,11 +167,11 @@ def brainscore(
     missing = [
         name
         for name in ("look_at", "start_recording", "start_task", "visual_degrees")
-        if not hasattr(subject, name)
+        if not hasattr(model, name)
     ]
     if missing:
-        raise ModelError(f"{type(subject).__name__} is no Brain-Score model: it has no {', '.join(missing)}")
-    named = id or getattr(subject, "identifier", None)
+        raise ModelError(f"{type(model).__name__} is no Brain-Score model: it has no {', '.join(missing)}")
+    named = id or getattr(model, "identifier", None)
     if not isinstance(named, str) or not named:
-        raise ModelError(f"{type(subject).__name__} has no `identifier`: give it an id")
-    return BrainScoreModel(subject, named, varies_in_time)
+        raise ModelError(f"{type(model).__name__} has no `identifier`: give it an id")
+    return BrainScoreModel(model, named, varies_in_time)

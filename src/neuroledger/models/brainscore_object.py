@@ -17,7 +17,8 @@ from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.time_bins import Bin
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.brainscore_stimuli import PathTable, as_files
-from neuroledger.models.model import Task
+from neuroledger.models.model import Task, of_layers, shown_to
+from neuroledger.spec.channels import Channels
 
 WHOLE_RESPONSE: Final = (70, 170)
 """Time bin, ms, that is asked of a model where a benchmark has no time: the interface has no other way."""
@@ -47,20 +48,31 @@ class BrainModel(Protocol):
 class BrainScoreModel:
     """A Brain-Score model object that answers as a :class:`neuroledger.models.model.Model`.
 
-    Every question goes to a fresh shallow copy of ``subject``, because such objects keep deciding after their first
+    Every question goes to a fresh shallow copy of ``wrapped``, because such objects keep deciding after their first
     task; results that the peer keeps on disk by name are switched off meanwhile, because the name says neither the
     region nor the time bins nor the weights; rows are put back by stimulus id, because their order is not that of
     the stimuli.
     """
 
-    subject: Any
+    wrapped: Any
     id: str
     varies_in_time: bool = False
+
+    takes = frozenset({"images"})
+
+    @property
+    def gives(self) -> Channels:
+        """Responses of any region, decisions, and dynamics where its responses vary in time."""
+        return of_layers({}, dynamics=self.varies_in_time)
+
+    def answer(self, question: Any) -> xr.DataArray:
+        """Responses or decisions, of stimuli as they appear in its field of view."""
+        return shown_to(self, question, self.visual_degrees)
 
     @property
     def visual_degrees(self) -> float | None:
         """Visual angle of the model's input."""
-        degrees = self.subject.visual_degrees
+        degrees = self.wrapped.visual_degrees
         return float(degrees() if callable(degrees) else degrees)
 
     def record(
@@ -74,14 +86,14 @@ class BrainScoreModel:
             The model has no such region, the answer is behaviour or of another region, lacks stimuli or time bins, or
             is not finite.
         """
-        subject = self._fresh()
+        candidate = self._fresh()
         asked = [WHOLE_RESPONSE] if time_bins is None else [_whole_numbers(bin_) for bin_ in time_bins]
         with _uncached(), as_files(stimuli) as shown:
-            answer = self._recorded(subject, region, asked, shown, trials)
+            answer = self._recorded(candidate, region, asked, shown, trials)
             if "neuroid" not in answer.dims:
                 # a copy does not reach the mode of what the object only passes questions on to
-                subject.start_task(_named(subject, "Task", "passive"))
-                answer = self._recorded(subject, region, asked, shown, trials)
+                candidate.start_task(_named(candidate, "Task", "passive"))
+                answer = self._recorded(candidate, region, asked, shown, trials)
         if "neuroid" not in answer.dims or "presentation" not in answer.dims:
             raise ModelError(f"model {self.id!r} gave {answer.dims} when asked for the responses of {region}")
         answer = _in_time(answer, asked, self.id)
@@ -91,15 +103,15 @@ class BrainScoreModel:
 
     def _recorded(
         self,
-        subject: Any,
+        candidate: Any,
         region: str,
         bins: Sequence[tuple[float, float]],
         shown: PathTable,
         trials: int,
     ) -> xr.DataArray:
         try:
-            subject.start_recording(_named(subject, "RecordingTarget", region), time_bins=list(bins))
-            return _plain(subject.look_at(shown, number_of_trials=trials), self.id)
+            candidate.start_recording(_named(candidate, "RecordingTarget", region), time_bins=list(bins))
+            return _plain(candidate.look_at(shown, number_of_trials=trials), self.id)
         except KeyError as error:
             if error.args != (region,):
                 raise
@@ -109,22 +121,24 @@ class BrainScoreModel:
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
     ) -> xr.DataArray:
         """Decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.models.model.Model`."""
-        subject = self._fresh()
-        name = _named(subject, "Task", task.name)
+        candidate = self._fresh()
+        name = _named(candidate, "Task", task.name)
         rows = [id for triplet in task.triplets for id in triplet] if task.name == "odd_one_out" else []
         with _uncached(), as_files(stimuli, rows=rows) as shown:
             if task.name == "label":
                 # all 1,000 classes are asked for by one word, everything else by a list
-                subject.start_task(name, "imagenet" if task.choices == ("imagenet",) else list(task.choices))
+                candidate.start_task(
+                    name, "imagenet" if task.choices == ("imagenet",) else list(task.choices)
+                )
             elif task.name == "odd_one_out":
-                subject.start_task(name)
+                candidate.start_task(name)
             elif fitting_stimuli is None:
                 raise RequestError(f"model {self.id!r}: probabilities need fitting stimuli with labels")
             else:
                 with as_files(fitting_stimuli, label_column=task.label_column) as fitting:
-                    subject.start_task(name, fitting)
-                    return self._decisions(task, subject.look_at(shown, number_of_trials=trials), stimuli)
-            return self._decisions(task, subject.look_at(shown, number_of_trials=trials), stimuli)
+                    candidate.start_task(name, fitting)
+                    return self._decisions(task, candidate.look_at(shown, number_of_trials=trials), stimuli)
+            return self._decisions(task, candidate.look_at(shown, number_of_trials=trials), stimuli)
 
     def _decisions(self, task: Task, answer: Any, stimuli: StimulusSet) -> xr.DataArray:
         plain = _plain(answer, self.id)
@@ -146,14 +160,14 @@ class BrainScoreModel:
 
     def _fresh(self) -> Any:
         try:
-            subject = copy.copy(self.subject)
+            candidate = copy.copy(self.wrapped)
         except RecursionError:
             # an object that passes on every name it lacks: half-made, its copy lacks all
-            subject = object.__new__(type(self.subject))
-            vars(subject).update(vars(self.subject))
-        if getattr(subject, "do_behavior", False):
-            subject.do_behavior = False
-        return subject
+            candidate = object.__new__(type(self.wrapped))
+            vars(candidate).update(vars(self.wrapped))
+        if getattr(candidate, "do_behavior", False):
+            candidate.do_behavior = False
+        return candidate
 
 
 @contextmanager
@@ -171,9 +185,9 @@ def _uncached() -> Iterator[None]:
             os.environ[name] = before
 
 
-def _named(subject: Any, owner: str, name: str) -> Any:
+def _named(candidate: Any, owner: str, name: str) -> Any:
     """The object's own word for a task or region, which by convention is the name itself."""
-    return getattr(getattr(subject, owner, None), name, name)
+    return getattr(getattr(candidate, owner, None), name, name)
 
 
 def _whole_numbers(bin_: Bin) -> tuple[float, float]:

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.errors import DataError
+from neuroledger.spec.channels import Channels, Sense
 
-__all__ = ["COLUMNS", "Embedded", "Embedder", "Shown", "Takes", "Tell", "grouped_mean"]
+__all__ = ["COLUMNS", "Embed", "Embedded", "Embedder", "Shown", "Tell", "grouped_mean"]
 
-Takes = Literal["images", "texts", "sounds", "films"]
 Tell = Callable[[int], None]
-"""Is told how many stimuli have been embedded so far."""
+"""Called with the number of stimuli embedded so far."""
 Rows = NDArray[np.float32]
 
-COLUMNS: Final[Mapping[Takes, tuple[str, ...]]] = {
+COLUMNS: Final[Mapping[Sense, tuple[str, ...]]] = {
     "images": ("filename",),
-    "texts": ("text",),
-    "sounds": ("filename", "start", "duration"),
-    "films": ("filename",),
+    "text": ("text",),
+    "sound": ("filename", "start", "duration"),
+    "film": ("filename",),
 }
-"""What a table of stimuli must say beside `stimulus_id`, by what an embedder takes."""
+"""Columns of a table of stimuli beside `stimulus_id`, by channel."""
 
 
 @dataclass(frozen=True)
@@ -66,25 +66,52 @@ class Embedded:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Embed:
+    """The question for embeddings of stimuli in their order.
+
+    ``states`` are hidden states by number, those of the spec where None; ``tell`` is called with the number of stimuli done.
+    """
+
+    stimuli: Sequence[Shown]
+    states: tuple[int, ...] | None
+    tell: Tell
+    asks = "embeddings"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Embedder:
-    """A model that is asked for embeddings and for nothing else.
+    """A model that gives embeddings and nothing else.
 
     Attributes
     ----------
-    takes
-        What it is shown.
+    shown
+        The channel of its stimuli.
     embed
         Embeddings of stimuli in their order, of the given hidden states, or of those that the spec names; the third argument
-        is told how far it is.
+        is called with the number of stimuli done.
     described
         Plain data that says what the rows are: states, pooling, SHA-256 of the weights, versions of packages.
     """
 
     id: str
-    takes: Takes
+    shown: Sense
     embed: Callable[[Sequence[Shown], tuple[int, ...] | None, Tell], Embedded] = field(repr=False)
     described: Mapping[str, Any]
+
+    @property
+    def takes(self) -> Channels:
+        """The channel of its stimuli."""
+        return frozenset({self.shown})
+
+    @property
+    def gives(self) -> Channels:
+        """Embeddings."""
+        return frozenset({"embeddings"})
+
+    def answer(self, question: Any) -> Embedded:
+        """Embeddings; see :class:`Embed`."""
+        return self.embed(question.stimuli, question.states, question.tell)
 
 
 def grouped_mean(frames: NDArray[np.floating[Any]], groups: int) -> NDArray[np.float64]:

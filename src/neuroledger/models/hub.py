@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.models.model import LayeredModel, unknown
+from neuroledger.models.model import LayeredModel, of_layers, unknown
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.models.torch_module import assemble, hub_package
 from neuroledger.spec.registry import builder
@@ -67,10 +67,10 @@ def _classifier(hub: str, make: Make) -> None:
         return _model(hub, make, id, architecture, arguments or {}, given)
 
     build.__name__ = f"{hub}_model"
-    builder(hub, version=VERSION)(build)
+    builder(hub, version=VERSION, takes={"images"}, gives=of_layers)(build)
 
 
-@builder("transformers", version=VERSION)
+@builder("transformers", version=VERSION, takes={"images"}, gives=of_layers)
 def transformers_model(
     *,
     id: str,

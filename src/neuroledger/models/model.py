@@ -1,4 +1,4 @@
-"""A model is anything that can be shown stimuli and asked for the responses of a region or for a decision."""
+"""A model is anything that takes some channels and gives others; `record`, `perform`, `fit` and `embed` ask it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.memory import require_memory
+from neuroledger.data.screen import place
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
 from neuroledger.data.time_bins import Bin, align_time
@@ -29,10 +30,16 @@ from neuroledger.models.activations import (
     probe,
     stream,
 )
+from neuroledger.models.embedder import Embed, Embedded, Shown, Tell
 from neuroledger.models.neuroids import labelled
+from neuroledger.spec.channels import Channels, Interface
 
 # Double-precision copies of the features that a readout makes while it is fitted.
 FIT_COPIES: Final = 3
+READOUTS: Final = ("probabilities", "odd_one_out")
+"""Tasks that can be read out of any features."""
+DECISIONS: Final = ("label", *READOUTS)
+"""Tasks that can be read out of logits."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +58,61 @@ class Task:
     triplets: tuple[tuple[str, str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class Record:
+    """The question for responses of a region: (presentation, neuroid), and (…, time_bin) where ``time_bins`` (ms) are given.
+
+    Coordinates of the answer: stimulus_id and, for a model that varies from trial to trial and ``trials > 1``, repetition
+    on presentation; neuroid_id, layer, and the place within the layer (channel, channel_x, …) on neuroid.
+    """
+
+    stimuli: StimulusSet
+    region: str
+    time_bins: Sequence[Bin] | None = None
+    trials: int = 1
+
+    @property
+    def asks(self) -> str:
+        """The output channel."""
+        return f"responses:{self.region}"
+
+
+@dataclass(frozen=True)
+class Perform:
+    """The question for decisions: (presentation,) labels, or (presentation, choice) probabilities, with stimulus_id."""
+
+    task: Task
+    stimuli: StimulusSet
+    fitting_stimuli: StimulusSet | None = None
+    trials: int = 1
+
+    @property
+    def asks(self) -> str:
+        """The output channel."""
+        return f"decisions:{self.task.name}"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The question for what a model makes of examples: a trained network or estimator, of a form that the family states.
+
+    ``before`` is what was fitted to earlier examples, where learning goes on; it is not changed.
+    """
+
+    asks: str
+    training: Any
+    before: Any = None
+
+
+Question = Record | Perform | Fit | Embed
+
+
 @runtime_checkable
 class Model(Protocol):
-    """What every model answers; it remembers nothing from one question to the next."""
+    """Anything that takes and gives channels; it remembers nothing from one question to the next.
+
+    A new sense or readout is a new channel (:mod:`neuroledger.spec.channels`), not a new method.
+    """
 
     @property
     def id(self) -> str:
@@ -61,33 +120,162 @@ class Model(Protocol):
         ...
 
     @property
-    def visual_degrees(self) -> float | None:
-        """Visual angle that the model's input spans, or None when stimuli are shown to it as they are."""
+    def takes(self) -> Channels:
+        """Channels that can be shown to it."""
         ...
 
     @property
-    def varies_in_time(self) -> bool:
-        """Whether its responses differ between time bins."""
+    def gives(self) -> Channels:
+        """Channels that can be asked back; ``responses`` stands for every region, ``responses:IT`` for one."""
         ...
 
-    def record(
-        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
-    ) -> xr.DataArray:
-        """Responses of a region: presentation × neuroid, and × time_bin where ``time_bins`` (ms) are given.
+    def answer(self, question: Any) -> Any:
+        """The answer to a question on a channel that it gives.
 
-        Coordinates: stimulus_id and, for a model that varies from trial to trial and ``trials > 1``, repetition
-        on presentation; neuroid_id, layer, and the place within the layer (channel, channel_x, …) on neuroid.
+        A model with a field of view places the stimuli on it (:func:`neuroledger.data.screen.place`).
         """
         ...
 
-    def perform(
-        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
-    ) -> xr.DataArray:
-        """Decisions: (presentation,) labels, or (presentation, choice) probabilities; stimulus_id on presentation."""
-        ...
+
+def record(
+    model: Model,
+    stimuli: StimulusSet,
+    region: str,
+    time_bins: Sequence[Bin] | None = None,
+    trials: int = 1,
+) -> xr.DataArray:
+    """Responses of a region; see :class:`Record`.
+
+    Raises
+    ------
+    ModelError
+        The model gives no responses of the region, or no assembly.
+    """
+    return _assembly(model, Record(stimuli, region, time_bins, trials))
+
+
+def perform(
+    model: Model,
+    task: Task,
+    stimuli: StimulusSet,
+    fitting_stimuli: StimulusSet | None = None,
+    trials: int = 1,
+) -> xr.DataArray:
+    """Decisions about stimuli; see :class:`Perform`.
+
+    Raises
+    ------
+    ModelError
+        The model makes no such decisions, or gives no assembly.
+    """
+    return _assembly(model, Perform(task, stimuli, fitting_stimuli, trials))
+
+
+def fit(model: Model, asks: str, training: Any, before: Any = None) -> Any:
+    """What the model makes of examples, for answers on the channel ``asks``; see :class:`Fit`.
+
+    Raises
+    ------
+    ModelError
+        The model cannot be fitted to give such answers.
+    """
+    return asked(model, Fit(asks, training, before))
+
+
+def embed(
+    model: Model,
+    stimuli: Sequence[Shown],
+    states: tuple[int, ...] | None = None,
+    tell: Tell = lambda done: None,
+) -> Embedded:
+    """Embeddings of stimuli; see :class:`neuroledger.models.embedder.Embed`.
+
+    Raises
+    ------
+    ModelError
+        The model gives no embeddings.
+    """
+    answer = asked(model, Embed(stimuli, states, tell))
+    if not isinstance(answer, Embedded):
+        raise ModelError(
+            f"model {model.id!r} gave {type(answer).__name__} as embeddings, not rows of numbers"
+        )
+    return answer
+
+
+def asked(model: Model, question: Question) -> Any:
+    """The answer to a question, which is refused here where the model does not give its channel."""
+    lacking = Interface(model.takes, model.gives).lacking(Interface(frozenset(), frozenset({question.asks})))[
+        1
+    ]
+    if lacking:
+        raise ModelError(
+            f"model {model.id!r} does not give {question.asks}; it gives {', '.join(sorted(model.gives)) or 'nothing'}"
+        )
+    return model.answer(question)
+
+
+def _assembly(model: Model, question: Record | Perform) -> xr.DataArray:
+    answer = asked(model, question)
+    if not isinstance(answer, xr.DataArray):
+        raise ModelError(
+            f"model {model.id!r} gave {type(answer).__name__}, not an assembly (xarray.DataArray)"
+        )
+    return answer
 
 
 Identity = Mapping[str, Any]
+
+
+class _Seeing(Protocol):
+    """A model that is shown stimuli as they are."""
+
+    def record(
+        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
+    ) -> xr.DataArray: ...
+
+    def perform(
+        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
+    ) -> xr.DataArray: ...
+
+
+def shown_to(model: _Seeing, question: Record | Perform, degrees: float | None) -> xr.DataArray:
+    """The answer of a model with a field of view of so many degrees (None: it sees stimuli as they are)."""
+    stimuli = place(question.stimuli, degrees)
+    if isinstance(question, Record):
+        return model.record(stimuli, question.region, question.time_bins, question.trials)
+    fitting = question.fitting_stimuli
+    fitting = None if fitting is None else place(fitting, degrees)
+    return model.perform(question.task, stimuli, fitting, question.trials)
+
+
+def of_layers(
+    values: Mapping[str, Any],
+    *,
+    decisions: Sequence[str] = DECISIONS,
+    layers: Sequence[str] = (),
+    dynamics: bool | None = None,
+) -> Channels:
+    """What a model of layers gives, from its parameters and the fields of its spec.
+
+    Parameters
+    ----------
+    values
+        ``regions``, ``layers``, ``commit`` (a rule whose ``on`` names regions) and ``times``, each if there is one.
+    decisions
+        Tasks that can be read out; labels need a layer of logits.
+    layers
+        The layers of a model that names none.
+    dynamics
+        Whether responses develop in time; by ``times`` when not given.
+    """
+    regions = {*(values.get("regions") or {}), *((values.get("commit") or {}).get("on") or {})}
+    names = {f"responses:{region}" for region in regions}
+    if not regions and len(values.get("layers") or layers) <= 1:
+        names = {"responses"}
+    if names and (values.get("times") is not None if dynamics is None else dynamics):
+        names.add("dynamics")
+    return frozenset(names | {f"decisions:{name}" for name in decisions})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,15 +283,18 @@ class LayeredModel:
     """A model made of named layers: a commitment of regions to layers over a function that gives their activations.
 
     ``layers`` are all layers that one pass records; ``regions`` commits each region to one or several of them (a
-    model with a single layer answers for every region with it). ``identity`` is plain data that determines the
+    model with a single layer answers for every region with it). ``decisions`` are the tasks that can be read out of
+    ``readout``, or of the last layer. ``identity`` is plain data that determines the
     activations, or, for a model in memory, a function that gives it (with the key ``process``) for the model's
     present state; without it nothing is kept. ``labels`` name the features of ``readout``, where they are logits.
     ``times`` are the model's own time bins in ms: its activations then are (stimulus, time bin, …).
     """
 
     id: str
+    takes: Channels
     extract: Extract = field(repr=False)
     layers: tuple[str, ...]
+    decisions: tuple[str, ...] = DECISIONS
     regions: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     readout: str | None = None
     labels: tuple[str, ...] = ()
@@ -129,9 +320,13 @@ class LayeredModel:
             )
 
     @property
-    def varies_in_time(self) -> bool:
-        """Whether its responses differ between time bins."""
-        return self.times is not None
+    def gives(self) -> Channels:
+        """Responses of the regions that it is committed to, and decisions."""
+        return of_layers(vars(self), decisions=self.decisions)
+
+    def answer(self, question: Any) -> xr.DataArray:
+        """Responses or decisions, of stimuli as they appear in its field of view; see :class:`Model`."""
+        return shown_to(self, question, self.visual_degrees)
 
     def committed(self, region: str) -> tuple[str, ...]:
         """The layers that stand for a region.
@@ -154,7 +349,7 @@ class LayeredModel:
     def record(
         self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Responses of the layers committed to ``region``; see :class:`Model`."""
+        """Responses of the layers committed to ``region``; see :class:`Record`."""
         activations = self.activations(stimuli, self.committed(region), trials)
         responses = [self._responses(values, time_bins) for values in activations.values()]
         joined = responses[0] if len(responses) == 1 else self._join(responses)
@@ -166,7 +361,7 @@ class LayeredModel:
     def perform(
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Decisions read out from the ``readout`` layer, or the last one; see :class:`Model`."""
+        """Decisions read out from the ``readout`` layer, or the last one; see :class:`Perform`."""
         layer = self.readout or self.layers[-1]
         features = self._features(stimuli, layer, trials)
         if task.name == "odd_one_out":

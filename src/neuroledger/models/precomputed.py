@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,15 @@ from neuroledger.data import assembly as assemblies
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.activations import Trial
-from neuroledger.models.model import LayeredModel, unknown
+from neuroledger.models.model import LayeredModel, of_layers, unknown
 from neuroledger.models.torch_weights import weights_identity
+from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
 
 VERSION = 1
 
 
-@builder("precomputed", version=VERSION)
+@builder("precomputed", version=VERSION, takes=STIMULI, gives=partial(of_layers, dynamics=True))
 def precomputed(
     *,
     id: str,
@@ -108,6 +110,7 @@ def from_assembly(
     committed = dict(regions) or ({name: name for name in named} if len(named) > 1 else {})
     return LayeredModel(
         id=id,
+        takes=STIMULI,
         extract=extract,
         layers=named,
         regions=committed,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.models.model import LayeredModel
+from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, trusted
@@ -36,7 +36,7 @@ COMPILED: Final = "torchvision._meta_registrations"
 Bins = tuple[tuple[float, float], ...]
 
 
-@builder("torch", version=VERSION)
+@builder("torch", version=VERSION, takes={"images"}, gives=of_layers)
 def torch_module(
     *,
     id: str,
@@ -154,6 +154,7 @@ def assemble(
     steps = None if times is None else len(times)
     return LayeredModel(
         id=id,
+        takes=frozenset({"images"}),
         extract=extractor(
             module,
             preprocessing,

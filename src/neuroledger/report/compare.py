@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from neuroledger.engine.bound_metric import resolve
 from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.overrides import in_compat, resolve
 from neuroledger.engine.record import Record, read_record, record_path
 from neuroledger.engine.samples import Resampled, samples_of
 from neuroledger.engine.session import Request, Session
@@ -263,8 +263,7 @@ def _rebuilt(catalog: Catalog, spec: BenchmarkSpec, record: Record, samples: xr.
     """The record's score from its samples, normalised as the benchmark says."""
     wanted = spec.all_metrics[0]
     name = wanted if isinstance(wanted, str) else wanted.name
-    changes = {"compat": spec.compat} if spec.compat and spec.compat in catalog.metric(name).compat else {}
-    metric, _, _ = resolve("metrics", wanted, catalog, changes)
+    metric, _, _ = resolve("metrics", wanted, catalog, in_compat(catalog.metric(name), spec.compat))
     steps = [(step.over, step.with_) for step in metric.aggregate]
     over = metric.interval.over if metric.interval else tuple(str(d) for d in samples.dims if d != "split")
     raw = Score(

@@ -183,7 +183,7 @@ def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -
     if column.unavailable:
         return Cell("unavailable", reason=column.unavailable)
     if record is None:
-        meant = fits(catalog.model(model), catalog.benchmark(column.id))
+        meant = fits(catalog, model, column.id)
         return Cell("missing", reason="not run yet" if meant else "the model is not meant for this benchmark")
     if not record.intact:
         return Cell("edited", reason="the record was changed after it was written: run it again")

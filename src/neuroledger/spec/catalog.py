@@ -31,7 +31,7 @@ __all__ = ["Catalog", "Entry", "find_repository", "open_catalog", "open_definiti
 T = TypeVar("T", bound=Spec)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One spec with the document it came from."""
 

@@ -12,10 +12,11 @@ from pydantic import BaseModel
 __all__ = ["canonical", "sha256_of", "spec_sha256"]
 
 # What describes a thing without determining any number. What files must be is in their pins, not in `downloads`; and where
-# a list is written is no part of what it says.
+# a list is written is no part of what it says. Which channel `stimuli` belong to decides who can be scored, not the score.
 DESCRIPTIVE = frozenset(
     {
         "title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads", "lists",
+        "stimuli",
     }
 )  # fmt: skip
 

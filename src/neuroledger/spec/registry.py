@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 
 from neuroledger.errors import RequestError, UnknownError
+from neuroledger.spec.channels import INPUTS, OUTPUTS, Declared, Interface, channels
 from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
@@ -72,7 +73,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
 # From a catalogue, a data set's spec, its text and what is said about a folder: `neuroledger.data.pin.downloads.Recorded`.
 Pins = Callable[..., Any]
-Asks = Literal["record", "perform"]
 Side = Literal["source", "target"]
 
 
@@ -88,8 +88,8 @@ class Registered:
         Whether a metric needs the dimension of time bins even where there is one bin.
     trials
         Whether a metric compares with single trials: the target keeps its repetitions, the source has one row each.
-    asks
-        The method of a model that a paradigm calls; None where it trains or runs the model itself.
+    inputs, outputs
+        Channels that a model takes and gives, or that a paradigm shows and asks back.
     itself
         Whether a paradigm's data can be put in the model's place: they must then predict themselves.
     permuted
@@ -112,7 +112,8 @@ class Registered:
     input: str = "assemblies"
     timed: bool = False
     trials: bool = False
-    asks: Asks | None = None
+    inputs: Declared = ()
+    outputs: Declared = ()
     itself: bool = False
     permuted: Side | None = None
     reads: Reads | None = None
@@ -133,6 +134,20 @@ class Registered:
     def canonical(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The validated parameters as plain data, for identities."""
         return self.parameters.model_validate(dict(values)).model_dump(mode="json", by_alias=True)
+
+    def interface(self, values: Mapping[str, Any]) -> Interface:
+        """The channels of a builder or paradigm with these parameters.
+
+        Raises
+        ------
+        RequestError
+            A declared function returns a channel that is not in the vocabulary.
+        """
+        owner = f"{self.kind} {self.name!r}"
+        inputs, outputs = (
+            declared(values) if callable(declared) else declared for declared in (self.inputs, self.outputs)
+        )
+        return Interface(channels(inputs, INPUTS, owner), channels(outputs, OUTPUTS, owner))
 
 
 _REGISTRY: dict[tuple[str, str], Registered] = {}
@@ -235,29 +250,56 @@ def ceiling(
 
 
 def paradigm(
-    name: str, *, version: int, asks: Asks | None, itself: bool, permuted: Side | None
+    name: str, *, version: int, shows: Declared, asks: Declared, itself: bool, permuted: Side | None
 ) -> Callable[[F], F]:
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
-    Every paradigm states what it asks of a model and which controls apply to it; there is no default, so that no control
-    is lost without a word.
+    Every paradigm declares what it shows to a model, what it asks back and which controls apply to it. Nothing has a
+    default, so that a pair of model and benchmark is compatible or not before anything is built, and no control is lost.
 
     Parameters
     ----------
+    shows
+        Input channels, ``stimuli`` standing for the channel that the data set names; or a function of the parameters.
     asks
-        The method of a model that is called, `record` or `perform`; None where the paradigm trains or runs it itself.
+        Output channels, or a function of the parameters: ``lambda values: {f"responses:{values['region']}"}``.
     itself
         Whether the data can be put in the model's place; scored so, they must reach the ceiling.
     permuted
         The side of the measurement that can be given to the wrong stimuli, `source` (what the model gave) or `target`;
         scored so, nothing must be left. None where neither can.
+
+    Raises
+    ------
+    RequestError
+        A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
-    return _register("paradigm", name, version, asks=asks, itself=itself, permuted=permuted)
+    _known(f"paradigm {name!r}", shows, asks)
+    return _register("paradigm", name, version, inputs=shows, outputs=asks, itself=itself, permuted=permuted)
 
 
-def builder(name: str, *, version: int) -> Callable[[F], F]:
-    """Register a model builder: ``(*, id, …) -> Model``."""
-    return _register("builder", name, version)
+def builder(name: str, *, version: int, takes: Declared, gives: Declared) -> Callable[[F], F]:
+    """Register a model builder: ``(*, id, …) -> Model``.
+
+    Parameters
+    ----------
+    takes, gives
+        Channels of its models: sets, or functions of the parameters together with the fields ``regions``, ``layers``,
+        ``readout`` and ``commit`` of the spec.
+
+    Raises
+    ------
+    RequestError
+        A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
+    """
+    _known(f"builder {name!r}", takes, gives)
+    return _register("builder", name, version, inputs=takes, outputs=gives)
+
+
+def _known(owner: str, inputs: Declared, outputs: Declared) -> None:
+    for declared, known in ((inputs, INPUTS), (outputs, OUTPUTS)):
+        if not callable(declared):
+            channels(declared, known, owner)
 
 
 def reader(

@@ -11,7 +11,7 @@ from scipy.spatial.distance import squareform
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.families.alignment.models.precomputed_rdm import precomputed_rdm
-from neuroledger.models.model import Model, Task
+from neuroledger.models.model import Model, Task, perform, record
 
 RDM = squareform(np.random.default_rng(0).random(10))
 
@@ -35,7 +35,7 @@ def _stimuli(*ids):
 def test_answers_in_the_order_of_the_stimuli(tmp_path):
     model = _model(_file(tmp_path))
     assert isinstance(model, Model)
-    answer = model.record(_stimuli("s03", "s01", "s05"), "IT")
+    answer = record(model, _stimuli("s03", "s01", "s05"), "IT")
     np.testing.assert_allclose(answer.values, RDM[np.ix_([2, 0, 4], [2, 0, 4])])
     assert answer["stimulus_id_b"].values.tolist() == ["s03", "s01", "s05"]
 
@@ -43,11 +43,11 @@ def test_answers_in_the_order_of_the_stimuli(tmp_path):
 def test_refuses_other_stimuli_time_and_tasks(tmp_path):
     model = _model(_file(tmp_path))
     with pytest.raises(RequestError, match="'s06'"):
-        model.record(_stimuli("s01", "s06"), "IT")
+        record(model, _stimuli("s01", "s06"), "IT")
     with pytest.raises(RequestError, match="nothing about time"):
-        model.record(_stimuli("s01"), "IT", [(0.0, 100.0)])
-    with pytest.raises(RequestError, match="cannot perform a task"):
-        model.perform(Task("label"), _stimuli("s01"))
+        record(model, _stimuli("s01"), "IT", [(0.0, 100.0)])
+    with pytest.raises(ModelError, match="does not give decisions:label; it gives responses"):
+        perform(model, Task("label"), _stimuli("s01"))
 
 
 def test_wrong_files_are_named(tmp_path):

@@ -24,10 +24,12 @@ class Tuned:
 
     gain: float = 40.0
     id: str = "tuned"
-    visual_degrees: float | None = None
-    varies_in_time: bool = False
 
-    def record(self, stimuli, region, time_bins=None, trials=1):
+    takes = frozenset({"images"})
+    gives = frozenset({"responses"})
+
+    def answer(self, question):
+        stimuli = question.stimuli
         table = stimuli.table
         kappa = np.linspace(0.2, 4, 20)
         if "position_x" in table and table["position_x"].nunique() > 1:

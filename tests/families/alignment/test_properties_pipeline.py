@@ -25,10 +25,12 @@ class Population:
     """The model: it answers every stimulus by the formula."""
 
     id: str = "population"
-    visual_degrees: float | None = None
-    varies_in_time: bool = False
 
-    def record(self, stimuli, region, time_bins=None, trials=1):
+    takes = frozenset({"images"})
+    gives = frozenset({"responses"})
+
+    def answer(self, question):
+        stimuli = question.stimuli
         return xr.DataArray(
             responses(stimuli.table),
             dims=("presentation", "neuroid"),

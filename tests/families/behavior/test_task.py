@@ -16,6 +16,7 @@ from neuroledger.engine import bound_metric as bind
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.behavior.models.stored_answers import StoredAnswers, stored_probabilities
 from neuroledger.families.behavior.paradigms.task import task
+from neuroledger.models.model import record
 from tests.golden.behaviour_cases import object_trials, presentations
 from tests.models.drawn_stimuli import of_images
 
@@ -26,9 +27,13 @@ class Asked:
 
     table: xr.DataArray
     id: str = "asked"
-    visual_degrees: float | None = None
-    varies_in_time: bool = False
     questions: list = field(default_factory=list)
+
+    takes = frozenset({"images"})
+    gives = frozenset({"decisions"})
+
+    def answer(self, asked):
+        return self.perform(asked.task, asked.stimuli, asked.fitting_stimuli, asked.trials)
 
     def perform(self, question, stimuli, fitting_stimuli=None, trials=1):
         self.questions.append(
@@ -175,8 +180,8 @@ def test_a_stimulus_without_an_answer_is_a_fault_of_the_model():
     people = presentations(["cat"], stimulus_id=["s9"], truth=["cat"], subject=["a"])
     with pytest.raises(ModelError, match="no stored answer"):
         task(answered(s1="cat"), Dataset(None, people, id="d"), decide="label")
-    with pytest.raises(RequestError, match="no responses"):
-        answered(s1="cat").record(StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"]})), "IT")
+    with pytest.raises(ModelError, match="does not give responses:IT; it gives decisions:label"):
+        record(answered(s1="cat"), StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"]})), "IT")
 
 
 def test_stored_probabilities_of_real_networks(mirror, reference):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from neuroledger.engine.plan import fits
+from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Session
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
@@ -26,7 +27,7 @@ def published():
 def meant_for(catalog, benchmark):
     """The models that a run of this benchmark would score, by kind; controls are not among them."""
     spec = catalog.benchmark(benchmark)
-    models = [name for name in catalog.ids("models") if fits(catalog.model(name), spec)]
+    models = [name for name in catalog.ids("models") if fits(catalog, name, spec.id)]
     kinds = {"network": [], "classical": [], "dummy": []}
     for name in models:
         model = catalog.model(name)
@@ -49,7 +50,7 @@ def test_every_task_has_decoders_that_can_be_asked_for_it(benchmark):
     kinds = meant_for(catalog, benchmark)
     objective = objective_of(catalog, benchmark)
     for name in (*kinds["network"], *kinds["classical"], *kinds["dummy"]):
-        assert objective in session.model(name).objectives, name
+        assert objective in model_of(session, name).objectives, name
     assert kinds["dummy"] == ["dummy"]
     assert [name for name in kinds["network"] if not name.startswith("braindecode.")]
     # Nobody has published a classical way to read texts; all other tasks have one.
@@ -110,7 +111,7 @@ def test_decoders_of_tasks_answer_windows_of_their_shape(device, objective, mode
     ids = tuple(f"C{channel}" for channel in range(channels))
     recipe = TaskRecipe(epochs=1, scale="none")
     signature = Signature(objective, channels, samples, outputs, rate, ids, 33, recipe=recipe)
-    estimator = Session(catalog).model(model).make(signature)
+    estimator = model_of(Session(catalog), model).make(signature)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         said = answer(estimator.fit(x, y), x, objective, choices, id=model)

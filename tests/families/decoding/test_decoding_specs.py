@@ -79,7 +79,7 @@ class Repository:
 
     def identity(self, model="lda", seed=0):
         catalog = open_catalog(self.root)
-        return plan(catalog, models=[model], benchmarks=["B"], request=Request(seed=seed))[0].id
+        return plan(catalog, models=[model], benchmarks=["B"], request=Request(seed=seed)).jobs[0].id
 
 
 @pytest.fixture

@@ -320,7 +320,9 @@ def test_axes_of_a_layer_are_averaged_and_a_table_names_images(place: Path, tmp_
         pixels = np.random.default_rng(number).integers(0, 255, (64, 64, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
     session, stimuli = Session(open_catalog(place)), images_in(tmp_path / "images")
-    session.once(("model", "net"), lambda: LayeredModel(id="net", layers=("maps",), extract=maps, regions={}))
+    session.models["net"] = LayeredModel(
+        id="net", takes=frozenset({"images"}), layers=("maps",), extract=maps, regions={}
+    )
     whole, mean = embed(session, "net", stimuli), embed(session, "net", stimuli, mean=[2, 3])
     assert mean.shape == (2, 3)
     np.testing.assert_allclose(whole.values.reshape(2, 3, -1).mean(axis=2), mean.values, rtol=1e-4, atol=1e-6)

@@ -17,16 +17,18 @@ from neuroledger.cli import main
 from neuroledger.data import assembly
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, IntegrityError, ModelError, RequestError
+from neuroledger.families.behavior.models.stored_answers import StoredAnswers
 from neuroledger.families.signals.embeddings.embed import embed, write_embeddings
 from neuroledger.families.signals.embeddings.stimulus_source import Source, listed, source_of_dataset
 from neuroledger.families.signals.models.film_embedder import moments
 from neuroledger.families.signals.models.sound_embedder import stretch, waveform
 from neuroledger.families.signals.signals import signals
-from neuroledger.models.embedder import Embedded, Embedder, Shown, Takes, Tell, grouped_mean
+from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell, grouped_mean
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.channels import Sense
 
 TEXTS: dict[str, str] = {
-    "stimulus_id,words\na,b\n": r"has no column 'text', which a model of texts needs; it has stimulus_id, words",
+    "stimulus_id,words\na,b\n": r"has no column 'text', which a model that takes text needs; it has stimulus_id, words",
     "text\nb\n": "has no column 'stimulus_id'",
     "stimulus_id,text\n": "names no stimulus",
     "stimulus_id,text\na,x\na,y\n": "names 1 stimuli twice, first 'a'",
@@ -36,7 +38,7 @@ TEXTS: dict[str, str] = {
     "": "cannot be read as a CSV table",
 }
 SOUNDS: dict[str, str] = {
-    "stimulus_id,filename,start\na,a.wav,0\n": "has no column 'duration', which a model of sounds needs",
+    "stimulus_id,filename,start\na,a.wav,0\n": "has no column 'duration', which a model that takes sound needs",
     "stimulus_id,filename,start,duration\na,a.wav,0,\n": "stimulus 'a': its duration is empty",
     "stimulus_id,filename,start,duration\na,a.wav,soon,1\n": "its start is 'soon', not seconds",
     "stimulus_id,filename,start,duration\na,a.wav,0,nan\n": "its duration is 'nan', not seconds",
@@ -53,7 +55,7 @@ def source(tmp_path: Path, text: str, *, folder: bool = True) -> Source:
     return listed(tmp_path / "table.csv", tmp_path / "files" if folder else None)
 
 
-def lengths(takes: Takes = "texts") -> Embedder:
+def lengths(shown: Sense = "text") -> Embedder:
     """How long each text is, and which state was asked for."""
 
     def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
@@ -62,25 +64,25 @@ def lengths(takes: Takes = "texts") -> Embedder:
         rows = np.array([[len(one.text), sum(state)] for one in shown], dtype=np.float32)
         return Embedded(rows, ("mind the gap",))
 
-    return Embedder(id="lengths", takes=takes, embed=embed, described={"states": [7], "weights": {"w": "00"}})
+    return Embedder(id="lengths", shown=shown, embed=embed, described={"states": [7], "weights": {"w": "00"}})
 
 
 @pytest.mark.parametrize("text", sorted(TEXTS))
 def test_a_table_of_texts_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(RequestError, match=TEXTS[text]) as caught:
-        source(tmp_path, text).shown("texts")
+        source(tmp_path, text).shown("text")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", sorted(SOUNDS))
 def test_a_table_of_sounds_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(RequestError, match=SOUNDS[text]) as caught:
-        source(tmp_path, text).shown("sounds")
+        source(tmp_path, text).shown("sound")
     assert "\n" not in str(caught.value)
 
 
 def test_words_are_kept_as_they_are_written(tmp_path: Path) -> None:
-    shown = source(tmp_path, "stimulus_id,text,context\n01,null,\n2,NA,to NA\n3,1.50,x\n").shown("texts")
+    shown = source(tmp_path, "stimulus_id,text,context\n01,null,\n2,NA,to NA\n3,1.50,x\n").shown("text")
     assert [(one.stimulus_id, one.text, one.context) for one in shown] == [
         ("01", "null", None), ("2", "NA", "to NA"), ("3", "1.50", "x"),
     ]  # fmt: skip
@@ -88,10 +90,10 @@ def test_words_are_kept_as_they_are_written(tmp_path: Path) -> None:
 
 def test_files_need_a_folder(tmp_path: Path) -> None:
     text = "stimulus_id,filename,start,duration\na,a.wav,0.5,2\n"
-    (one,) = source(tmp_path, text).shown("sounds")
+    (one,) = source(tmp_path, text).shown("sound")
     assert (one.start, one.duration, one.file) == (0.5, 2.0, tmp_path / "files" / "a.wav")
     with pytest.raises(RequestError, match="say where it lies with --images, --sounds or --videos"):
-        source(tmp_path, text, folder=False).shown("sounds")
+        source(tmp_path, text, folder=False).shown("sound")
 
 
 def test_a_file_that_is_called_by_its_name_is_found_below_the_folder(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_a_file_that_is_called_by_its_name_is_found_below_the_folder(tmp_path: P
 
 def test_what_was_asked_stands_in_the_table_of_embeddings(tmp_path: Path, repository: Path) -> None:
     session = Session(open_catalog(repository))
-    session.once(("model", "lengths"), lambda: lengths())
+    session.models["lengths"] = lengths()
     texts = source(tmp_path, "stimulus_id,text\nb,four\na,no\n")
     made = embed(session, "lengths", texts)
     assert made["stimulus_id"].values.tolist() == ["b", "a"]
@@ -125,7 +127,7 @@ def test_what_was_asked_stands_in_the_table_of_embeddings(tmp_path: Path, reposi
         embed(session, "lengths", texts, layer="last")
     with pytest.raises(RequestError, match="the spec of model 'lengths' says what it averages"):
         embed(session, "lengths", texts, mean=[1])
-    session.once(("model", "other"), lambda: object())
+    session.models["other"] = StoredAnswers("other", xr.DataArray([]))
     with pytest.raises(ModelError, match="'other' makes no embeddings"):
         embed(session, "other", texts)
 
@@ -154,7 +156,10 @@ def test_options_that_do_not_go_together_are_refused(
 def test_a_place_that_takes_no_file_is_told_before_anything_is_embedded(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Session, "model", lambda *given: pytest.fail("a model was built"))
+    monkeypatch.setattr(
+        "neuroledger.families.signals.embeddings.embed.model_of",
+        lambda *given: pytest.fail("a model was built"),
+    )
     said = ["--root", str(repository), "embed", "pixels16", "--images", str(tmp_path), "--out"]
     for out in ("e.txt", "gone/e.nc"):
         assert main([*said, str(tmp_path / out)]) != 0
@@ -275,12 +280,12 @@ def test_windows_that_were_cut_elsewhere_list_what_they_show(place: Path, tmp_pa
     )  # fmt: skip
     assembly.write(windows, folder / "signals.nc")
     found = source_of_dataset(open_catalog(place), "Read", folder)
-    assert [one.text for one in found.shown("texts")] == ["w0", "w1", "w2"]
+    assert [one.text for one in found.shown("text")] == ["w0", "w1", "w2"]
     assembly.write(
         windows.assign_coords(text=("presentation", [w.upper() for w in words])), folder / "signals.nc"
     )
     found = source_of_dataset(open_catalog(place), "Read", folder)
-    assert [one.text for one in found.shown("texts")] == ["W0", "W1", "W2"]
+    assert [one.text for one in found.shown("text")] == ["W0", "W1", "W2"]
     two = windows.assign_coords(text=("presentation", [f"t{n}" for n in range(len(words))]))
     assembly.write(two, folder / "signals.nc")
     with pytest.raises(DataError, match="stimulus 'w0' is told in two ways"):

@@ -10,7 +10,7 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.plan import fits
 from neuroledger.engine.session import Session
-from neuroledger.errors import ModelError
+from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
 
@@ -20,7 +20,9 @@ def test_what_learns_from_data_is_refused_where_stimuli_are_shown(lab: Lab, buil
     lab.spec("models", "floor", builder={"name": builder})
     catalog = lab.open()
     validate(catalog, "lab")
-    with pytest.raises(ModelError, match="'floor' learns from data and is not shown stimuli"):
+    with pytest.raises(
+        RequestError, match=r"'floor' cannot be scored on 'lab.V4-ridge': it takes signals, training"
+    ):
         evaluate(Session(catalog), catalog.benchmark("lab.V4-ridge"), "floor", controls=False)
 
 
@@ -31,6 +33,6 @@ def test_a_new_recording_benchmark_is_for_models_that_are_shown_stimuli(reposito
         catalog.benchmark("Digits.simulated.IT-ridge"),
         catalog.benchmark("Digits.spikes-accuracy"),
     )
-    fitting = {id for id in catalog.ids("models") if fits(catalog.model(id), recording)}
+    fitting = {id for id in catalog.ids("models") if fits(catalog, id, recording.id)}
     assert "gabor" in fitting and "constant" not in fitting
-    assert fits(catalog.model("constant"), inference)
+    assert fits(catalog, "constant", inference.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,7 +15,7 @@ from pydantic import (
     model_serializer,
 )
 
-from neuroledger.data.fetch import folder_of
+from neuroledger.data.fetch import absent
 from neuroledger.errors import Finding
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of, spec_sha256
@@ -192,14 +193,9 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     path = report_path(catalog.root, dataset)
     where, command = f"data set {dataset!r}", f"run `neuroledger validate {dataset}`"
     if not path.exists():
-        folder = folder_of(catalog.root, "datasets", dataset)
-        away = [name for name in spec.files if not (folder / name).exists()]
-        if away:
-            size = sum(spec.files[name].size for name in away) / 1e6
-            what = f"{len(away)} of {len(spec.files)} files are not here, {size:,.1f} MB"
-            return Finding(
-                "data.missing", "error", where, what, f"run `neuroledger fetch {dataset}`, then {command}"
-            )
+        away = absent(catalog, "datasets", dataset)
+        if away is not None:
+            return replace(away, fix=f"{away.fix}, then {command}")
         return Finding("data.not-validated", "error", where, "it has not been validated", command)
     report = read_report(path)
     if report is None:

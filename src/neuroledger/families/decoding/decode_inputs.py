@@ -388,9 +388,10 @@ def decoder_of(
     if isinstance(estimator, Decoder):
         return estimator
     if isinstance(estimator, str):
+        from neuroledger.engine.resolve import model_of
         from neuroledger.engine.session import Session
 
-        model: Any = Session(open_catalog()).model(estimator)
+        model = model_of(Session(open_catalog()), estimator)
         if not isinstance(model, Decoder):
             raise RequestError(f"model {estimator!r} is shown stimuli; it is no decoder")
         return model

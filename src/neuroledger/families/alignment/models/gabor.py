@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.families.alignment.models.pixels import grey_pixels
 from neuroledger.models.activations import Trial
-from neuroledger.models.model import LayeredModel
+from neuroledger.models.model import READOUTS, LayeredModel, of_layers
 from neuroledger.spec.registry import builder
 
 VERSION = 1
@@ -45,7 +46,7 @@ def gabor_energy(image: NDArray[np.float64], filters: NDArray[np.float64], grid:
     return np.asarray(cells.mean(axis=(2, 4)))
 
 
-@builder("gabor", version=VERSION)
+@builder("gabor", version=VERSION, takes={"images"}, gives=partial(of_layers, decisions=READOUTS))
 def gabor(
     *,
     id: str,
@@ -78,6 +79,8 @@ def gabor(
     bank = {"size": size, "grid": grid, "orientations": orientations, "frequencies": list(frequencies)}
     return LayeredModel(
         id=id,
+        takes=frozenset({"images"}),
+        decisions=READOUTS,
         extract=extract,
         layers=("energy",),
         regions=dict(regions or {}),

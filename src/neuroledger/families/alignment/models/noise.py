@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from pydantic import Field
 
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.models.activations import Trial
-from neuroledger.models.model import LayeredModel
+from neuroledger.models.model import READOUTS, LayeredModel, of_layers
+from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
 
 VERSION = 1
 
 
-@builder("noise", version=VERSION)
+@builder("noise", version=VERSION, takes=STIMULI, gives=partial(of_layers, decisions=READOUTS))
 def noise(
     *,
     id: str,
@@ -44,6 +46,8 @@ def noise(
 
     return LayeredModel(
         id=id,
+        takes=STIMULI,
+        decisions=READOUTS,
         extract=extract,
         layers=("noise",),
         regions=dict(regions or {}),

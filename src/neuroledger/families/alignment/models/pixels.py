@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import Field
 from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.models.activations import Trial
-from neuroledger.models.model import LayeredModel
+from neuroledger.models.model import READOUTS, LayeredModel, of_layers
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def grey_pixels(image: Image, size: int) -> NDArray[np.float64]:
     return np.asarray(grey, dtype=np.float64) / 255
 
 
-@builder("pixels", version=VERSION)
+@builder("pixels", version=VERSION, takes={"images"}, gives=partial(of_layers, decisions=READOUTS))
 def pixels(
     *,
     id: str,
@@ -48,6 +49,8 @@ def pixels(
 
     return LayeredModel(
         id=id,
+        takes=frozenset({"images"}),
+        decisions=READOUTS,
         extract=extract,
         layers=("pixels",),
         regions=dict(regions or {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.time_bins import Bin
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.model import Task, unknown
+from neuroledger.models.model import unknown
+from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
 
 __all__ = ["RdmModel", "precomputed_rdm"]
@@ -28,12 +30,15 @@ class RdmModel:
     id: str
     rdm: Floats = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
-    visual_degrees: None = None
-    varies_in_time: bool = False
 
-    def record(
-        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
-    ) -> xr.DataArray:
+    takes = STIMULI
+    gives = frozenset({"responses"})
+
+    def answer(self, question: Any) -> xr.DataArray:
+        """The RDM of the stimuli; see :func:`neuroledger.models.model.record`."""
+        return self.record(question.stimuli, question.time_bins)
+
+    def record(self, stimuli: StimulusSet, time_bins: Sequence[Bin] | None = None) -> xr.DataArray:
         """The RDM of ``stimuli`` (stimulus, stimulus_b).
 
         Raises
@@ -56,14 +61,8 @@ class RdmModel:
             attrs={"model": self.id},
         )
 
-    def perform(
-        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
-    ) -> xr.DataArray:
-        """Refused: dissimilarities decide nothing."""
-        raise RequestError(f"model {self.id!r} is an RDM: it cannot perform a task")
 
-
-@builder("precomputed_rdm", version=1)
+@builder("precomputed_rdm", version=1, takes=STIMULI, gives={"responses"})
 def precomputed_rdm(
     *, id: str, variable: str, rdm: str, stimuli: str, weights: Mapping[str, Path] | None = None
 ) -> RdmModel:

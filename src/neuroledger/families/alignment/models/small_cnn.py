@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import Field
 
-from neuroledger.models.model import LayeredModel
+from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.models.torch_module import assemble, require
 from neuroledger.spec.registry import builder
@@ -67,7 +68,7 @@ def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
                 parameter.copy_(torch.from_numpy(rng.standard_normal(tuple(parameter.shape)) * spread))
 
 
-@builder("small_cnn", version=VERSION)
+@builder("small_cnn", version=VERSION, takes={"images"}, gives=partial(of_layers, layers=LAYERS))
 def small_cnn(
     *,
     id: str,

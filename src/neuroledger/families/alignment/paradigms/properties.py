@@ -12,13 +12,13 @@ from pydantic import Field
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate
-from neuroledger.data.screen import place, spanning
+from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError
 from neuroledger.families.alignment.tuning.receptive_fields import centres
 from neuroledger.families.alignment.tuning.studies import grating_grid, property_table
-from neuroledger.models.model import Model
+from neuroledger.models.model import Model, record
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["properties"]
@@ -29,7 +29,14 @@ Bins = list[tuple[float, float]]
 MEDIAN_MAXIMUM, MEDIAN_SPONTANEOUS, MAXIMUM, RESPONSIVE = 33.8, 0.82, 243.1, 5.0
 
 
-@paradigm("properties", version=1, asks="record", itself=False, permuted=None)
+@paradigm(
+    "properties",
+    version=1,
+    shows={"stimuli"},
+    asks=lambda values: {f"responses:{values['region']}"},
+    itself=False,
+    permuted=None,
+)
 def properties(
     model: Model,
     data: Dataset,
@@ -124,8 +131,7 @@ def _responses(
     visual_degrees: float | None,
 ) -> xr.DataArray:
     """Responses ``(presentation, neuroid)`` without negative values, with the columns of the stimulus table."""
-    shown = place(spanning(stimuli, visual_degrees), model.visual_degrees)
-    recorded = model.record(shown, region, bins, trials)
+    recorded = record(model, spanning(stimuli, visual_degrees), region, bins, trials)
     if "repetition" in recorded.coords:
         recorded = average_repetitions(recorded)
     if "time_bin" in recorded.dims:

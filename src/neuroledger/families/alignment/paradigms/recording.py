@@ -11,19 +11,24 @@ from pydantic import Field
 
 from neuroledger.data.assembly import average_repetitions, select
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.screen import place, spanning
+from neuroledger.data.screen import spanning
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, RequestError
-from neuroledger.models.model import Model
+from neuroledger.models.model import Model, record
 from neuroledger.spec.registry import paradigm
 from neuroledger.stats.splits import Split
 
 __all__ = ["recording"]
 
+
+def _asks(values: Mapping[str, Any]) -> set[str]:
+    return {f"responses:{values['region']}"} | ({"dynamics"} if values["varies_in_time"] else set())
+
+
 Condition = dict[str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]]
 
 
-@paradigm("recording", version=1, asks="record", itself=True, permuted="target")
+@paradigm("recording", version=1, shows={"stimuli"}, asks=_asks, itself=True, permuted="target")
 def recording(
     model: Model,
     data: Dataset,
@@ -70,8 +75,6 @@ def recording(
     """
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no assembly to compare with")
-    if varies_in_time and not model.varies_in_time:
-        raise RequestError(_static(model, "it declares no `times`"))
     repeated = data.assembly
     if "stimulus" in repeated.dims:
         if train is not None or test is not None:
@@ -107,8 +110,7 @@ def _respond(
     if data.stimuli is None:
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
     stimuli = data.stimuli.select(ids)
-    shown = place(spanning(stimuli, visual_degrees), model.visual_degrees)
-    response = model.record(shown, region, bins, trials)
+    response = record(model, spanning(stimuli, visual_degrees), region, bins, trials)
     return average_repetitions(response) if "repetition" in response.coords else response
 
 

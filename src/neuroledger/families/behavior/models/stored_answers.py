@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,10 +13,10 @@ import xarray as xr
 from neuroledger.data.assembly import read
 from neuroledger.data.factorize import coordinate, locate
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.data.time_bins import Bin
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import ModelError
 from neuroledger.families.behavior.tasks.trial_tables import answers_by_stimulus, read_trial_tables
 from neuroledger.models.model import Task
+from neuroledger.spec.channels import STIMULI, Channels
 from neuroledger.spec.registry import builder
 
 __all__ = ["StoredAnswers", "stored_answers", "stored_probabilities"]
@@ -30,44 +31,31 @@ class StoredAnswers:
 
     id: str
     answers: xr.DataArray = field(repr=False)
-    visual_degrees: float | None = None
-    varies_in_time: bool = False
+
+    takes = STIMULI
 
     @property
     def kind(self) -> str:
         """``probabilities`` or ``label``: the most that it can tell."""
         return "probabilities" if "choice" in self.answers.dims else "label"
 
-    def record(
-        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
-    ) -> xr.DataArray:
-        """Refused: there are no responses.
+    @property
+    def gives(self) -> Channels:
+        """The decisions that were stored; of probabilities also labels."""
+        return frozenset({"decisions:label", f"decisions:{self.kind}"})
 
-        Raises
-        ------
-        RequestError
-            Always.
-        """
-        raise RequestError(
-            f"model {self.id!r} is a table of answers: it has no responses to record from {region!r}"
-        )
+    def answer(self, question: Any) -> xr.DataArray:
+        """The stored decisions; see :func:`neuroledger.models.model.perform`."""
+        return self.perform(question.task, question.stimuli)
 
-    def perform(
-        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
-    ) -> xr.DataArray:
+    def perform(self, task: Task, stimuli: StimulusSet) -> xr.DataArray:
         """The stored answers; of probabilities the most probable of the choices for the task ``label``.
 
         Raises
         ------
-        RequestError
-            The task asks for more than was stored.
         ModelError
             A stimulus, or an object to choose, is not in the table.
         """
-        if task.name not in ("label", self.kind):
-            raise RequestError(
-                f"model {self.id!r} is a table of answers ({self.kind}) and cannot do the task {task.name!r}"
-            )
         rows = locate(stimuli.ids, self.answers["stimulus_id"].values)
         if (rows < 0).any():
             first = stimuli.ids[int(np.flatnonzero(rows < 0)[0])]
@@ -88,7 +76,7 @@ class StoredAnswers:
         return _by_stimulus(names, shown["stimulus_id"].values)
 
 
-@builder("stored_answers", version=1)
+@builder("stored_answers", version=1, takes=STIMULI, gives={"decisions:label"})
 def stored_answers(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
     """A model of the labels in tables of the model-vs-human toolbox, which are pinned like weights.
 
@@ -101,7 +89,12 @@ def stored_answers(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
     return StoredAnswers(id, _by_stimulus(np.asarray(list(held.values())), np.asarray(list(held))))
 
 
-@builder("stored_probabilities", version=1)
+@builder(
+    "stored_probabilities",
+    version=1,
+    takes=STIMULI,
+    gives={"decisions:probabilities", "decisions:label"},
+)
 def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
     """A model of the probabilities in one netCDF file, in the form of Brain-Score's packages, pinned like weights.
 

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode, locate
-from neuroledger.data.screen import place, spanning
+from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError, RequestError
-from neuroledger.models.model import Model, Task
+from neuroledger.models.model import Model, Task, perform
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["task"]
@@ -25,7 +25,14 @@ Rows = dict[str, str | int | float | list[str] | list[int] | list[float]]
 SEPARATOR = "|"
 
 
-@paradigm("task", version=1, asks="perform", itself=False, permuted="source")
+@paradigm(
+    "task",
+    version=1,
+    shows={"stimuli"},
+    asks=lambda values: {f"decisions:{values['decide']}"},
+    itself=False,
+    permuted="source",
+)
 def task(
     model: Model,
     data: Dataset,
@@ -94,10 +101,11 @@ def task(
     tested = _tested(everything, target, test, fitted)
     labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
     question = Task(decide, choices=labels, label_column=label_column)
-    source = model.perform(
+    source = perform(
+        model,
         question,
-        _shown(tested, model, visual_degrees),
-        None if fitted is None else _shown(fitted, model, visual_degrees),
+        _shown(tested, visual_degrees),
+        None if fitted is None else _shown(fitted, visual_degrees),
         trials,
     )
     source = _with_columns(_one_each(source, tested, model.id), tested)
@@ -223,10 +231,10 @@ def _labels(
     return tuple(sorted({str(value) for value in truth}))
 
 
-def _shown(stimuli: StimulusSet, model: Model, visual_degrees: float | None) -> StimulusSet:
+def _shown(stimuli: StimulusSet, visual_degrees: float | None) -> StimulusSet:
     if "filename" not in stimuli.table:
         return stimuli
-    return place(spanning(stimuli, visual_degrees), model.visual_degrees)
+    return spanning(stimuli, visual_degrees)
 
 
 def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
@@ -333,7 +341,7 @@ def _odd_one_out(
     ids = sorted({id for triplet in triplets for id in triplet})
     question = Task("odd_one_out", similarity=similarity, triplets=triplets)
     known = stimuli if data.stimuli is not None else StimulusSet(data.id, pd.DataFrame({"stimulus_id": ids}))
-    source = model.perform(question, _shown(known.select(ids), model, visual_degrees), None, trials)
+    source = perform(model, question, _shown(known.select(ids), visual_degrees), None, trials)
     if "choice" in source.dims:
         source = source.isel(choice=0, drop=True)
     return Measurement(source, target, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import Field
 from neuroledger.data.arrays import Array
 from neuroledger.data.lazy_rows import LazyRows
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.families.decoding.protocols.decoder import Decoder, Objective, Signature
+from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
 from neuroledger.families.decoding.training.linear_heads import (
     LOGISTIC,
     LOGISTIC_SEARCH,
@@ -74,28 +75,35 @@ Most = Annotated[int, Field(ge=1)]
 MEANS = {"logeuclid": "log-Euclidean", "euclid": "arithmetic"}
 
 
-@builder("dummy_decoder", version=1)
+ALL: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval", "sequence")
+
+
+@builder("dummy_decoder", version=1, takes=TAKES, gives=decoded(*ALL))
 def dummy_decoder(*, id: str, shuffles_labels: bool = False) -> Decoder:
     """What can be said without looking: the commonest class, the mean number or embedding, the commonest character.
 
     Several labels are drawn independently with their prevalence (seed 33), since none is ever the commonest answer.
     """
-    objectives: tuple[Objective, ...] = (
-        "classification",
-        "multilabel",
-        "regression",
-        "retrieval",
-        "sequence",
-    )
     return Decoder(
         id=id,
         make=lambda signature: Dummy(signature.objective),
-        objectives=objectives,
+        objectives=ALL,
         shuffles_labels=shuffles_labels,
     )
 
 
-@builder("covariance_decoder", version=1)
+def _of_covariances(values: Mapping[str, Any]) -> tuple[Objective, ...]:
+    """What the head can be asked; Xdawn needs one class a window."""
+    asked = objectives_of(values["head"])
+    return asked if values["xdawn"] is None else tuple(one for one in asked if one == "classification")
+
+
+@builder(
+    "covariance_decoder",
+    version=1,
+    takes=TAKES,
+    gives=lambda values: decoded(*_of_covariances(values)),
+)
 def covariance_decoder(
     *,
     id: str,
@@ -139,9 +147,7 @@ def covariance_decoder(
         bytes_each = 16 * signature.channels**2
         return Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most, bytes_each)
 
-    objectives = tuple(
-        objective for objective in objectives_of(head) if xdawn is None or objective == "classification"
-    )
+    objectives = _of_covariances({"head": head, "xdawn": xdawn})
     if not objectives:
         raise ModelError(
             f"model {id!r}: Xdawn needs classes, and the head {head.name} has none: take a logistic one"
@@ -151,7 +157,12 @@ def covariance_decoder(
     )
 
 
-@builder("cospectra_decoder", version=1)
+@builder(
+    "cospectra_decoder",
+    version=1,
+    takes=TAKES,
+    gives=lambda values: decoded(*objectives_of(values["head"])),
+)
 def cospectra_decoder(
     *,
     id: str,
@@ -191,7 +202,7 @@ def cospectra_decoder(
     return Decoder(id=id, make=make, objectives=objectives_of(head))
 
 
-@builder("shrinkage_lda", version=1)
+@builder("shrinkage_lda", version=1, takes=TAKES, gives=decoded("classification", "multilabel"))
 def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
     """Linear discriminant with Ledoit-Wolf shrinkage on the amplitudes of every `every`-th sample [blankertz2011]."""
 
@@ -214,7 +225,13 @@ def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, pla
     )
 
 
-@builder("sklearn_decoder", version=1)
+def _listed(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
+    return (objective,) if isinstance(objective, str) else objective
+
+
+@builder(
+    "sklearn_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*_listed(values["objective"]))
+)
 def sklearn_decoder(
     *,
     id: str,
@@ -259,7 +276,7 @@ def sklearn_decoder(
     return Decoder(
         id=id,
         make=make,
-        objectives=(objective,) if isinstance(objective, str) else objective,
+        objectives=_listed(objective),
         stochastic=seeded,
         shuffles_labels=shuffles_labels,
         inject_signal=plants,

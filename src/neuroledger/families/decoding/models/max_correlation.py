@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from neuroledger.data.arrays import Array, Floats
-from neuroledger.families.decoding.protocols.decoder import Decoder
+from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, decoded
 from neuroledger.spec.registry import builder
 
 __all__ = ["MaxCorrelation", "max_correlation"]
@@ -48,7 +48,7 @@ def _centred(patterns: Floats) -> Floats:
     return np.asarray(np.divide(centred, norm, out=np.zeros_like(centred), where=norm > 0))
 
 
-@builder("max_correlation", version=1)
+@builder("max_correlation", version=1, takes=TAKES, gives=decoded("classification"))
 def max_correlation(*, id: str, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
     """A decoder that gives each pattern to the class whose mean it correlates with most (Zhang et al., 2011).
 

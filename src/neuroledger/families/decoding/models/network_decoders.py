@@ -18,7 +18,7 @@ from pydantic import Field, JsonValue
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
 from neuroledger.families.decoding.models.response_networks import residual_mlp
-from neuroledger.families.decoding.protocols.decoder import Decoder, Objective, Signature
+from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
 from neuroledger.families.decoding.training.decoding_recipes import NeuralBench, Recipe, TrainingRecipe
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
 from neuroledger.models.torch_weights import load_weights
@@ -47,7 +47,7 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-@builder("network_decoder", version=2)
+@builder("network_decoder", version=2, takes=TAKES, gives=decoded(*OBJECTIVES))
 def network_decoder(
     *,
     id: str,
@@ -81,7 +81,7 @@ def network_decoder(
     return network_to_decoder(id, make, recipe, trained, device, shuffles_labels)
 
 
-@builder("torch_decoder", version=2)
+@builder("torch_decoder", version=2, takes=TAKES, gives=decoded(*ANYTHING))
 def torch_decoder(
     *,
     id: str,
@@ -158,7 +158,7 @@ def network_to_decoder(
     )
 
 
-@builder("ctc_decoder", version=1)
+@builder("ctc_decoder", version=1, takes=TAKES, gives=decoded("sequence"))
 def ctc_decoder(
     *,
     id: str,
@@ -219,7 +219,7 @@ RENAMED: Mapping[str, str] = {"EEGNet": "EEGNetv4", "EEGNetv4": "EEGNet"}
 AUDIO = ("torchaudio", "torchaudio.functional", "torchaudio.transforms")
 
 
-@builder("braindecode_decoder", version=2)
+@builder("braindecode_decoder", version=2, takes=TAKES, gives=decoded(*ANYTHING))
 def braindecode_decoder(
     *,
     id: str,

@@ -22,6 +22,7 @@ from neuroledger.families.decoding.protocols.decoder import (
     Signature,
     StoppedEarly,
     answer,
+    decoded,
     failure,
 )
 from neuroledger.families.decoding.protocols.fold_windows import Windows, standardised, truth_of
@@ -30,13 +31,21 @@ from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, draw
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.signals import recording_digests
+from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["decoding", "measure_folds"]
 
 
-@paradigm("decoding", version=2, asks=None, itself=False, permuted=None)
+@paradigm(
+    "decoding",
+    version=2,
+    shows={"signals", "training"},
+    asks=lambda values: decoded(values["objective"]),
+    itself=False,
+    permuted=None,
+)
 def decoding(
     model: Decoder,
     data: Dataset,
@@ -201,7 +210,8 @@ def measure_folds(
     answers, truths, rows, split_of, seed_of, trained = [], [], [], [], [], []
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
-            estimator = model.make(_signature(assembly, truth, choices, objective, seed, recipe))
+            signature = _signature(assembly, truth, choices, objective, seed, recipe)
+            estimator = fit(model, f"decoded:{objective}", signature)
             wanted = standardised(truth, fold.train) if standardise else truth
             _fit(estimator, windows, _training_truth(model, wanted, fold, rng), fold, model.id)
             trained.append(estimator)

@@ -13,13 +13,21 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError
-from neuroledger.families.decoding.protocols.decoder import Decoder, Signature, answer
+from neuroledger.families.decoding.protocols.decoder import Decoder, Signature, answer, decoded
+from neuroledger.models.model import fit
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["population_decoding"]
 
 
-@paradigm("population_decoding", version=1, asks=None, itself=False, permuted=None)
+@paradigm(
+    "population_decoding",
+    version=1,
+    shows={"signals", "training"},
+    asks=decoded("classification"),
+    itself=False,
+    permuted=None,
+)
 def population_decoding(
     model: Decoder,
     data: Dataset,
@@ -139,7 +147,7 @@ def _one_resample(
         if model.shuffles_labels:
             y = rng.permutation(y)
         for bin in range(bins):
-            estimator = model.make(signature)
+            estimator = fit(model, "decoded:classification", signature)
             estimator.fit(drawn[rest, :, :, bin].reshape(-1, neurons, 1), y)
             scores = answer(
                 estimator, drawn[fold, :, :, bin][:, :, None], "classification", names, id=model.id

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
+from neuroledger.spec.channels import Channels
 
-__all__ = ["FIT_ERRORS", "Decoder", "Objective", "Signature", "StoppedEarly", "answer", "failure"]
+__all__ = ["FIT_ERRORS", "Decoder", "Objective", "Signature", "StoppedEarly", "answer", "decoded", "failure"]
 
 # What estimators of others raise when data do not suit them.
 FIT_ERRORS = (
@@ -24,6 +25,7 @@ FIT_ERRORS = (
     AttributeError,
     AssertionError,
 )
+TAKES: Final = frozenset({"signals", "training"})
 Objective = Literal["classification", "multilabel", "regression", "retrieval", "sequence"]
 
 
@@ -102,7 +104,22 @@ class Decoder:
     shuffles_labels: bool = False
     inject_signal: float = 0.0
     objectives: Sequence[Objective] = ("classification", "regression")
-    visual_degrees: float | None = None
+
+    takes = TAKES
+
+    @property
+    def gives(self) -> Channels:
+        """What can be decoded."""
+        return decoded(*self.objectives)
+
+    def answer(self, question: Any) -> Any:
+        """A fresh, untrained estimator for the signature that is to be fitted; see :func:`neuroledger.models.model.fit`."""
+        return self.make(question.training)
+
+
+def decoded(*objectives: Objective) -> Channels:
+    """Channels of the objectives."""
+    return frozenset(f"decoded:{objective}" for objective in objectives)
 
 
 def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id: str) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
 from neuroledger.models.torch_module import require
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
@@ -70,7 +70,7 @@ def network(architecture: Architecture, inputs: int, units: int, outputs: int) -
     )
 
 
-@builder("ann", version=1)
+@builder("ann", version=1, takes=TAKES, gives=answering("classification"))
 def ann(
     *,
     id: str,

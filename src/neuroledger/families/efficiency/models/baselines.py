@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuroledger.data.arrays import Floats, Integers
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, Task
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, Task, answering
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["constant", "last_value"]
 
 
-@builder("constant", version=1)
+TASKS: tuple[Task, ...] = ("classification", "regression", "forecast", "detection", "incremental")
+
+
+@builder("constant", version=1, takes=TAKES, gives=answering(*TASKS))
 def constant(*, id: str) -> Learner:
     """What the training part is on average: shares of classes, the mean of numbers, or the mean box of each class.
 
@@ -39,8 +42,7 @@ def constant(*, id: str) -> Learner:
         counts[: len(known)] += known
         return _shares(counts)
 
-    tasks: tuple[Task, ...] = ("classification", "regression", "forecast", "detection", "incremental")
-    return Learner(id=id, tasks=tasks, ready=ready, learn=learn)
+    return Learner(id=id, tasks=TASKS, ready=ready, learn=learn)
 
 
 def _always(answer: Floats) -> nn.Module:
@@ -68,7 +70,7 @@ def _mean_boxes(boxes: Floats, classes: int) -> Floats:
     return answer
 
 
-@builder("last_value", version=1)
+@builder("last_value", version=1, takes=TAKES, gives=answering("forecast"))
 def last_value(*, id: str) -> Learner:
     """The last value that was seen, for ever."""
     require("torch", "torch")

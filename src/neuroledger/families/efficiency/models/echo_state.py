@@ -9,7 +9,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -30,7 +30,7 @@ def solved(gram: Floats, cross: Floats, penalty: float) -> Floats:
     return np.asarray(np.linalg.solve(gram, cross), dtype=np.float64)
 
 
-@builder("echo_state", version=1)
+@builder("echo_state", version=1, takes=TAKES, gives=answering("forecast"))
 def echo_state(
     *,
     id: str,
@@ -77,7 +77,7 @@ def echo_state(
     return Learner(id=id, tasks=("forecast",), ready=ready)
 
 
-@builder("linear_forecast", version=1)
+@builder("linear_forecast", version=1, takes=TAKES, gives=answering("forecast"))
 def linear_forecast(
     *,
     id: str,

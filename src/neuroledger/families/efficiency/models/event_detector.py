@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -20,7 +20,7 @@ __all__ = ["event_detector", "shape_detector"]
 Positive = Annotated[int, Field(gt=0, le=4096)]
 
 
-@builder("shape_detector", version=1)
+@builder("shape_detector", version=1, takes=TAKES, gives=answering("detection"))
 def shape_detector(
     *,
     id: str,
@@ -70,7 +70,7 @@ def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
     return sizes
 
 
-@builder("event_detector", version=1)
+@builder("event_detector", version=1, takes=TAKES, gives=answering("detection"))
 def event_detector(
     *,
     id: str,

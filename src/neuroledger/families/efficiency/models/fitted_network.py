@@ -12,7 +12,7 @@ from pydantic import Field
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.ann import network as artificial
 from neuroledger.families.efficiency.models.spiking import network as spiking
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -24,7 +24,7 @@ __all__ = ["fitted_network", "fitted_regression"]
 Positive = Annotated[int, Field(gt=0, le=100_000)]
 
 
-@builder("fitted_network", version=1)
+@builder("fitted_network", version=1, takes=TAKES, gives=answering("classification"))
 def fitted_network(
     *,
     id: str,
@@ -105,7 +105,7 @@ def _cross_entropy(examples: Examples, balanced: bool, device: str) -> Callable[
 Architecture = Literal["perceptron", "spiking"]
 
 
-@builder("fitted_regression", version=1)
+@builder("fitted_regression", version=1, takes=TAKES, gives=answering("regression"))
 def fitted_regression(
     *,
     id: str,

@@ -10,7 +10,13 @@ from pydantic import Field
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.echo_state import solved
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, in_batches
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+    in_batches,
+)
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -24,7 +30,7 @@ AT_ONCE: Final = 1 << 25
 """Values (of 8 bytes) that are held at once while the readout is fitted."""
 
 
-@builder("linear_readout", version=1)
+@builder("linear_readout", version=1, takes=TAKES, gives=answering("regression"))
 def linear_readout(*, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, device: str = "cpu") -> Learner:
     """Weights that minimise squared errors plus ``penalty`` times their squares; means are fitted without a penalty."""
     require("torch", "torch")

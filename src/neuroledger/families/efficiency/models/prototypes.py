@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner, in_batches
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+    in_batches,
+)
 from neuroledger.families.efficiency.sound.hearing import Hearing, heard
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
@@ -22,7 +28,7 @@ Floats = npt.NDArray[np.floating]
 AT_ONCE = 256
 
 
-@builder("prototypes", version=1)
+@builder("prototypes", version=1, takes=TAKES, gives=answering("classification", "incremental"))
 def prototypes(*, id: str, hearing: Hearing | None = None, device: str = "cpu") -> Learner:
     """A linear readout of the mean over time whose answer is the nearest class mean.
 

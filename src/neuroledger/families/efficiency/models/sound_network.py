@@ -17,10 +17,12 @@ from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.prototypes import prototype_rows
 from neuroledger.families.efficiency.models.spiking import network as spiking_network
 from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
     Examples,
     Learner,
     Presentations,
     Task,
+    answering,
     in_batches,
 )
 from neuroledger.families.efficiency.sound.hearing import Hearing, heard
@@ -78,7 +80,16 @@ def narrow(inputs: int, outputs: int, channels: int, kernel: int, stride: int, p
     )
 
 
-@builder("sound_network", version=1)
+def _tasks(last_layer: str) -> tuple[Task, ...]:
+    return ("classification", "incremental") if last_layer == "prototypes" else ("classification",)
+
+
+@builder(
+    "sound_network",
+    version=1,
+    takes=TAKES,
+    gives=lambda values: answering(*_tasks(values["last_layer"])),
+)
 def sound_network(
     *,
     id: str,
@@ -156,12 +167,9 @@ def sound_network(
         )
         return network
 
-    tasks: tuple[Task, ...] = ("classification",)
-    if last_layer == "prototypes":
-        tasks = ("classification", "incremental")
     return Learner(
         id=id,
-        tasks=tasks,
+        tasks=_tasks(last_layer),
         ready=ready,
         learn=learn if last_layer == "prototypes" else None,
         prepare=partial(heard, hearing),

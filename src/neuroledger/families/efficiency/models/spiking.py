@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Learner
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
 from neuroledger.models.torch_module import require
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
@@ -43,7 +43,7 @@ def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] 
     return OverTime(nn.Sequential(*layers))
 
 
-@builder("spiking", version=1)
+@builder("spiking", version=1, takes=TAKES, gives=answering("classification"))
 def spiking(
     *,
     id: str,

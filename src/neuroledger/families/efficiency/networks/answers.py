@@ -22,6 +22,7 @@ from neuroledger.families.efficiency.networks.trainable_model import (
     in_batches,
     shown,
 )
+from neuroledger.models.model import fit
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,7 +69,8 @@ def answers(
         boxes = [_boxes(text, targets[0]) for text in assembly[targets[0]].values]
         classes = sorted({str(label) for scene in boxes for label, *_ in scene})
         learnt = _numbered([boxes[row] for row in rows["train"]], classes)
-    module = model.ready(Examples(shown(assembly, rows["train"], model.prepare), learnt, classes))
+    examples = Examples(shown(assembly, rows["train"], model.prepare), learnt, classes)
+    module = fit(model, f"answers:{task}", examples)
     given, counted = answered(model, module, shown(assembly, rows["test"], model.prepare), count, mode)
     coords = coordinates(assembly, rows["test"])
     if task == "detection":
@@ -227,8 +229,6 @@ def incremental(
     """
     if len(targets) != 1:
         raise DataError(f"incremental learning has one target, not {', '.join(targets)}")
-    if model.learn is None:
-        raise ModelError(f"model {model.id!r} cannot learn further classes: it has no `learn`")
     rows = parts_of(assembly, split, targets)
     labels = assembly[targets[0]].values.astype(str)
     sessions = sessions_of(assembly, labels, increments)
@@ -247,7 +247,7 @@ def incremental(
         places = {name: place for place, name in enumerate(known)}
         numbers = np.array([places[name] for name in labels[seen]])
         examples = Examples(shown(assembly, seen, model.prepare), numbers, tuple(known))
-        module = model.ready(examples) if module is None else model.learn(module, examples)
+        module = fit(model, "answers:incremental", examples, module)
         last = number == len(sessions) - 1
         asking = shown(assembly, asked, model.prepare)
         given, counted = answered(model, module, asking, count if last else (), mode)
@@ -343,7 +343,7 @@ def forecast(
                 raise DataError(
                     f"series {name!r} has {len(series)} values, window {window} needs {start + train + test + 1}"
                 )
-            module = model.ready(Examples(piece[None, None, :train], piece[1 : train + 1]))
+            module = fit(model, "answers:forecast", Examples(piece[None, None, :train], piece[1 : train + 1]))
             answers, found = _closed_loop(
                 module, piece[train], test, count if counted is None else None, mode
             )

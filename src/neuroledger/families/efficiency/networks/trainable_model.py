@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.lazy_rows import WHOLE, LazyRows, Rows
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, ModelError
+from neuroledger.spec.channels import Channels
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Examples", "Learner", "Presentations", "Task", "in_batches", "shown"]
+__all__ = ["TAKES", "Examples", "Learner", "Presentations", "Task", "answering", "in_batches", "shown"]
 
 Prepare = Callable[[Singles, float], Array]
 """From (presentation, neuroid, time_bin) and the time bins per second to what the network is shown."""
@@ -74,6 +75,7 @@ def _rate(assembly: xr.DataArray) -> float:
     return float(1000.0 / steps.mean())
 
 
+TAKES: Final = frozenset({"signals", "training"})
 Task = Literal["classification", "regression", "forecast", "detection", "incremental"]
 
 
@@ -125,6 +127,28 @@ class Learner:
     batch: int = 128
     prepare: Prepare | None = None
 
-    # What every model answers; a learner is not shown stimuli one by one.
-    visual_degrees: None = None
-    varies_in_time: bool = False
+    takes = TAKES
+
+    @property
+    def gives(self) -> Channels:
+        """Answers to its tasks, and what they cost."""
+        return answering(*self.tasks)
+
+    def answer(self, question: Any) -> nn.Module:
+        """The network made ready on examples, or one that has learned more; see :func:`neuroledger.models.model.fit`.
+
+        Raises
+        ------
+        ModelError
+            It cannot learn further.
+        """
+        if question.before is None:
+            return self.ready(question.training)
+        if self.learn is None:
+            raise ModelError(f"model {self.id!r} cannot learn further classes: it has no `learn`")
+        return self.learn(question.before, question.training)
+
+
+def answering(*tasks: Task) -> Channels:
+    """Channels of a network that is asked for these tasks."""
+    return frozenset({"costs", *(f"answers:{task}" for task in tasks)})

@@ -24,7 +24,14 @@ __all__ = ["inference"]
 COUNTED: tuple[Need, ...] = ("weights", "operations", "activations", "membranes")
 
 
-@paradigm("inference", version=2, asks=None, itself=False, permuted=None)
+@paradigm(
+    "inference",
+    version=2,
+    shows={"signals", "training"},
+    asks=lambda values: {f"answers:{values['task']}", "costs"},
+    itself=False,
+    permuted=None,
+)
 def inference(
     model: Learner,
     data: Dataset,

@@ -11,11 +11,13 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data import assembly
+from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.signals.embeddings.stimulus_source import Source
 from neuroledger.models.embedder import Embedder, Tell
 from neuroledger.models.model import LayeredModel, unknown
+from neuroledger.models.model import embed as embeddings
 from neuroledger.spec.identity import canonical
 
 __all__ = ["embed", "require_place", "write_embeddings"]
@@ -52,7 +54,7 @@ def embed(
     ModelError
         The model has no layers, or its answers are not finite.
     """
-    built: Any = session.model(model)
+    built = model_of(session, model)
     if isinstance(built, Embedder):
         values, told = _embedded(built, source, layer, mean, tell)
     elif isinstance(built, LayeredModel):
@@ -79,7 +81,7 @@ def _embedded(
     if mean:
         raise RequestError(f"--mean is for layers: the spec of model {built.id!r} says what it averages")
     asked = None if layer is None else _states(layer, built)
-    made = built.embed(source.shown(built.takes), asked, tell)
+    made = embeddings(built, source.shown(built.shown), asked, tell)
     states = asked if asked is not None else built.described.get("states", ())
     told = {"layer": ",".join(map(str, states)) or "vectors", "embedder": canonical(dict(built.described))}
     return made.rows, told | ({"notes": "; ".join(made.notes)} if made.notes else {})

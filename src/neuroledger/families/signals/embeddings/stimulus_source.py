@@ -19,9 +19,10 @@ from neuroledger.data.pin.install_files import place_of
 from neuroledger.data.pin.select_files import files_below
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, RequestError, SpecError
-from neuroledger.models.embedder import COLUMNS, Shown, Takes
+from neuroledger.models.embedder import COLUMNS, Shown
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.channels import Sense
 from neuroledger.spec.load import explain
 
 __all__ = ["Source", "images_in", "listed", "source_of_dataset", "table_of"]
@@ -82,7 +83,7 @@ class Source:
         table = self.table.drop(columns="filename").assign(filename=names)
         return StimulusSet(id=self.name, table=table, contents=_Files({name: Path(name) for name in names}))
 
-    def shown(self, takes: Takes) -> list[Shown]:
+    def shown(self, takes: Sense) -> list[Shown]:
         """The stimuli, for a model that takes such.
 
         Raises
@@ -93,7 +94,7 @@ class Source:
         lost = [column for column in ("stimulus_id", *COLUMNS[takes]) if column not in self.table.columns]
         if lost:
             raise RequestError(
-                f"{self.name} has no column {', '.join(map(repr, lost))}, which a model of {takes} needs; it has "
+                f"{self.name} has no column {', '.join(map(repr, lost))}, which a model that takes {takes} needs; it has "
                 f"{', '.join(map(str, self.table.columns)) or 'none'}"
             )
         if not len(self.table):
@@ -116,16 +117,16 @@ class Source:
             )
         return found
 
-    def _one(self, row: Mapping[str, str], takes: Takes) -> Shown:
+    def _one(self, row: Mapping[str, str], takes: Sense) -> Shown:
         said = f"{self.name}, stimulus {row['stimulus_id']!r}"
         if not row["stimulus_id"].strip():
             raise RequestError(f"{self.name} has a stimulus without a name (`stimulus_id`)")
-        if takes == "texts":
+        if takes == "text":
             if not row["text"].strip():
                 raise RequestError(f"{said}: its text is empty")
             return Shown(row["stimulus_id"], text=row["text"], context=row.get("context") or None)
         start, duration = (_number(row.get(name, ""), name, said) for name in SECONDS)
-        if takes == "sounds" and (start is None or duration is None):
+        if takes == "sound" and (start is None or duration is None):
             raise RequestError(f"{said}: its {'start' if start is None else 'duration'} is empty")
         if duration is not None and duration <= 0:
             raise RequestError(f"{said}: its duration is {duration:g} s")

@@ -28,7 +28,7 @@ from neuroledger.spec.trusted import Arguments
 Positive = Annotated[float, Field(gt=0, le=10_000)]
 
 
-@builder("film_embedder", version=1)
+@builder("film_embedder", version=1, takes={"film"}, gives={"embeddings"})
 def film_embedder(
     *,
     id: str,
@@ -90,7 +90,7 @@ def film_embedder(
     how: dict[str, Any] = {"states": list(states), "frames": frames, "clips_per_second": clips_per_second}
     how |= {"clip_seconds": span, "tokens": tokens, "preprocessing": preprocessing.model_dump(mode="json")}
     told = described(architecture, config or {}, weights or {}, device, ("av", "pillow"), **how)
-    return Embedder(id=id, takes="films", embed=embed, described=told)
+    return Embedder(id=id, shown="film", embed=embed, described=told)
 
 
 def moments(

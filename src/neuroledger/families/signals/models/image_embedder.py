@@ -31,7 +31,7 @@ AT_ONCE: Final = 8
 Tokens = Literal["mean", "first", "last"]
 
 
-@builder("image_embedder", version=1)
+@builder("image_embedder", version=1, takes={"images"}, gives={"embeddings"})
 def image_embedder(
     *,
     id: str,
@@ -75,7 +75,7 @@ def image_embedder(
     how: dict[str, Any] = {"states": list(states), "tokens": tokens, "resize_first": resize_first}
     how |= {"preprocessing": preprocessing.model_dump(mode="json")}
     told = described(architecture, config or {}, weights or {}, device, ("pillow",), **how)
-    return Embedder(id=id, takes="images", embed=embed, described=told)
+    return Embedder(id=id, shown="images", embed=embed, described=told)
 
 
 def pooled(hidden: torch.Tensor, tokens: Tokens) -> NDArray[Any]:

@@ -29,7 +29,7 @@ Beyond = Literal["refuse", "zeros"]
 Floats = NDArray[np.floating[Any]]
 
 
-@builder("sound_embedder", version=1)
+@builder("sound_embedder", version=1, takes={"sound"}, gives={"embeddings"})
 def sound_embedder(
     *,
     id: str,
@@ -82,7 +82,7 @@ def sound_embedder(
     how = {"states": list(states), "sampling_rate": sampling_rate, "frames_per_second": frames_per_second}
     how |= {"groups": groups, "beyond": beyond}
     told = described(architecture, config or {}, weights or {}, device, ("soundfile", "scipy"), **how)
-    return Embedder(id=id, takes="sounds", embed=embed, described=told)
+    return Embedder(id=id, shown="sound", embed=embed, described=told)
 
 
 def stretch(frames: Floats, one: Shown, rate: float, beyond: Beyond) -> tuple[Floats, bool]:

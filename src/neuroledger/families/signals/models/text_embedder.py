@@ -21,7 +21,7 @@ from neuroledger.spec.trusted import Arguments
 TOKENIZER: Final = "tokenizer.json"
 
 
-@builder("text_embedder", version=1)
+@builder("text_embedder", version=1, takes={"text"}, gives={"embeddings"})
 def text_embedder(
     *,
     id: str,
@@ -87,7 +87,7 @@ def text_embedder(
 
     how = {"states": list(states), "tokens": tokens, "longest": longest, "contextual": contextual}
     told = described(architecture, config or {}, weights or {}, device, ("tokenizers",), **how)
-    return Embedder(id=id, takes="texts", embed=embed, described=told)
+    return Embedder(id=id, shown="text", embed=embed, described=told)
 
 
 def _said(one: Shown, contextual: bool) -> tuple[str, str]:

@@ -21,7 +21,7 @@ NEEDED: Final = (CONFIG, "meta.json", "tokenizer", "vocab")
 """What of a package is read: words and how texts are cut into them, none of its networks and no code."""
 
 
-@builder("word_vectors", version=1)
+@builder("word_vectors", version=1, takes={"text"}, gives={"embeddings"})
 def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embedder:
     """The vectors of one spaCy package, its wheel pinned under ``weights``.
 
@@ -50,7 +50,7 @@ def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embed
         return Embedded(rows, notes)
 
     told = {"weights": weights_identity(files), "packages": {"spacy": version_of("spacy")}, "words": "mean"}
-    return Embedder(id=id, takes="texts", embed=embed, described=told)
+    return Embedder(id=id, shown="text", embed=embed, described=told)
 
 
 def _loaded(spacy: Any, path: Path, model: str) -> Any:

@@ -1,0 +1,130 @@
+"""Controls: models that must reach the ceiling or the floor, the data predicting themselves, stimuli permuted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.engine.measurement import Measurement
+from neuroledger.engine.resolve import Resolved
+from neuroledger.engine.score import headline
+from neuroledger.engine.session import Control, Session
+from neuroledger.errors import MetricError, NeuroLedgerError
+from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.spec.registry import Side
+
+__all__ = ["controlled", "require_passed"]
+
+
+def controlled(
+    job: Resolved,
+    measured: Measurement,
+    session: Session,
+    dummy: float | None,
+    value_of: Callable[[str], float],
+) -> dict[str, Control]:
+    """Every control of the benchmark: declared models, the data predicting themselves, this model's stimuli permuted.
+
+    ``value_of`` gives the headline of another model. All but the last do not depend on the model, and are computed once.
+    """
+    benchmark, done = job.benchmark, dict[str, Control]()
+    roles = [("positive", id) for id in benchmark.controls.positive]
+    roles += [("negative", id) for id in benchmark.controls.negative]
+
+    def placed(source: xr.DataArray, target: xr.DataArray) -> float:
+        replaced = Measurement(source, target, measured.repeated, measured.splits)
+        return headline(job, replaced, session, dummy).value
+
+    for role, id in roles:
+        if job.control and id == job.model.id:
+            continue
+        key = (benchmark.id, id)
+        if key not in session.controls:
+            session.controls[key] = _judged(benchmark, role, partial(value_of, id))
+        done[id] = session.controls[key]
+    if job.paradigm.itself and _can_be_recorded(measured.target):
+        key = (benchmark.id, "itself")
+        if key not in session.controls:
+            value = lambda: placed(_itself(measured), measured.target)  # noqa: E731
+            session.controls[key] = _judged(benchmark, "positive", value)
+        done["itself"] = session.controls[key]
+    side = job.paradigm.permuted
+    if side is not None:
+        seed = session.request.seed
+        done["permuted"] = _judged(benchmark, "negative", lambda: placed(*_mismatched(measured, side, seed)))
+    return done
+
+
+def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
+    """Return if every control passed.
+
+    Raises
+    ------
+    MetricError
+        One did not: the scores of the benchmark mean nothing.
+    """
+    failed = {name: control for name, control in controls.items() if not control.passed}
+    if not failed:
+        return
+    words = "; ".join(f"{name} ({one.role}): {one.says}" for name, one in failed.items())
+    chance = any(one.role == "negative" and one.value is not None for one in failed.values())
+    hint = "; where chance reaches that much, say so in `controls: {floor_at_most: …}`" if chance else ""
+    raise MetricError(f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}")
+
+
+def _judged(benchmark: BenchmarkSpec, role: str, value_of: Callable[[], float]) -> Control:
+    """A control's value against its bound. A control that cannot be computed has failed, and says why."""
+    rules = benchmark.controls
+    bound = rules.ceiling_at_least if role == "positive" else rules.floor_at_most
+    try:
+        value = value_of()
+    except NeuroLedgerError as error:
+        return Control(role, None, bound, False, str(error))
+    if not math.isfinite(value):
+        return Control(role, None, bound, False, "its score is undefined")
+    passed = value >= bound if role == "positive" else value <= bound
+    relation = "at least" if role == "positive" else "at most"
+    return Control(role, value, bound, passed, f"{value:.3f}, must be {relation} {bound:g}")
+
+
+def _can_be_recorded(target: xr.DataArray) -> bool:
+    """Whether the target is itself a response; solution times, which follow from responses, are not."""
+    return bool({"neuroid", "stimulus"} & set(target.dims))
+
+
+def _itself(measured: Measurement) -> xr.DataArray:
+    """The target in the model's place: the mean of several subjects' RDMs, neuroids without responses left out."""
+    target = measured.target
+    if "subject" in target.dims:
+        return target.mean("subject")
+    if "neuroid" not in target.dims:
+        return target
+    whole = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
+    target = target.isel(neuroid=np.flatnonzero(whole)) if whole.any() else target.fillna(0.0)
+    # Neuroids as channels of one place, for readouts that need to know where features are.
+    number = np.arange(target.sizes["neuroid"])
+    places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}
+    return target.assign_coords({name: ("neuroid", values) for name, values in places.items()})
+
+
+def _mismatched(measured: Measurement, side: Side, seed: int) -> tuple[xr.DataArray, xr.DataArray]:
+    """Source and target, one side of which is given to the wrong stimuli: values move, coordinates stay.
+
+    Which side moves makes no difference to how they pair. Of recordings it is the brain's: the model's may be larger
+    than memory, and what was computed from it stays of use.
+    """
+    answers = getattr(measured, side)
+    dim = "presentation" if "presentation" in answers.dims else "stimulus"
+    order = np.random.default_rng([seed, 271828]).permutation(answers.sizes[dim])
+    moved = answers.isel({dim: order})
+    if "stimulus_b" in answers.dims:
+        moved = moved.isel(stimulus_b=order)
+    keep = {
+        n: c for n, c in answers.coords.items() if {"presentation", "stimulus", "stimulus_b"} & set(c.dims)
+    }
+    moved = moved.assign_coords({name: (values.dims, values.values) for name, values in keep.items()})
+    return (measured.source, moved) if side == "target" else (moved, measured.target)

@@ -1,0 +1,79 @@
+"""A resolved job is measured, and the measurement scored: compared by every metric, the headline normalised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neuroledger.engine.measurement import Measurement
+from neuroledger.engine.pretraining import overlap_notes
+from neuroledger.engine.resolve import Resolved
+from neuroledger.engine.session import Session
+from neuroledger.errors import MetricError
+from neuroledger.stats.score import Score, normalise, normalise_by_floor
+
+__all__ = ["headline", "measure", "normalised_by", "score"]
+
+
+def measure(job: Resolved, session: Session) -> Measurement:
+    """What the job's paradigm measures when it asks the model."""
+    offered: dict[str, Any] = {
+        "rng": np.random.default_rng(session.request.seed),
+        "workspace": session.workspace,
+        "store": session.store,
+        "pretraining": job.pretraining,
+        "metrics": job.benchmark.all_metrics,
+        "catalog": session.catalog,
+    }
+    injected = {name: offered[name] for name in job.paradigm.injected}
+    measured: Measurement = job.paradigm.function(job.model, job.data, **injected, **job.parameters)
+    return measured
+
+
+def score(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> dict[str, Score]:
+    """Every metric's score by id, the headline first and normalised; notes say what the model was pretrained on.
+
+    ``dummy`` is what the benchmark's dummy scores, where it normalises by a floor.
+    """
+    overlap = overlap_notes(job.pretraining, job.benchmark.dataset)
+    scores = {job.first: headline(job, measured, session, dummy)}
+    for name in job.metrics:
+        if name not in scores:
+            scores[name] = measured.costs[name] if name in measured.costs else _raw(job, name, measured)
+    return {name: one.replace(notes=(*overlap, *one.notes)) for name, one in scores.items()}
+
+
+def headline(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> Score:
+    """The score of the first metric, normalised as the benchmark says."""
+    benchmark = job.benchmark
+    if job.first in measured.costs:
+        return measured.costs[job.first]
+    raw = _raw(job, job.first, measured)
+    rule = normalised_by(job)
+    if rule == "ceiling" and benchmark.ceiling is not None and job.ceiling is not None:
+        assembly = measured.repeated if measured.repeated is not None else measured.target
+        key = (repr(benchmark.ceiling), benchmark.compat or "", session.content(assembly))
+        if key not in session.ceilings:
+            session.ceilings[key] = job.ceiling(assembly)
+        return normalise(raw, session.ceilings[key], compat=benchmark.compat)
+    if rule == "floor" and benchmark.floor is not None and dummy is not None:
+        return normalise_by_floor(raw, dummy, benchmark.floor.perfect)
+    return raw
+
+
+def normalised_by(job: Resolved) -> str:
+    """``ceiling``, ``floor`` or ``none``."""
+    benchmark = job.benchmark
+    return benchmark.normalise or ("ceiling" if benchmark.ceiling else "floor" if benchmark.floor else "none")
+
+
+def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
+    """The score of one metric before normalisation."""
+    bound = job.metrics[name]
+    if bound.component.input == "trace":
+        raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
+    trials = bound.component.trials and measured.repeated is not None
+    target = measured.repeated if trials else measured.target
+    raw = bound(measured.source, target, splits=measured.splits)
+    return raw.replace(notes=(*measured.notes, *raw.notes))
