@@ -121,7 +121,7 @@ def test_an_interruption_does_not_wait_for_jobs_that_have_not_begun(lab: Lab, tm
         # What a shell starts in the background ignores interruptions, and hands that down.
         "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    print('begun', flush=True)\n"
-        "    for _ in execute('processes:1', [0.1] * 3 + [900] * 20, time.sleep):\n"
+        "    for _ in execute('processes:1', [0.1] * 3 + [900] * 20, time.sleep, print):\n"
         "        print('one', flush=True)\n"
     )
     (tmp_path / "long.py").write_text(script)
