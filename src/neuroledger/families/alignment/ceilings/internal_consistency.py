@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -30,6 +30,13 @@ SINGLE = 1 << 18
 SQUARE = 4096
 # Presentations by which a column is known to vary little, by no more than this share of its level.
 SAMPLE, LITTLE = 64, 1e-5
+Correlation = Literal["pearson", "spearman", "kendall"]
+# From a correlation to Pearson's of normal variables, for which the corrections hold, and back.
+LINEAR: Mapping[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
+    "pearson": (lambda r: r, lambda r: r),
+    "spearman": (lambda r: 2 * np.sin(np.pi * r / 6), lambda r: 6 / np.pi * np.arcsin(np.clip(r / 2, -1, 1))),
+    "kendall": (lambda r: np.sin(np.pi * r / 2), lambda r: 2 / np.pi * np.arcsin(np.clip(r, -1, 1))),
+}
 # Splits whose halves fit into one integer, two bits each.
 DIGITS = 28
 
@@ -51,6 +58,7 @@ def internal_consistency(
     splits: Sequence[Split],
     repetitions: Literal["all"] | Annotated[int, Field(ge=2)] = "all",
     correction: Literal["horst", "spearman_brown", "none"] = "horst",
+    correlation: Correlation = "pearson",
     average: Literal["stimulus", "condition"] = "stimulus",
     numbering: tuple[str, ...] = ("repetition", "repetition_id"),
 ) -> xr.DataArray:
@@ -60,6 +68,7 @@ def internal_consistency(
     there, and the halves are correlated over stimuli. ``correction: horst`` gives the reliability of all repetitions
     for halves of any size [horst1951]; ``spearman_brown`` takes them as equal, ``2r / (1 + r)`` [spearman1910, brown1910].
     ``repetitions`` uses only that many first values of the coordinate that the splits divide; splits are drawn over those.
+    ``correlation`` is ``pearson``, or ``spearman`` or ``kendall`` of the halves, corrected as those of normal variables.
     ``average: condition`` separates presentations of one stimulus that differ in any coordinate but those of
     ``numbering``, as the peer does.
 
@@ -95,7 +104,9 @@ def internal_consistency(
     if average == "condition":
         shown = _conditions(assembly, shown, numbering)
     layout = _layout(shown, splits)
-    r = np.concatenate([_agreement(part, layout, notes) for part in _parts(values, layout)], axis=1)
+    r = np.concatenate(
+        [_agreement(part, layout, notes, correlation) for part in _parts(values, layout)], axis=1
+    )
     if not np.isfinite(r).any():
         raise CeilingError(
             "no neuroid varies over at least 3 stimuli that were repeated in both halves; "
@@ -111,13 +122,15 @@ def internal_consistency(
         notes.append(
             f"{undefined} of {r.shape[1]} neuroids have no reliability: constant or missing responses"
         )
+    linear, back = LINEAR[correlation]
+    r = linear(r) if correction != "none" else r
     if correction == "horst":
         counts = layout.halves @ (layout.rows >= 0).T.astype(np.float64)
         r = of_all(r, counts[0::2], counts[1::2])
     elif correction == "spearman_brown":
         with np.errstate(divide="ignore", invalid="ignore"):
             r = np.where(r == -1, np.nan, 2 * r / (1 + r))
-    return _labelled(r, assembly, notes)
+    return _labelled(back(r) if correction != "none" else r, assembly, notes)
 
 
 def _conditions(assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]) -> Indices:
@@ -213,7 +226,7 @@ def _levelled(values: Array) -> Array:
     return moved
 
 
-def _agreement(values: Array, layout: _Layout, notes: list[str]) -> Floats:
+def _agreement(values: Array, layout: _Layout, notes: list[str], correlation: Correlation) -> Floats:
     """Correlation over stimuli of the means of both halves (split × column)."""
     there = layout.rows >= 0
     mean = np.empty((len(layout.halves), len(layout.rows), values.shape[1]))
@@ -224,7 +237,7 @@ def _agreement(values: Array, layout: _Layout, notes: list[str]) -> Floats:
     side_by_side(sums, _pieces(layout, values.shape[1]))
     if there.all() and np.isfinite(mean).all():
         mean /= layout.halves.sum(axis=1)[:, None, None]
-        return _correlation(mean[0::2], mean[1::2])
+        return _correlation(mean[0::2], mean[1::2], correlation)
     count = np.empty_like(mean)
 
     def counted(part: slice) -> None:
@@ -239,12 +252,12 @@ def _agreement(values: Array, layout: _Layout, notes: list[str]) -> Floats:
     both = (count[0::2] > 0) & (count[1::2] > 0)
     mean /= np.maximum(count, 1)
     if both.all():
-        return _correlation(mean[0::2], mean[1::2])
+        return _correlation(mean[0::2], mean[1::2], correlation)
     fewest = int(both.sum(axis=1).min())
     note = f"stimuli without responses in both halves are left out: at least {fewest} of {len(both[0])} stay"
     if note not in notes:
         notes.append(note)
-    return _correlation_of(mean[0::2], mean[1::2], both)
+    return _correlation_of(mean[0::2], mean[1::2], both, correlation)
 
 
 def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
@@ -271,9 +284,17 @@ def _halved(halves: Floats, table: Floats, out: Floats) -> None:
         np.matmul(halves, table[:, :, part], out=out[:, :, part].transpose(1, 0, 2))
 
 
-def _correlation(A: Floats, B: Floats) -> Floats:
-    """Pearson correlation over axis 1; NaN below 3 stimuli or without variation."""
+def _correlation(A: Floats, B: Floats, correlation: Correlation) -> Floats:
+    """Correlation over axis 1; NaN below 3 stimuli or without variation."""
+    from scipy.stats import kendalltau, rankdata
+
     result = np.full((A.shape[0], A.shape[2]), np.nan)
+    if correlation == "kendall" and A.shape[1] >= 3:
+        for split, column in np.ndindex(result.shape):
+            result[split, column] = kendalltau(A[split, :, column], B[split, :, column]).statistic
+        return result
+    if correlation == "spearman":
+        A, B = rankdata(A, axis=1), rankdata(B, axis=1)
     if A.shape[1] >= 3:
         side_by_side(lambda at: _correlated(A[at], B[at], result[at]), range(len(A)))
     return result
@@ -296,14 +317,14 @@ def _centred(values: Floats) -> Floats:
     return np.asarray(size)
 
 
-def _correlation_of(A: Floats, B: Floats, both: Booleans) -> Floats:
+def _correlation_of(A: Floats, B: Floats, both: Booleans, correlation: Correlation) -> Floats:
     """The same over the stimuli that both halves have, which may differ between columns."""
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     for split, column in np.ndindex(result.shape):
         rows = both[split, :, column]
         a, b = A[split, rows, column], B[split, rows, column]
         if len(a) >= 3:
-            result[split, column] = _correlation(a[None, :, None], b[None, :, None])[0, 0]
+            result[split, column] = _correlation(a[None, :, None], b[None, :, None], correlation)[0, 0]
     return result
 
 

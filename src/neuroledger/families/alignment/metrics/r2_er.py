@@ -1,0 +1,111 @@
+"""The fraction of explainable variance that a readout explains, corrected for noise without a ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.arrays import Floats
+from neuroledger.data.factorize import encode, first_rows
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.regression.held_out import Estimator
+from neuroledger.families.alignment.regression.pls import Pls
+from neuroledger.families.alignment.regression.problem import Problem
+from neuroledger.spec.registry import metric
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Workspace
+
+__all__ = ["r2_er", "unbiased_fraction"]
+
+FEWEST_TESTED = 5
+
+
+@metric("r2_er", version=1, trials=True)
+def r2_er(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    estimator: Estimator = Pls(),  # noqa: B008 - a frozen default
+) -> xr.DataArray:
+    """Squared correlation of predictions with the noiseless responses, estimated from noisy ones [pospisil2021].
+
+    The squared product of centred predictions of unit length with the mean responses, and the squares of these, each less
+    what noise of the measured variance adds to it on average, are divided. The readout is fitted to mean responses of the
+    train stimuli and predicts those of the test stimuli.
+
+    Parameters
+    ----------
+    source
+        ``(presentation, neuroid)``, one pattern per stimulus.
+    target
+        ``(presentation, neuroid)`` with ``stimulus_id``, repetitions not averaged.
+
+    Returns
+    -------
+    xr.DataArray
+        ``(split, neuroid)``; NaN where the responses of the test stimuli hold no more variance than noise.
+
+    Raises
+    ------
+    MetricError
+        Nothing was repeated, responses are missing, or a split tests on fewer than 5 stimuli.
+    """
+    values = np.asarray(target.transpose("presentation", "neuroid").values, dtype=np.float64)
+    X = source.transpose("presentation", "neuroid").values
+    coded = encode(target["stimulus_id"].values)
+    count = np.bincount(coded.codes).astype(np.float64)
+    if count.min() < 2:
+        raise MetricError(
+            f"stimulus {str(coded.labels[count.argmin()])!r} was presented once; r2_er needs two or more repetitions of "
+            "every stimulus, to know the noise"
+        )
+    complete = np.isfinite(values).all(axis=0)
+    if not complete.any():
+        raise MetricError("no neuroid has a response in every presentation; drop what is incomplete")
+    notes = []
+    if not complete.all():
+        notes.append(f"{int((~complete).sum())} of {len(complete)} neuroids left out: responses are missing")
+    level = np.abs(values[:, complete]).max(axis=0)
+    values = values[:, complete] / np.where(level > 0, level, 1.0)
+    order = np.argsort(coded.codes, kind="stable")
+    starts = np.searchsorted(coded.codes[order], np.arange(len(count)))
+    mean = np.add.reduceat(values[order], starts, axis=0) / count[:, None]
+    squares = np.add.reduceat((values - mean[coded.codes])[order] ** 2, starts, axis=0)
+    noise = squares / ((count - 1) * count)[:, None]
+    parts = [Split(*(np.unique(coded.codes[rows]) for rows in split)) for split in splits]
+    if (fewest := min(len(part.test) for part in parts)) < FEWEST_TESTED:
+        raise MetricError(
+            f"a split tests on {fewest} stimuli; r2_er needs {FEWEST_TESTED}: use fewer folds or a larger test part"
+        )
+    problem = Problem(X[first_rows(coded.codes, len(count))], mean, parts, workspace)
+    result = np.full((len(parts), len(complete)), np.nan)
+    for at, (part, predicted) in enumerate(zip(parts, estimator.predictions(problem), strict=True)):
+        notes.extend(note for note in predicted.notes if note not in notes)
+        found = unbiased_fraction(
+            workspace.take(predicted.values), mean[part.test], noise[part.test].mean(axis=0)
+        )
+        result[at, complete] = found
+    undefined = int(np.isnan(result[:, complete]).all(axis=0).sum())
+    if undefined:
+        notes.append(f"{undefined} neuroids have no more variance than noise, or constant predictions")
+    coords = {name: c for name, c in target.coords.items() if c.dims == ("neuroid",)}
+    return xr.DataArray(
+        result,
+        dims=("split", "neuroid"),
+        coords={**coords, "split": np.arange(len(parts))},
+        attrs={"notes": notes},
+    )
+
+
+def unbiased_fraction(predicted: Floats, measured: Floats, noise: Floats) -> Floats:
+    """The corrected squared correlation of each column (stimulus × column), for noise of that variance in the means."""
+    x, y = predicted - predicted.mean(axis=0), measured - measured.mean(axis=0)
+    size = (x * x).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        product = (x * y).sum(axis=0) ** 2 / size - noise
+        whole = (y * y).sum(axis=0) - (len(y) - 1) * noise
+        return np.where((size > 0) & (whole > 0), product / whole, np.nan)
