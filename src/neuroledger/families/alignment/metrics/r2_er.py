@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import encode, first_rows
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.held_out import Estimator
@@ -63,7 +63,7 @@ def r2_er(
             f"stimulus {str(coded.labels[count.argmin()])!r} was presented once; r2_er needs two or more repetitions of "
             "every stimulus, to know the noise"
         )
-    complete = np.isfinite(values).all(axis=0)
+    complete: Booleans = np.asarray(np.isfinite(values).all(axis=0))
     if not complete.any():
         raise MetricError("no neuroid has a response in every presentation; drop what is incomplete")
     notes = []

@@ -1,0 +1,97 @@
+"""Criteria written as formulas over regions and conditions, such as SyntaxGym's on surprisal."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.arrays import Array
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.tasks.formulas import Formula, parse
+from neuroledger.spec.registry import metric
+
+__all__ = ["formula"]
+
+
+def _readable(parameters: Any) -> None:
+    try:
+        logical = {parse(text).logical for text in parameters.formulas}
+    except MetricError as error:
+        raise ValueError(str(error)) from None
+    if len(logical) > 1:
+        raise ValueError("`formulas` mixes comparisons and numbers: declare a metric for each")
+
+
+@metric("formula", version=1, input="behaviour", together=_readable)
+def formula(
+    source: xr.DataArray,
+    target: Any = None,
+    *,
+    formulas: Annotated[tuple[str, ...], Field(min_length=1)],
+    item: str = "item",
+    condition: str = "condition",
+    region: str = "region",
+) -> xr.DataArray:
+    """Value of each formula for each item ``(formula, item)``: 1 where a comparison holds and 0 where not, or a number.
+
+    ``(6;%match%) < (6;%mismatch%)`` compares what the model gave in region 6 of two conditions of the same item;
+    ``(*;%match%)`` is the sum over all regions. The share of items in which comparisons hold is SyntaxGym's score
+    [gauthier2020].
+
+    Parameters
+    ----------
+    source
+        One number per presentation, such as surprisal, with the coordinates ``item``, ``condition`` and ``region``.
+    target
+        Not used: the formulas say what is right.
+
+    Raises
+    ------
+    MetricError
+        A formula names a region or condition that is absent, or an item has none or several values for it.
+    """
+    del target
+    columns = {name: coordinate(source, name) for name in (item, condition, region)}
+    absent = [name for name, values in columns.items() if values is None]
+    if source.dims != ("presentation",) or absent:
+        raise MetricError(
+            f"formulas need one number per presentation with {item!r}, {condition!r} and {region!r}; "
+            + (f"absent: {', '.join(absent)}" if absent else f"dimensions are {tuple(source.dims)}")
+        )
+    read = [parse(text) for text in formulas]
+    items = encode(columns[item])
+    values = _places(source, read, items.codes, len(items.labels), columns[condition], columns[region])
+    found = np.stack([np.broadcast_to(one(values), len(items.labels)) for one in read]).astype(np.float64)
+    coords = {"formula": list(formulas), "item": items.labels}
+    return xr.DataArray(
+        found, dims=("formula", "item"), coords=coords, attrs={"n": {"items": len(items.labels)}}
+    )
+
+
+def _places(
+    source: xr.DataArray, read: list[Formula], item: Array, count: int, condition: Any, region: Any
+) -> dict[tuple[str, str], Array]:
+    """Values of every named place for each item."""
+    numbers = np.asarray(source.values, dtype=np.float64)
+    conditions, regions = np.asarray(condition).astype(str), np.asarray(region).astype(str)
+    there = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))
+    values: dict[tuple[str, str], Array] = {place: np.empty(0) for place in there}
+    for where, of in dict.fromkeys(place for one in read for place in one.places):
+        rows = np.flatnonzero((conditions == of) & ((regions == where) | (where == "*")))
+        if not rows.size:
+            continue  # the formula names what is near
+        shown = np.bincount(item[rows], minlength=count)
+        if (shown != 1).any() and where != "*":
+            odd = int((shown != 1).argmax())
+            raise MetricError(
+                f"item number {odd + 1} has {shown[odd]} values for ({where};%{of}%); every item needs one: average trials, "
+                "or remove incomplete items"
+            )
+        if not shown.all():
+            raise MetricError(f"{int((shown == 0).sum())} items have no value in condition {of!r}")
+        values[where, of] = np.bincount(item[rows], weights=numbers[rows], minlength=count)
+    return values

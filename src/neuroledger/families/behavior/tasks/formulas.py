@@ -1,0 +1,198 @@
+"""Formulas over the values of regions and conditions: a small language of numbers, comparisons and names, nothing else."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from neuroledger.data.arrays import Array
+from neuroledger.errors import MetricError
+
+__all__ = ["Formula", "parse"]
+
+# A place as SyntaxGym writes it: (region;%condition%), with * for all regions of an item.
+PLACE = re.compile(r"\(\s*([\w.-]+|\*)\s*;\s*%([^%]+)%\s*\)")
+LONGEST = 2000
+DEEPEST = 40
+
+BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+}
+COMPARED: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}
+FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
+    "abs": (1, np.abs),
+    "exp": (1, np.exp),
+    "log": (1, np.log),
+    "max": (2, np.maximum),
+    "min": (2, np.minimum),
+    "sqrt": (1, np.sqrt),
+}
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A parsed formula.
+
+    Attributes
+    ----------
+    text
+        As it was written.
+    places
+        The ``(region, condition)`` that it names, in order; the region ``*`` is the sum over all regions.
+    logical
+        Whether its value is true or false rather than a number.
+    """
+
+    text: str
+    places: tuple[tuple[str, str], ...]
+    logical: bool
+    _tree: ast.expr
+
+    def __call__(self, values: Mapping[tuple[str, str], Array]) -> Array:
+        """The formula's value for each item, from the values of its places ``(item,)``; NaN makes a comparison false."""
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            return np.asarray(_value(self._tree, self.places, values))
+
+
+def parse(text: str) -> Formula:
+    """The formula that ``text`` writes.
+
+    Numbers, ``+ - * /``, comparisons (``=`` is equality), ``and``/``&``, ``or``/``|``, ``not``, parentheses or brackets,
+    the functions abs, exp, log, max, min and sqrt, and places ``(region;%condition%)``. Anything else is refused.
+
+    Raises
+    ------
+    MetricError
+        What is not part of the language, and where.
+    """
+    if len(text) > LONGEST:
+        raise MetricError(f"a formula has {len(text)} characters; at most {LONGEST} are read")
+    places: list[tuple[str, str]] = []
+
+    def place(match: re.Match[str]) -> str:
+        found = (match[1], match[2].strip())
+        if found not in places:
+            places.append(found)
+        return f" place_{places.index(found)} "
+
+    plain = PLACE.sub(place, text)
+    if stray := re.search(r"[;%]", plain):
+        raise MetricError(
+            f"formula {text!r}: {stray[0]!r} is not part of a place; places are written (region;%condition%)"
+        )
+    plain = plain.replace("[", "(").replace("]", ")").replace("&", " and ").replace("|", " or ")
+    plain = re.sub(r"(?<![<>=!])=(?!=)", "==", plain).strip()
+    try:
+        tree = ast.parse(plain, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise MetricError(
+            f"formula {text!r} is not written correctly: {getattr(error, 'msg', error)}"
+        ) from None
+    logical = _kind(tree, text, len(places), 0)
+    if not places:
+        raise MetricError(f"formula {text!r} names no place; places are written (region;%condition%)")
+    return Formula(text, tuple(places), logical, tree)
+
+
+def _kind(node: ast.expr, text: str, places: int, depth: int) -> bool:
+    """Whether a node is true or false; every node that is not in the language is refused here."""
+    if depth > DEEPEST:
+        raise MetricError(f"formula {text!r} is nested deeper than {DEEPEST} levels")
+
+    def inner(of: ast.expr, *, logical: bool) -> None:
+        if _kind(of, text, places, depth + 1) != logical:
+            wanted = "a comparison" if logical else "a number"
+            raise MetricError(f"formula {text!r}: {ast.unparse(of)!r} must be {wanted}")
+
+    match node:
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int() | float()):
+            return False
+        case ast.Name(id=name) if re.fullmatch(r"place_\d+", name) and int(name[6:]) < places:
+            return False
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            inner(operand, logical=False)
+            return False
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner(operand, logical=True)
+            return True
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
+            inner(left, logical=False)
+            inner(right, logical=False)
+            return False
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in COMPARED for op in ops):
+            for one in (left, *others):
+                inner(one, logical=False)
+            return True
+        case ast.BoolOp(values=parts):
+            for part in parts:
+                inner(part, logical=True)
+            return True
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
+            if len(arguments) != FUNCTIONS[name][0] or any(isinstance(one, ast.Starred) for one in arguments):
+                raise MetricError(f"formula {text!r}: {name} takes {FUNCTIONS[name][0]} arguments")
+            for one in arguments:
+                inner(one, logical=False)
+            return False
+        case _:
+            pass
+    raise MetricError(
+        f"formula {text!r}: {ast.unparse(node)!r} is not part of the language (numbers, + - * /, comparisons, and, or, not, "
+        f"{', '.join(FUNCTIONS)}, places)"
+    )
+
+
+def _value(
+    node: ast.expr, places: tuple[tuple[str, str], ...], values: Mapping[tuple[str, str], Array]
+) -> Any:
+    match node:
+        case ast.Constant(value=number):
+            return number
+        case ast.Name(id=name):
+            place = places[int(name[6:])]
+            if place not in values:
+                shown = {f"({region};%{condition}%)": None for region, condition in values}
+                near = difflib.get_close_matches(f"({place[0]};%{place[1]}%)", list(shown), 2, 0.5)
+                hint = (
+                    f"did you mean {' or '.join(near)}?"
+                    if near
+                    else f"there are {', '.join(list(shown)[:8])}"
+                )
+                raise MetricError(f"no value for ({place[0]};%{place[1]}%): {hint}")
+            return values[place]
+        case ast.UnaryOp(op=op, operand=operand):
+            found = _value(operand, places, values)
+            if isinstance(op, ast.Not):
+                return np.logical_not(found)
+            return -found if isinstance(op, ast.USub) else found
+        case ast.BinOp(left=left, op=op, right=right):
+            return BINARY[type(op)](_value(left, places, values), _value(right, places, values))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            chain = [_value(one, places, values) for one in (left, *others)]
+            pairs = zip(ops, chain[:-1], chain[1:], strict=True)
+            return reduce(np.logical_and, [COMPARED[type(op)](a, b) for op, a, b in pairs])
+        case ast.BoolOp(op=op, values=parts):
+            found = [_value(part, places, values) for part in parts]
+            return reduce(np.logical_and if isinstance(op, ast.And) else np.logical_or, found)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return FUNCTIONS[name][1](*(_value(one, places, values) for one in arguments))
+        case _:
+            raise MetricError("a node that `parse` refuses")
