@@ -127,3 +127,69 @@ def test_what_the_model_never_solves_is_counted():
     score = bind.metric("ost", **split)(source, hard)
     assert any("never solved by the model" in note for note in score.notes)
     assert not any("never solved" in note for note in bind.metric("ost", **split)(source, target).notes)
+
+
+def by_hand(source: xr.DataArray, target: xr.DataArray, train: np.ndarray, test: np.ndarray) -> float:
+    """Solution times from the definitions, one number after another: readout, d-primes, crossings, ranks."""
+    from scipy.stats import norm, spearmanr
+
+    objects = np.unique(target["image_label"].values, return_inverse=True)[1]
+    classes, bins = int(objects.max()) + 1, source.sizes["time_bin"]
+    curves = np.zeros((len(test), bins))
+    for t in range(bins):
+        X = source.values[:, :, t]
+        X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
+        X = np.hstack([X, np.ones((len(X), 1))])
+        Y = np.eye(classes)[objects[train]]
+
+        def loss(flat, X=X, Y=Y):
+            W = flat.reshape(X.shape[1], classes)
+            P = softmax(X[train] @ W, axis=1)
+            value = -np.log((P * Y).sum(axis=1)).mean() + 0.5 * 0.463 * (flat @ flat)
+            return value, (X[train].T @ (P - Y) / len(train) + 0.463 * W).ravel()
+
+        best = minimize(
+            loss,
+            np.zeros(X.shape[1] * classes),
+            jac=True,
+            method="L-BFGS-B",
+            options={"ftol": 1e-16, "gtol": 1e-10},
+        )
+        P = softmax(X[test] @ best.x.reshape(-1, classes), axis=1)
+        for i in range(len(test)):
+            own, values = objects[test[i]], []
+            for c in range(classes):
+                if c == own:
+                    continue
+                hit = P[i, own] / (P[i, c] + P[i, own])
+                others = [j for j in range(len(test)) if objects[test[j]] == c]
+                alarm = np.mean([P[j, own] / (P[j, own] + P[j, c]) for j in others])
+                values.append(np.clip(norm.ppf(hit) - norm.ppf(alarm), -5, 5))
+            curves[i, t] = np.mean(values)
+    starts, goal = source["time_bin_start"].values, target["i1"].values[test]
+    model, brain = [], []
+    for i in range(len(test)):
+        hits = [t for t in range(bins) if curves[i, t] >= goal[i]]
+        if not hits or np.isnan(target.values[test[i]]):
+            continue
+        time = starts[hits[0]]
+        below = list(range(hits[0]))
+        if below:
+            last = max(below, key=lambda t: curves[i, t])
+            share = (goal[i] - curves[i, last]) / (curves[i, hits[0]] - curves[i, last])
+            time = starts[last] + share * (starts[hits[0]] - starts[last])
+        model.append(time)
+        brain.append(target.values[test[i]])
+    return float(spearmanr(model, brain).statistic)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_score_is_that_of_the_definitions_written_out(seed):
+    source, target = laboratory(seed, stimuli=60, bins=5)
+    rng = np.random.default_rng(seed)
+    target = target.assign_coords(i1=("presentation", rng.uniform(0.3, 1.5, 60)))
+    target[rng.integers(0, 60, 5)] = np.nan
+    order = rng.permutation(60)
+    train, test = np.sort(order[:36]), np.sort(order[36:])
+    score = bind.metric("ost")(source, target, splits=[(train, test)])
+    assert score.value == pytest.approx(by_hand(source, target, train, test), abs=1e-6)
