@@ -5,11 +5,32 @@ from __future__ import annotations
 import os
 import sys
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-__all__ = ["Display", "NoDisplay", "PlainDisplay", "RichDisplay", "choose"]
+__all__ = ["Display", "NoDisplay", "PlainDisplay", "RichDisplay", "choose", "hidden", "visible"]
+
+
+def hidden(character: str) -> bool:
+    """Whether a terminal obeys or hides a character: controls, formats such as directions, separators, surrogates."""
+    return unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
+
+
+def visible(text: str) -> str:
+    """Text with every hidden character but line breaks and tabs written out as an escape.
+
+    Titles, file names and messages come from strangers; all that is printed passes through here.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each
+        if each in "\n\t" or not hidden(each)
+        else each.encode("unicode_escape", "surrogatepass").decode()
+        for each in text
+    )
 
 
 class Display(Protocol):
@@ -41,7 +62,7 @@ class PlainDisplay:
 
     def line(self, text: str) -> None:
         """Write one line."""
-        self.stream.write(text + "\n")
+        self.stream.write(visible(text) + "\n")
         self.stream.flush()
 
     def progress(self, label: str, done: int, total: int) -> None:
@@ -80,7 +101,7 @@ class RichDisplay:
 
     def line(self, text: str) -> None:
         """Write one line above the bars."""
-        self._bar.console.print(text, markup=False, highlight=False)
+        self._bar.console.print(visible(text), markup=False, highlight=False)
 
     def progress(self, label: str, done: int, total: int) -> None:
         """Move a bar; remove it at the end."""

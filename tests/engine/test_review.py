@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from neuroledger.engine.diff_since import Change, review
-from neuroledger.errors import RequestError
-from neuroledger.spec.catalog import open_catalog
+from neuroledger.engine.diff_since import review
+from neuroledger.errors import Finding, RequestError
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record
 
@@ -28,7 +27,7 @@ def committed(lab: Lab) -> Lab:
     lab.benchmark(RIDGE)
     keep(lab.open(), record("pixels4", RIDGE, 0.5))
     git(lab, "init")
-    git(lab, "add", "-f", "specs", "results")
+    git(lab, "add", "-A", "-f")
     git(lab, "commit", "-m", "start")
     git(lab, "checkout", "-b", "proposal")
     return lab
@@ -41,30 +40,32 @@ def edit(lab: Lab, path: str, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def seen(lab: Lab) -> tuple[dict[str, Change], list[str]]:
-    found = review(lab.open(), "main")
-    return {one.name: one for one in found.changes}, [str(problem) for problem in found.problems]
+RECORD = f"results/records/{RIDGE}"
+
+
+def seen(lab: Lab) -> tuple[dict[str, Finding], list[str]]:
+    found = review(lab.root, "main").findings
+    return {one.where: one for one in found}, [str(one) for one in found if one.severity == "error"]
 
 
 def test_nothing_changed(committed: Lab) -> None:
     git(committed, "add", "-A", "-f")
-    git(committed, "commit", "-m", "all")
+    git(committed, "commit", "--allow-empty", "-m", "all")
     git(committed, "branch", "-f", "main")
-    found = review(committed.open(), "main")
-    assert not found.changes and not found.problems
+    assert not review(committed.root, "main").findings
 
 
 def test_a_new_benchmark_is_data_alone(committed: Lab) -> None:
     committed.benchmark("lab.V4-pls", metric="pls")
     changes, problems = seen(committed)
-    assert changes["benchmark lab.V4-pls"].state == "added"
+    assert changes["specs/benchmarks/lab.V4-pls.yaml"].what == "benchmark added"
     assert not problems
 
 
 def test_other_scores_under_the_same_version_are_a_problem_with_its_line(committed: Lab) -> None:
-    edit(committed, BENCHMARK, "ridge", "pls")
+    edit(committed, BENCHMARK, "metric: ridge", "metric: pls")
     changes, problems = seen(committed)
-    assert "metric" in changes[f"benchmark {RIDGE}"].says
+    assert changes[BENCHMARK].code in ("review.spec", "review.version")
     (problem,) = problems
     assert (
         problem.startswith(BENCHMARK)
@@ -73,49 +74,50 @@ def test_other_scores_under_the_same_version_are_a_problem_with_its_line(committ
     )
     edit(committed, BENCHMARK, "version: 1", "version: 2")
     changes, problems = seen(committed)
-    assert not problems and changes[f"benchmark {RIDGE}"].says.startswith("version 1 → 2")
+    assert not problems and changes[BENCHMARK].what.startswith("benchmark changed: version 1 → 2")
 
 
 def test_words_may_change_freely(committed: Lab) -> None:
     edit(committed, BENCHMARK, "title: ", "title: Better ")
     changes, problems = seen(committed)
-    assert changes[f"benchmark {RIDGE}"].says == "title" and not problems
+    assert changes[BENCHMARK].what == "benchmark changed: title" and not problems
 
 
 def test_moved_pins_are_named(committed: Lab) -> None:
     spec = committed.open().dataset("lab")
     sha = spec.files["responses.nc"].sha256
     edit(committed, "specs/datasets/lab.yaml", sha, "0" * 64)
-    changes, problems = seen(committed)
-    assert "pins moved: responses.nc" in changes["dataset lab"].says and len(problems) == 1
+    _, problems = seen(committed)
+    assert any("pins moved: responses.nc" in one.what for one in review(committed.root, "main").findings)
+    assert len(problems) == 1 and "review.version" in problems[0]
 
 
 def test_moved_new_and_lost_scores_are_told(committed: Lab) -> None:
     keep(committed.open(), record("pixels4", RIDGE, 0.7), record("noise", RIDGE, None))
     changes, _ = seen(committed)
-    assert changes[f"{RIDGE} · pixels4"].says == "0.5 → 0.7"
-    assert (changes[f"{RIDGE} · noise"].state, changes[f"{RIDGE} · noise"].says) == ("added", "failed")
+    assert changes[f"{RECORD}/pixels4.json"].what.startswith("0.5 → 0.7 from the same inputs")
+    assert changes[f"{RECORD}/noise.json"].what.startswith("added: failed")
     (committed.root / "results" / "records" / RIDGE / "pixels4.json").unlink()
-    assert seen(committed)[0][f"{RIDGE} · pixels4"].state == "removed"
+    assert seen(committed)[0][f"{RECORD}/pixels4.json"].code == "review.removed"
 
 
 @pytest.mark.parametrize("path", ["src/x.py", "Makefile", "data/lab/x.so", "specs/helper.py", ".dvc/config"])
-def test_code_is_told_wherever_it_lies(committed: Lab, path: str) -> None:
+def test_code_is_told_wherever_it_is(committed: Lab, path: str) -> None:
     file = committed.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("x")
-    assert Change("code", path, "added") in review(committed.open(), "main").changes
+    assert seen(committed)[0][path].code == "review.code"
 
 
 def test_an_unknown_commit_is_named(committed: Lab) -> None:
     for wrong in ("nosuch", "--all"):
         with pytest.raises(RequestError, match=f"no commit '{wrong}'"):
-            review(committed.open(), wrong)
+            review(committed.root, wrong)
 
 
 def test_a_shallow_clone_is_told_how_to_get_the_rest(committed: Lab, tmp_path: Path) -> None:
     git(committed, "add", "-f", "dvc.yaml")
-    git(committed, "commit", "--message", "another")
+    git(committed, "commit", "--allow-empty", "--message", "another")
     git(committed, "clone", "--depth", "1", f"file://{committed.root}", str(tmp_path / "shallow"))
     with pytest.raises(RequestError, match="git fetch --unshallow"):
-        review(open_catalog(tmp_path / "shallow"), "HEAD~1")
+        review(tmp_path / "shallow", "HEAD~1")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from neuroledger.display import visible
 from neuroledger.errors import Finding, NeuroLedgerError, RequestError, SpecError
 
 __all__ = ["main"]
@@ -45,6 +46,12 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--output", type=Path, help="also write the outcome as JSON to this file")
     p.add_argument(
         "--since", metavar="COMMIT", help="also what changed since then: specs, pins, scores, code"
+    )
+    p.add_argument(
+        "--root",
+        type=Path,
+        default=argparse.SUPPRESS,
+        help="the repository to check, such as a stranger's proposal: nothing of it is run",
     )
     p.add_argument("--write-schemas", action="store_true", help="write specs/schema/ anew before checking")
 
@@ -217,10 +224,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(error.findings)
         return EXIT_FAILED
     except RequestError as error:
-        sys.stderr.write(f"neuroledger: {error}\n")
+        sys.stderr.write(f"neuroledger: {visible(str(error))}\n")
         return EXIT_WRONG
     except NeuroLedgerError as error:
-        sys.stderr.write(f"neuroledger: {error}\n")
+        sys.stderr.write(f"neuroledger: {visible(str(error))}\n")
         return EXIT_FAILED
     except KeyboardInterrupt:
         sys.stderr.write("\nstopped; what was finished is kept. Run the same command again to go on.\n")
@@ -233,5 +240,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(problems: Sequence[Finding]) -> None:
     for problem in problems:
-        sys.stderr.write(f"{problem}\n")
+        sys.stderr.write(f"{visible(str(problem))}\n")
     sys.stderr.write(f"{len(problems)} problem{'s' if len(problems) != 1 else ''}\n")

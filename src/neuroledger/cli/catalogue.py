@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuroledger.cli.output import say, say_json, say_table
+from neuroledger.errors import SIGNS
 from neuroledger.spec.base import Override
-from neuroledger.spec.catalog import Catalog, Entry, open_catalog
+from neuroledger.spec.catalog import Catalog, Entry, find_repository, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 
 if TYPE_CHECKING:
     from neuroledger.engine.diff_since import Review
+    from neuroledger.errors import Finding
 
+SHOWN_FINDINGS = 30
 # Longer lists are shown by their beginning and their length.
 SHOWN_FILES = 100
 COLUMNS = {
@@ -212,62 +215,62 @@ def new(options: argparse.Namespace) -> int:
     return 0
 
 
-def _say_changes(changed: Review) -> None:
-    say(f"since {changed.commit[:12]}:")
-    say_table(
-        ("what", "is", "name", "fields or values"),
-        [(one.what, one.state, one.name, one.says) for one in changed.changes],
-    )
-    code = sum(one.what == "code" for one in changed.changes)
-    if code:
-        say(f"{code} files of code or settings changed: read them before running anything of this change")
-    elif changed.changes:
-        say("no code changed: only specs, data and records, which are read and never run")
-    else:
-        say("nothing changed")
-
-
 def check(options: argparse.Namespace) -> int:
-    """Every problem of every spec."""
+    """Everything wrong with every spec; with a commit, the review of what changed since."""
     from neuroledger.engine.check import check as check_specs
     from neuroledger.engine.schemas import write_schemas
     from neuroledger.store.files import write_json
 
-    catalog = open_catalog(options.root)
-    if options.write_schemas:
-        for path in write_schemas(catalog.root):
-            say(f"wrote {catalog.shown(path)}")
-    problems, count = check_specs(catalog, options.paths)
-    changed = None
+    root = find_repository(options.root)
+    reviewed = None
+    findings: Sequence[Finding] = ()
     if options.since is not None:
         from neuroledger.engine.diff_since import review
 
-        changed = review(catalog, options.since)
-        problems = sorted({*problems, *changed.problems})
-    errors = sum(problem.severity == "error" for problem in problems)
-    plain = {
+        reviewed = review(root, options.since)
+        findings = reviewed.findings
+    count = 0
+    # Links and files without end are refused before anything follows them.
+    if reviewed is None or reviewed.verdict != "refused":
+        catalog = open_catalog(root)
+        if options.write_schemas:
+            for path in write_schemas(root):
+                say(f"wrote {catalog.shown(path)}")
+        problems, count = check_specs(catalog, options.paths)
+        findings = sorted({*findings, *problems})
+    errors = sum(finding.severity == "error" for finding in findings)
+    plain: dict[str, Any] = {
         "files": count,
         "errors": errors,
-        "findings": [finding.to_dict() for finding in problems],
+        "findings": [finding.to_dict() for finding in findings],
     }
-    if changed is not None:
-        plain["since"] = changed.commit
-        plain["changes"] = [asdict(one) for one in changed.changes]
+    if reviewed is not None:
+        reviewed = replace(reviewed, findings=tuple(findings))
+        plain |= {"since": reviewed.commit, "verdict": reviewed.verdict}
     if options.output:
         write_json(options.output, plain)
     if options.json:
         say_json(plain)
+    elif reviewed is not None:
+        _say_review(reviewed)
     else:
-        if changed is not None:
-            _say_changes(changed)
-        for problem in problems:
-            say(str(problem))
-        told = (
-            "no problems"
-            if not problems
-            else "1 problem"
-            if len(problems) == 1
-            else f"{len(problems)} problems"
-        )
-        say(f"{count} spec files: {told}")
+        for finding in findings:
+            say(str(finding))
+        say(f"{count} spec files: {len(findings) or 'no'} problem{'' if len(findings) == 1 else 's'}")
+    if reviewed is not None:
+        return {"clean": 0, "needs a person": 1, "refused": 3}[reviewed.verdict]
     return 1 if errors else 0
+
+
+def _say_review(reviewed: Review) -> None:
+    """The most severe findings first, notes in a bounded list, and the verdict last."""
+    say(f"since {reviewed.commit[:12]}:")
+    for severity in ("error", "warning", "note"):
+        ofthese = [finding for finding in reviewed.findings if finding.severity == severity]
+        for finding in ofthese[:SHOWN_FINDINGS]:
+            say(f"{SIGNS[finding.severity]} {finding}")
+        if len(ofthese) > SHOWN_FINDINGS:
+            say(f"  … and {len(ofthese) - SHOWN_FINDINGS} more; `--json` lists all")
+    if not reviewed.findings:
+        say("nothing changed")
+    say(f"verdict: {reviewed.verdict}")

@@ -8,17 +8,20 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from neuroledger.display import hidden, visible
+
 __all__ = ["say", "say_json", "say_table"]
 
 
 def say(text: str = "") -> None:
     """One line on standard output."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
 
 
 def say_json(value: Any) -> None:
     """Plain data as JSON."""
-    say(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    say("".join(each if each == "\n" or not hidden(each) else json.dumps(each)[1:-1] for each in text))
 
 
 def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -324,7 +324,11 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
                 yield _at(entry, ("controls", role, i), str(error), code="record.unreadable")
                 continue
             now = spec_sha256(spec, without=BENCHMARK_ONLY_SAYS)
-            if record.score is None or record.inputs.get("benchmark", {}).get("spec_sha256") != now:
+            if (
+                record.score is None
+                or record.score["value"] is None
+                or record.inputs.get("benchmark", {}).get("spec_sha256") != now
+            ):
                 continue  # of another definition: the next run judges this one
             value = float(record.score["value"])
             if role == "positive" and value < rules.ceiling_at_least:

@@ -1,146 +1,577 @@
-"""What a change does, for who must merge it: specs, pins, code and recorded scores since a commit."""
+"""The review of a proposal: every changed path is data of a known kind, examined as such, or it is code."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import subprocess
+import re
+import sys
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any, Literal
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Literal
 
+from pydantic import ValidationError
+
+from neuroledger.data.gate.validation import ValidationReport, identity
+from neuroledger.display import hidden
+from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
-from neuroledger.errors import Finding, RequestError, SpecError
-from neuroledger.spec.base import Spec
-from neuroledger.spec.catalog import Catalog
+from neuroledger.engine.record import Record, record_of
+from neuroledger.engine.schemas import schema_texts
+from neuroledger.errors import Finding, NeuroLedgerError, Severity, SpecError
+from neuroledger.spec.base import SourceFile, Spec
 from neuroledger.spec.document import parse
 from neuroledger.spec.identity import DESCRIPTIVE
-from neuroledger.spec.kinds import KINDS
-from neuroledger.spec.lists import Tables
+from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.spec.load import spec_of
 
-__all__ = ["Change", "Review", "review"]
+__all__ = ["Review", "review"]
 
-State = Literal["added", "changed", "removed"]
 # Fields that may change without a new version: no score depends on them.
-ONLY_SAYS = {
+ONLY_SAYS: Final = {
     "benchmarks": BENCHMARK_ONLY_SAYS,
     "datasets": DATASET_ONLY_SAYS,
     "models": MODEL_ONLY_SAYS,
     "suites": DESCRIPTIVE | {"models", "released"},
 }
-# What is read as data and never run; everything else in a change is code, or settings that decide what is run.
-DATA = ("specs/", "results/", "docs/", "data/", ".dvcstore/")
-PROSE = (".md", ".dvc", ".gitignore")
-# What an interpreter or a loader would run, wherever it lies.
-RUNS = (".py", ".pyc", ".pyd", ".so", ".dylib", ".dll", ".pth", ".sh")
-
-
-@dataclass(frozen=True)
-class Change:
-    """One thing that is not as it was: what it is, how it changed, and a few words on it."""
-
-    what: Literal["spec", "score", "code"]
-    name: str
-    state: State
-    says: str = ""
+MOST_EMBEDDED: Final = 50 * 1000**2
+MOST_PATHS: Final = 5000
+STORE: Final = ".dvcstore/files/md5"
+PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md")
+POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
+# Files by which git, DVC or a shell is told what to run, wherever they are.
+NESTED: Final = frozenset(
+    {".gitattributes", ".gitmodules", ".dvcignore", "dvc.yaml", "dvc.lock", ".dvc", ".git"}
+)
+ROOTED: Final = frozenset({"dvc.yaml", "dvc.lock", ".dvcignore", ".gitattributes", ".gitignore"})
+RESERVED: Final = re.compile(
+    r'(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*[<>:"|?*\\].*|.*[. ]|git~\d.*|\.git'
+)
+State = Literal["added", "changed", "removed"]
 
 
 @dataclass(frozen=True)
 class Review:
-    """All changes since ``commit``, and those that must not be merged as they are."""
+    """What changed since ``commit``, as findings: notes only, something for a person, or something to refuse."""
 
     commit: str
-    changes: tuple[Change, ...]
-    problems: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> Literal["clean", "needs a person", "refused"]:
+        """The most severe finding decides."""
+        severities = {finding.severity for finding in self.findings}
+        return (
+            "refused" if "error" in severities else "needs a person" if "warning" in severities else "clean"
+        )
 
 
-def review(catalog: Catalog, since: str) -> Review:
-    """Compare the working tree with the commit from which ``since`` (a branch, tag or commit) and it part.
+def review(root: Path, since: str) -> Review:
+    """Compare the last commit, and the working tree where it differs, with the commit from which it and ``since`` part.
 
-    A spec that may give other scores than before must have a higher ``version``; else two different things would go by
-    one name (what was unavailable had no scores). Specs are only read, never run, the old ones too.
+    Nothing of the proposal is imported, executed or unpickled: git's plumbing lists it, and strict loaders read it. The
+    review is only as trustworthy as the installation that runs it; where that is the proposal itself, a note says so.
 
     Raises
     ------
     RequestError
         The folder is not a git repository, or there is no such commit.
     """
-    named = _git(
-        catalog, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}", may_fail=True
-    )
-    if not named.strip():
-        shallow = _git(catalog, "rev-parse", "--is-shallow-repository", may_fail=True).strip() == "true"
-        more = (
-            " (this clone holds the last commits only: `git fetch --unshallow` brings all)" if shallow else ""
+    root = root.resolve()
+    commit = fork_point(root, since)
+    base, head = committed(root, commit), committed(root, "HEAD")
+    here = working(head)
+    findings = set(_Proposal(base, head).findings())
+    if here.entries != head.entries:
+        findings |= set(_Proposal(base, here).findings())
+        moved = sum(
+            here.entries.get(path) != head.entries.get(path) for path in {*here.entries, *head.entries}
         )
-        raise RequestError(f"no commit {since!r} in this repository; name a branch, a tag or a commit{more}")
-    commit = _git(catalog, "merge-base", named.strip(), "HEAD", may_fail=True).strip()
-    if not commit:
-        raise RequestError(f"{since!r} and the present branch have no commit in common")
-    changes: list[Change] = []
-    problems: list[Finding] = []
-    for path, state in sorted(_touched(catalog, commit).items()):
-        found = list(_changes(catalog, commit, path, state))
-        changes += [one for one in found if isinstance(one, Change)]
-        problems += [one for one in found if isinstance(one, Finding)]
-    return Review(commit, tuple(changes), tuple(problems))
+        words = (
+            f"{moved} files of the working tree are not committed as they are; both versions were examined"
+        )
+        findings.add(Finding("review.uncommitted", "note", "working tree", words))
+    if any(Path(place or ".").resolve().is_relative_to(root) for place in sys.path):
+        words = "this review runs code of the folder that it reviews"
+        fix = "review a stranger's proposal from another installation, with --root"
+        findings.add(Finding("review.own-code", "note", str(root), words, fix))
+    return Review(commit, tuple(sorted(findings)))
 
 
-def _touched(catalog: Catalog, commit: str) -> dict[str, State]:
-    names: dict[str, State] = {}
-    listed = _git(catalog, "diff", "--name-status", "--no-renames", "-z", commit, "--").split("\0")
-    states: Mapping[str, State] = {"A": "added", "D": "removed"}
-    for letter, path in zip(listed[::2], listed[1::2], strict=False):
-        names[path] = states.get(letter, "changed")
-    for path in _git(catalog, "ls-files", "--others", "--exclude-standard", "-z").split("\0"):
-        if path:
-            names[path] = "added"
-    return names
+@dataclass(frozen=True)
+class _Proposal:
+    """Two trees and what lies between them."""
+
+    base: Tree
+    now: Tree
+
+    @cached_property
+    def changed(self) -> dict[str, State]:
+        """Changed paths with how they changed."""
+        old, new = self.base.entries, self.now.entries
+        found: dict[str, State] = {path: "added" for path in new if path not in old}
+        found |= {path: "removed" for path in old if path not in new}
+        found |= {path: "changed" for path in new if path in old and new[path] != old[path]}
+        return dict(sorted(found.items()))
+
+    def findings(self) -> Iterator[Finding]:
+        if len(self.changed) > MOST_PATHS:
+            words = f"{len(self.changed):,} paths changed; at most {MOST_PATHS:,} can be reviewed at once"
+            yield Finding("review.size", "error", "proposal", words, "divide the proposal")
+            return
+        for path, state in self.changed.items():
+            shape = list(self._shape(path, state))
+            yield from shape
+            if not any(one.severity == "error" for one in shape):
+                yield from self._examined(path, state)
+        yield from self._collisions()
+        yield from self._pointers()
+        embedded = sum(
+            entry.size for path, entry in self.now.entries.items() if path.startswith(".dvcstore/")
+        )
+        if embedded > MOST_EMBEDDED and any(path.startswith(".dvcstore/") for path in self.changed):
+            words = f"the embedded remote would hold {embedded / 1e6:.0f} MB; at most {MOST_EMBEDDED // 10**6} MB may be"
+            yield Finding(
+                "review.size", "error", ".dvcstore", words, "put large files where a url or S3 serves them"
+            )
+
+    def _shape(self, path: str, state: State) -> Iterator[Finding]:
+        """Whatever a path may not be, before its content is looked at."""
+        parts = PurePosixPath(path).parts
+        if any(map(hidden, path)) or "\ufffd" in path:
+            yield _found(
+                "review.hidden-character",
+                "error",
+                path,
+                "the path has a character that terminals hide or obey",
+            )
+        if state == "removed":
+            return
+        entry = self.now.entries[path]
+        if entry.mode in (LINK, MODULE):
+            what = "a link" if entry.mode == LINK else "a repository of its own"
+            yield _found(
+                "review.link", "error", path, f"it is {what}, which leads elsewhere", "commit the file itself"
+            )
+        nested = [part for part in parts[:-1] if part in NESTED] + (
+            [parts[-1]] if parts[-1] in NESTED and not (len(parts) == 1 and parts[-1] in ROOTED) else []
+        )
+        if nested and not (parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]):
+            words = f"{nested[0]} configures git or DVC from inside the repository"
+            yield _found("review.nested", "error", path, words, "remove it")
+        if any(RESERVED.fullmatch(part) for part in parts):
+            yield _found("review.path", "error", path, "not a file name on every system", "rename it")
+        if parts[0] == "data" and "prepared" in parts[1:]:
+            words = "prepared windows are computed from pinned files, never contributed"
+            yield _found("review.prepared", "error", path, words, "remove it")
+        if entry.size > MOST_BYTES:
+            words = f"{entry.size / 1e6:.1f} MB; at most {MOST_BYTES // 10**6} MB a file are allowed"
+            yield _found("review.size", "error", path, words, "put large files where a url or S3 serves them")
+        if not path.startswith(".dvcstore/") and entry.mode not in (LINK, MODULE):
+            yield from _hidden_in(path, self.now.read(path) or b"")
+
+    def _examined(self, path: str, state: State) -> Iterator[Finding]:
+        parts = PurePosixPath(path).parts
+        executable = state != "removed" and self.now.entries[path].mode != FILE
+        spec = len(parts) >= 3 and parts[0] == "specs" and parts[1] in KINDS
+        if executable:
+            yield _found("review.code", "warning", path, f"{state}: the file is executable")
+        elif spec and path.endswith(".yaml"):
+            yield from self._spec(path, parts[1], state)
+        elif spec and path.endswith(".jsonl") and self._beside_spec(path):
+            yield _found(
+                "review.spec", "note", path, f"{state}: a list of a spec, compared with the hash in it"
+            )
+        elif path == "specs/references.bib" and state == "changed":
+            yield _found("review.spec", "note", path, "changed: the bibliography")
+        elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
+            yield from self._record(path, state)
+        elif len(parts) == 3 and path.startswith("results/validation/") and path.endswith(".json"):
+            yield from self._report(path, state)
+        elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
+            if state == "removed":
+                yield _found(
+                    "review.removed",
+                    "warning",
+                    path,
+                    "data were removed: whoever uses them cannot fetch them",
+                )
+            elif path.startswith(f"{STORE}/"):
+                yield from self._object(path)
+        elif _data_file(path, ".gitignore") and state != "removed" and self._ignores_pins(path):
+            yield _found("review.pointer", "note", path, f"{state}: git ignores the files that DVC provides")
+        elif PAGES.fullmatch(path):
+            yield _found("review.page", "note", path, f"{state}: documentation")
+        elif self._is_derived(path, state):
+            words = f"{state}: written by the pipeline; not needed in a proposal"
+            yield _found("review.derived", "note", path, words)
+        else:
+            fix = "read it before anything of this proposal is run"
+            yield _found("review.code", "warning", path, f"{state}: code or settings", fix)
+
+    def _collisions(self) -> Iterator[Finding]:
+        """Paths that are one file where a file system folds case or composes characters."""
+        folded: dict[str, str] = {}
+        for path in self.now.entries:
+            key = unicodedata.normalize("NFC", path).casefold()
+            other = folded.setdefault(key, path)
+            if other != path and {other, path} & self.changed.keys():
+                yield _found(
+                    "review.path", "error", path, f"the same file as {other} on some systems", "rename it"
+                )
+
+    # Specs
+
+    def _spec(self, path: str, kind: str, state: State) -> Iterator[Finding]:
+        old = self._read_spec(self.base, path, kind) if state != "added" else None
+        if state == "removed":
+            yield _found("review.removed", "warning", path, f"{kind[:-1]} removed; its records become stale")
+            return
+        try:
+            new = self._parsed(self.now, path, kind)
+        except SpecError as error:
+            yield from error.findings
+            return
+        yield from self._weakened(path, old, new)
+        if isinstance(new, DatasetSpec) and new.access == "private" and self._embedded(new):
+            words = "the data are private, and bytes of them are in the public repository"
+            yield _found(
+                "review.private", "error", path, words, "remove pointers and objects, and pin another remote"
+            )
+        if old is None:
+            words = "it could not be read before" if state == "changed" else "added"
+            yield _found("review.spec", "note", path, f"{kind[:-1]} {words}")
+            return
+        fields = [
+            name
+            for name in type(new).model_fields
+            if name != "version" and getattr(old, name) != getattr(new, name)
+        ]
+        moved = _moved_pins(old, new)
+        words = ", ".join(fields) + (f"; pins moved: {', '.join(moved)}" if moved else "")
+        if new.version != old.version:
+            words = f"version {old.version} → {new.version}: {words}"
+        yield _found("review.spec", "note", path, f"{kind[:-1]} changed: {words or 'layout'}")
+        decisive = [one for one in fields if one not in ONLY_SAYS.get(kind, DESCRIPTIVE)]
+        if new.version < old.version or (
+            decisive and new.version == old.version and not getattr(old, "unavailable", None)
+        ):
+            line, column = parse(self._text(self.now, path), path).position(("version",))
+            words = f"{', '.join(decisive) or 'version'} changed and `version` is still {new.version}"
+            fix = f"write `version: {old.version + 1}`"
+            yield Finding("review.version", "error", path, words, fix, line, column)
+
+    def _weakened(self, path: str, old: Spec | None, new: Spec) -> Iterator[Finding]:
+        """Gates, controls and expectations that a spec switches off."""
+        waived = sorted(set(_values(new.model_dump(mode="json"), "waive")))
+        if waived:
+            words = f"gates against leakage are waived: {', '.join(waived)}"
+            yield _found("review.waived", "warning", path, words)
+        if isinstance(new, BenchmarkSpec):
+            usual = type(new.controls)()
+            lost = list[str]()
+            if isinstance(old, BenchmarkSpec):
+                for sign in ("positive", "negative"):
+                    lost += sorted(set(getattr(old.controls, sign)) - set(getattr(new.controls, sign)))
+            if lost:
+                yield _found("review.controls", "warning", path, f"controls removed: {', '.join(lost)}")
+            if (
+                new.controls.ceiling_at_least < usual.ceiling_at_least
+                or new.controls.floor_at_most > usual.floor_at_most
+            ):
+                words = "controls pass more easily than by default"
+                yield _found("review.controls", "warning", path, words)
+        if isinstance(new, DatasetSpec):
+            before = old.expectations if isinstance(old, DatasetSpec) else None
+            for part in ("stimuli", "assembly"):
+                now = getattr(new.expectations, part)
+                gone = [one for one in (getattr(before, part) if before else ()) if one not in now]
+                if gone:
+                    words = f"expectations removed or changed: {', '.join(one.check for one in gone)}"
+                    yield _found("review.waived", "warning", path, words)
+
+    def _embedded(self, spec: DatasetSpec) -> bool:
+        """Whether bytes of a data set are in the repository, as they are or as objects of its remote."""
+        inside = [one for one in self.now.entries if one.startswith(f"data/{spec.id}/")]
+        raw = [one for one in inside if not one.endswith((".dvc", ".gitignore"))]
+        return bool(raw) or any(not self._elsewhere(one) for one in inside if one.endswith(".dvc"))
+
+    def _elsewhere(self, pointer: str) -> bool:
+        """Whether a pointer names another remote and its object is not in the embedded one."""
+        try:
+            md5, _, remote = _pointer(pointer, self._text(self.now, pointer))
+        except SpecError:
+            return False
+        return bool(remote) and f"{STORE}/{md5[:2]}/{md5[2:]}" not in self.now.entries
+
+    def _beside_spec(self, path: str) -> bool:
+        folder, name = path.rsplit("/", 1)
+        stem = name.removesuffix(".jsonl")
+        return any(f"{folder}/{stem.rsplit('.', cut)[0]}.yaml" in self.now.entries for cut in (0, 1))
+
+    def _text(self, tree: Tree, path: str) -> str:
+        return (tree.read(path) or b"").decode("utf-8", "replace")
+
+    def _parsed(self, tree: Tree, path: str, kind: str) -> Spec:
+        def table(name: str) -> bytes:
+            found = tree.read(str(PurePosixPath(path).parent / name))
+            if found is None:
+                raise FileNotFoundError(2, "not in the proposal")
+            return found
+
+        document = parse(self._text(tree, path).removeprefix("\ufeff"), path)
+        return spec_of(document, kind, stem=PurePosixPath(path).stem, tables=table)
+
+    def _read_spec(self, tree: Tree, path: str, kind: str) -> Spec | None:
+        try:
+            return self._parsed(tree, path, kind)
+        except SpecError:
+            return None  # an old file may follow an older schema
+
+    # Pins, pointers and objects
+
+    @cached_property
+    def _by_id(self) -> dict[tuple[str, str], str]:
+        found = {}
+        for path in self.now.entries:
+            parts = PurePosixPath(path).parts
+            if len(parts) >= 3 and parts[0] == "specs" and path.endswith(".yaml"):
+                found[parts[1], PurePosixPath(path).stem] = path
+        return found
+
+    def _pins(self, kind: str, id: str) -> Mapping[str, SourceFile] | None:
+        path = self._by_id.get((kind, id))
+        spec = None if path is None else self._read_spec(self.now, path, kind)
+        if isinstance(spec, DatasetSpec):
+            return spec.files
+        return spec.weights if isinstance(spec, ModelSpec) else None
+
+    def _pointers(self) -> Iterator[Finding]:
+        """Every pointer of which the pointer, the object or the spec changed."""
+        for path in self.now.entries:
+            if not _data_file(path, ".dvc"):
+                continue
+            kind, id = _owner(path)
+            try:
+                md5, size, remote = _pointer(path, self._text(self.now, path))
+            except SpecError as error:
+                if path in self.changed:
+                    yield from error.findings
+                continue
+            stored = f"{STORE}/{md5[:2]}/{md5[2:]}"
+            if {path, stored, self._by_id.get((kind, id), "")} & self.changed.keys():
+                yield from self._agrees(path, self._pins(kind, id), size, stored, remote)
+
+    def _agrees(
+        self, path: str, pins: Mapping[str, SourceFile] | None, size: int, stored: str, remote: str
+    ) -> Iterator[Finding]:
+        """Whether pointer, object and pin are of the same bytes."""
+        name = PurePosixPath(path).name.removesuffix(".dvc")
+        pin = None if pins is None else pins.get(name)
+        if pin is None:
+            fix = "pin it in its spec, or remove the pointer"
+            yield _found("review.pointer-wrong", "error", path, f"no spec pins {name}", fix)
+            return
+        if pin.size != size or not pin.dvc:
+            words = (
+                f"{size} bytes; the spec pins {pin.size}"
+                if pin.dvc
+                else "the spec says that DVC does not provide it"
+            )
+            yield _found("review.pointer-wrong", "error", path, words, "`dvc add` it again, and pin it")
+            return
+        content = self.now.read(stored)
+        if content is None and remote:
+            yield _found(
+                "review.pointer", "note", path, f"{size:,} bytes of remote {remote}, verified when fetched"
+            )
+            return
+        if content is None:
+            words = "no object in the embedded remote: nobody can fetch the file"
+            yield _found("review.pointer-wrong", "error", path, words, "`dvc push`, and commit .dvcstore")
+            return
+        if len(content) != size or hashlib.sha256(content).hexdigest() != pin.sha256:
+            words = "the object does not have the SHA-256 that the spec pins"
+            yield _found(
+                "review.pointer-wrong", "error", path, words, "`dvc add` and `dvc push` it again, and pin it"
+            )
+            return
+        if path in self.changed:
+            yield _found("review.pointer", "note", path, f"{self.changed[path]}: {size:,} bytes, as pinned")
+
+    def _object(self, path: str) -> Iterator[Finding]:
+        content = self.now.read(path) or b""
+        named = "".join(PurePosixPath(path).parts[-2:])
+        if (
+            path != f"{STORE}/{named[:2]}/{named[2:]}"
+            or hashlib.md5(content, usedforsecurity=False).hexdigest() != named
+        ):
+            words = "the object is not named by the MD5 of its content"
+            yield _found("review.object-wrong", "error", path, words, "`dvc push` it again")
+        elif named not in self._pointed:
+            yield _found("review.object-wrong", "error", path, "no pointer names this object", "remove it")
+        else:
+            yield _found("review.object", "note", path, f"{len(content):,} bytes")
+
+    @cached_property
+    def _pointed(self) -> set[str]:
+        found = set()
+        for path in self.now.entries:
+            if _data_file(path, ".dvc"):
+                try:
+                    found.add(_pointer(path, self._text(self.now, path))[0])
+                except SpecError:
+                    continue
+        return found
+
+    def _ignores_pins(self, path: str) -> bool:
+        folder = PurePosixPath(path).parent
+        lines = [line for line in self._text(self.now, path).splitlines() if line.strip()]
+        return all(line.startswith("/") and f"{folder}{line}.dvc" in self.now.entries for line in lines)
+
+    # Results
+
+    def _record(self, path: str, state: State) -> Iterator[Finding]:
+        parts = PurePosixPath(path).parts
+        pair = (parts[2], PurePosixPath(path).stem)
+        old = _record_of(self.base.read(path)) if state != "added" else None
+        if state == "removed":
+            yield _found("review.removed", "warning", path, f"record removed: {_value(old)}")
+            return
+        new = _record_of(self.now.read(path))
+        if new is None:
+            fix = "`neuroledger run` writes it anew"
+            yield _found(
+                "record.unreadable", "error", path, "not a record: a field is missing, unknown or odd", fix
+            )
+        elif not new.intact:
+            yield _found("record.edited", "error", path, "its content does not match its own hash")
+        elif (new.benchmark, new.model) != pair:
+            yield _found(
+                "record.misplaced", "error", path, f"it is the record of {new.benchmark} · {new.model}"
+            )
+        elif any(not control.get("passed") for control in new.controls.values()):
+            yield _found("spec.control", "error", path, "a control failed, and a score was recorded")
+        elif old is not None and old.id == new.id and old.payload_sha256 != new.payload_sha256:
+            words = f"{_value(old)} → {_value(new)} from the same inputs"
+            yield _found(
+                "review.record-moved", "warning", path, words, f"`neuroledger verify --recompute {path}`"
+            )
+        else:
+            words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
+            yield _found("review.record", "note", path, f"{state}: {words}, as reported; not recomputed here")
+
+    def _report(self, path: str, state: State) -> Iterator[Finding]:
+        id = PurePosixPath(path).stem
+        if state == "removed":
+            yield _found("review.removed", "warning", path, "validation report removed")
+            return
+        try:
+            plain = _strict(self.now.read(path))
+            plain.pop("success", None)
+            report = ValidationReport.model_validate(plain)
+        except (ValueError, AttributeError, TypeError):
+            yield _found("data.report-edited", "error", path, "not a validation report")
+            return
+        spec_path = self._by_id.get(("datasets", id))
+        spec = None if spec_path is None else self._read_spec(self.now, spec_path, "datasets")
+        if not report.intact or report.dataset != id:
+            yield _found("data.report-edited", "error", path, "its content does not match its own hash")
+        elif not isinstance(spec, DatasetSpec) or not _speaks_for(report, spec):
+            words = "it is of another spec or reader than the proposal has"
+            yield _found("data.report-stale", "error", path, words, f"`neuroledger validate {id}`")
+        elif not report.success:
+            yield _found("data.invalid", "warning", path, "the data set failed validation")
+        else:
+            yield _found("review.report", "note", path, f"{state}: valid, as reported; not validated here")
+
+    def _is_derived(self, path: str, state: State) -> bool:
+        """Whether a file is what the pipeline writes, and says nothing that its sources do not."""
+        if state == "removed":
+            return path in ("results/check.json", "results/leaderboard.json")
+        if path == "dvc.lock":
+            return self._is_lock(path)
+        if re.fullmatch(r"specs/schema/\w+\.json", path):
+            return schema_texts(plugins=False).get(PurePosixPath(path).name) == self._text(self.now, path)
+        match = re.fullmatch(r"results/metrics/([\w.-]+)\.json", path)
+        if match is None:
+            return False
+        try:
+            values = _strict(self.now.read(path))
+        except ValueError:
+            return False
+        return all(value == self._score(match.group(1), str(model)) for model, value in values.items())
+
+    def _score(self, benchmark: str, model: str) -> Any:
+        record = _record_of(self.now.read(f"results/records/{benchmark}/{model}.json"))
+        return None if record is None or record.score is None else record.score.get("value")
+
+    def _is_lock(self, path: str) -> bool:
+        """Whether ``dvc.lock`` differs from before in hashes and sizes alone: it says which commands DVC thinks were run."""
+        try:
+            old, new = (parse(self._text(tree, path), path).data for tree in (self.base, self.now))
+        except SpecError:
+            return False
+        return bool(_without_hashes(old) == _without_hashes(new))
 
 
-def _changes(catalog: Catalog, commit: str, path: str, state: State) -> Iterator[Change | Finding]:
-    parts = PurePosixPath(path).parts
-    if len(parts) >= 3 and parts[0] == "specs" and parts[1] in KINDS and path.endswith((".yaml", ".yml")):
-        yield from _spec(catalog, commit, path, parts[1], state)
-    elif path.startswith("results/records/") and path.endswith(".json"):
-        yield from _score(catalog, commit, path, state)
-    elif path.endswith(RUNS) or not (path.startswith(DATA) or path.endswith(PROSE)):
-        yield Change("code", path, state)
+def _found(code: str, severity: Severity, where: str, what: str, fix: str = "") -> Finding:
+    return Finding(code, severity, where, what, fix)
 
 
-def _spec(catalog: Catalog, commit: str, path: str, kind: str, state: State) -> Iterator[Change | Finding]:
-    name = f"{kind[:-1]} {PurePosixPath(path).stem}"
-
-    def then(table: str) -> bytes:
-        return _git(catalog, "show", f"{commit}:{PurePosixPath(path).parent / table}", may_fail=True).encode()
-
-    def now(table: str) -> bytes:
-        return (catalog.root / path).with_name(table).read_bytes()
-
-    old = None if state == "added" else _read(_git(catalog, "show", f"{commit}:{path}"), kind, path, then)
-    new = None if state == "removed" else _read(_here(catalog, path), kind, path, now)
-    if old is None or new is None:
-        says = "it could not be read before" if state == "changed" and new is not None else ""
-        yield Change("spec", name, state, says)
+def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:
+    try:
+        text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        yield _found(
+            "review.hidden-character",
+            "error",
+            path,
+            "it is not UTF-8 text",
+            "commit text, or let DVC track it",
+        )
         return
-    fields = [
-        name
-        for name in type(new).model_fields
-        if name != "version" and getattr(old, name) != getattr(new, name)
-    ]
-    moved = _moved_pins(old, new)
-    says = ", ".join(fields) + (f"; pins moved: {', '.join(moved)}" if moved else "")
-    if new.version != old.version:
-        says = f"version {old.version} → {new.version}: {says}"
-    yield Change("spec", name, state, says or "layout")
-    decisive = [one for one in fields if one not in ONLY_SAYS.get(kind, DESCRIPTIVE)]
-    if decisive and new.version <= old.version and not getattr(old, "unavailable", None):
-        line, column = parse(_here(catalog, path), path).position(("version",))
-        words = f"{', '.join(decisive)} changed and `version` is still {new.version}"
-        yield Finding(
-            "review.version", "error", path, words, f"write `version: {old.version + 1}`", line, column
-        )
+    for number, line in enumerate(text.split("\n"), 1):
+        for column, character in enumerate(line, 1):
+            if character != "\t" and hidden(character):
+                words = f"the character U+{ord(character):04X} hides or reorders what is shown"
+                yield Finding("review.hidden-character", "error", path, words, "remove it", number, column)
+                return
+
+
+def _data_file(path: str, ending: str) -> bool:
+    """Whether a path is ``data/ID/NAME`` or ``data/models/ID/NAME`` with this ending."""
+    parts = PurePosixPath(path).parts
+    deep = 4 if parts[:2] == ("data", "models") else 3
+    return path.startswith("data/") and len(parts) == deep and path.endswith(ending)
+
+
+def _owner(path: str) -> tuple[str, str]:
+    parts = PurePosixPath(path).parts
+    return ("models", parts[2]) if len(parts) == 4 else ("datasets", parts[1])
+
+
+def _pointer(path: str, text: str) -> tuple[str, int, str]:
+    """MD5, size and remote of a pointer that has one out, beside itself."""
+    data = parse(text, path).data
+    outs = data.get("outs") if isinstance(data, dict) else None
+    out = outs[0] if isinstance(outs, list) and len(outs) == 1 and isinstance(outs[0], dict) else None
+    name = PurePosixPath(path).name.removesuffix(".dvc")
+    if (
+        out is None
+        or set(data) != {"outs"}
+        or not {"md5", "size", "path"} <= set(out) <= POINTER_FIELDS
+        or out["path"] != name
+        or out.get("hash", "md5") != "md5"
+        or not re.fullmatch(r"[0-9a-f]{32}", str(out["md5"]))
+        or not isinstance(out["size"], int)
+    ):
+        words = f"a pointer has one out with md5, size and `path: {name}`, and nothing else"
+        raise SpecError([_found("review.pointer-wrong", "error", path, words, "`dvc add` the file again")])
+    return str(out["md5"]), out["size"], str(out.get("remote", ""))
 
 
 def _moved_pins(old: Spec, new: Spec) -> list[str]:
@@ -151,62 +582,66 @@ def _moved_pins(old: Spec, new: Spec) -> list[str]:
     return moved
 
 
-def _score(catalog: Catalog, commit: str, path: str, state: State) -> Iterator[Change]:
-    parts = PurePosixPath(path).parts
-    name = " · ".join([*parts[2:-1], PurePosixPath(path).stem])
-    old = None if state == "added" else _plain(_git(catalog, "show", f"{commit}:{path}"))
-    new = None if state == "removed" else _plain(_here(catalog, path))
-    before, after = _value(old), _value(new)
-    if state == "changed" and before == after:
-        return
-    says = f"{before} → {after}" if state == "changed" else (after if state == "added" else before)
-    yield Change("score", name, state, says)
+def _values(plain: Any, name: str) -> Iterator[str]:
+    """Everything listed under a key, at any depth."""
+    if isinstance(plain, dict):
+        for key, value in plain.items():
+            if key == name and isinstance(value, list):
+                yield from map(str, value)
+            else:
+                yield from _values(value, name)
+    elif isinstance(plain, list):
+        for value in plain:
+            yield from _values(value, name)
 
 
-def _plain(text: str) -> dict[str, Any]:
+def _strict(content: bytes | None) -> dict[str, Any]:
+    """A JSON object without duplicate keys and without numbers that JSON does not have."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({name for name, _ in pairs}) != len(pairs):
+            raise ValueError("duplicate key")
+        return dict(pairs)
+
+    def never(name: str) -> Any:
+        raise ValueError(name)
+
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = json.loads((content or b"").decode("utf-8"), object_pairs_hook=once, parse_constant=never)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("not an object")
+    return found
 
 
-def _value(record: dict[str, Any] | None) -> str:
-    if not record:
+def _record_of(content: bytes | None) -> Record | None:
+    """A record whose numbers are numbers, or None."""
+    try:
+        return record_of(_strict(content))
+    except ValueError:
+        return None
+
+
+def _value(record: Record | None) -> str:
+    if record is None:
         return "unreadable"
-    score = record.get("score")
-    value = score.get("value") if isinstance(score, dict) else None
-    return f"{value:.6g}" if isinstance(value, int | float) else str(record.get("status", "unreadable"))
+    value = None if record.score is None else record.score["value"]
+    return record.status if value is None else f"{value:.6g}"
 
 
-def _read(text: str, kind: str, path: str, tables: Tables) -> Spec | None:
+def _speaks_for(report: ValidationReport, spec: DatasetSpec) -> bool:
     try:
-        return spec_of(parse(text, path), kind, tables=tables)
-    except SpecError:
-        return (
-            None  # `check` says what is wrong with the file as it is; an old one may follow an older schema
-        )
+        return report.identity == identity(spec)
+    except (NeuroLedgerError, ValidationError):
+        return False
 
 
-def _here(catalog: Catalog, path: str) -> str:
-    return (catalog.root / path).read_text(encoding="utf-8", errors="replace")
-
-
-def _git(catalog: Catalog, *words: str, may_fail: bool = False) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *words],
-            cwd=catalog.root,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-            timeout=60,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RequestError(f"git cannot be run here: {error}") from error
-    if done.returncode and not may_fail:
-        said = done.stderr.strip().splitlines()
-        raise RequestError(f"git {words[0]} failed: {said[-1] if said else done.returncode}")
-    return done.stdout if not done.returncode else ""
+def _without_hashes(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {
+            name: _without_hashes(value)
+            for name, value in plain.items()
+            if name not in ("md5", "size", "nfiles", "params")
+        }
+    return [_without_hashes(value) for value in plain] if isinstance(plain, list) else plain

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
 import platform
 import subprocess
@@ -12,16 +14,27 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from neuroledger.errors import DataError
+from neuroledger.display import visible
+from neuroledger.errors import DataError, Finding
 from neuroledger.spec import registry
 from neuroledger.spec.identity import sha256_of
 from neuroledger.store.files import write_json
 
-__all__ = ["Record", "environment", "read_all", "read_record", "record_path", "relative", "write_record"]
+__all__ = [
+    "Record",
+    "environment",
+    "read_all",
+    "read_record",
+    "record_of",
+    "record_path",
+    "relative",
+    "write_record",
+]
 
 SCHEMA_VERSION = 1
+NUMBERS = ("value", "low", "high", "error", "raw")
 # What the inputs determine. The rest (where and how long) may differ between two runs of the same job.
 PAYLOAD = (
     "schema_version", "id", "status", "model", "benchmark", "score", "scores", "controls", "request", "inputs", "error",
@@ -91,6 +104,26 @@ def write_record(path: Path, record: Record) -> bool:
     return write_json(path, sealed.model_dump(mode="json"))
 
 
+def record_of(plain: Any) -> Record:
+    """The record of plain data.
+
+    Raises
+    ------
+    ValueError
+        A field is missing, unknown or of another type, or a number of a score is not a finite number.
+    """
+    record = Record.model_validate(plain)
+    for score in (record.score, *record.scores.values()):
+        for name in NUMBERS if score is not None else ():
+            value = score.get(name)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not number and (value is not None or (name not in score and name == "value")):
+                raise ValueError(f"{name} of a score is {value!r}, not a number")
+    if (record.score is None) != (record.status == "failed"):
+        raise ValueError(f"status {record.status!r} does not fit its score")
+    return record
+
+
 def read_record(path: Path) -> Record:
     """Read one record.
 
@@ -100,22 +133,20 @@ def read_record(path: Path) -> Record:
         It is not a record.
     """
     try:
-        return Record.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError) as error:
+        return record_of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
         first = str(error).splitlines()[0]
         raise DataError(f"{path} is not a record ({first}); delete it and run again") from error
 
 
 def read_all(folder: Path) -> Iterator[Record]:
-    """Every record below ``folder``, sorted by path.
-
-    Raises
-    ------
-    DataError
-        One of them cannot be read.
-    """
+    """Every record below ``folder``, sorted by path; a file that is not one is logged as a finding and left out."""
     for path in sorted(folder.rglob("*.json")):
-        yield read_record(path)
+        try:
+            yield read_record(path)
+        except DataError as error:
+            finding = Finding("record.unreadable", "error", path.name, str(error))
+            logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
 
 
 def environment(root: Path) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""What strangers write is shown as it is, and one odd record hides nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from neuroledger.cli import main
+from neuroledger.display import PlainDisplay, visible
+from neuroledger.engine.record import read_all
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record
+
+RIDGE = "lab.V4-ridge"
+ODD = [{"value": "abc"}, {"value": True}, {"value": 0.5, "low": "x"}, {}, "abc", [0.5]]
+
+
+def test_hidden_characters_are_written_out_and_others_stay() -> None:
+    assert visible("a\x1b[2Jb\u202ec\rd\u200be\U000e0041") == "a\\x1b[2Jb\\u202ec\\rd\\u200be\\U000e0041"
+    assert visible("größer → 5 µV\n\tё") == "größer → 5 µV\n\tё"
+
+
+def test_a_title_cannot_write_to_the_terminal(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.benchmark("lab.V4-pls", metric="pls", title="good\x1b]0;evil\x07\u202egnp")
+    for words in (["list"], ["list", "--json"], ["show", "lab.V4-pls"], ["show", "lab.V4-pls", "--json"]):
+        main(["--root", str(lab.root), *words])
+        told = capsys.readouterr()
+        assert not {"\x1b", "\x07", "\u202e"} & set(told.out + told.err)
+        if "--json" in words:
+            assert "\u202e" in json.dumps(json.loads(told.out), ensure_ascii=False)
+    PlainDisplay().line("a\x1b[1m")
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("score", ODD, ids=str)
+def test_one_odd_record_is_one_finding_and_the_rest_is_shown(
+    lab: Lab, score: object, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))
+    path = lab.root / "results" / "records" / RIDGE / "noise.json"
+    plain = json.loads(path.read_text())
+    path.write_text(json.dumps(plain | {"score": score}))
+    with caplog.at_level(logging.WARNING):
+        assert [one.model for one in read_all(lab.root / "results" / "records")] == ["pixels4"]
+    assert "record.unreadable" in caplog.text
+    assert main(["--root", str(lab.root), "leaderboard"]) == 0
+    assert "pixels4" in capsys.readouterr().out

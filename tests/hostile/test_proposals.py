@@ -1,0 +1,72 @@
+"""Every proposal of the corpus gets its verdict; the corpus with canaries is ``python -m tests.hostile.proposals``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from neuroledger.engine.check import check
+from neuroledger.engine.diff_since import review
+from neuroledger.spec.catalog import open_catalog
+from tests.engine.lab import Lab
+from tests.hostile.proposals.__main__ import tried
+from tests.hostile.proposals.corpus import PROPOSALS, Proposal, base, commit, git
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    root = tmp_path_factory.mktemp("proposals") / "start"
+    base(root, repository)
+    return root
+
+
+@pytest.mark.parametrize("one", PROPOSALS, ids=lambda one: one.name)
+def test_each_proposal_gets_its_verdict(one: Proposal, start: Path, tmp_path: Path) -> None:
+    root = tmp_path / "clone"
+    shutil.copytree(start, root, symlinks=True)
+    one.change(Lab(root))
+    commit(Lab(root))
+    found = review(root, "main")
+    findings = set(found.findings)
+    if found.verdict != "refused":
+        findings |= set(check(open_catalog(root))[0])
+    severities = {finding.severity for finding in findings}
+    verdict = "refused" if "error" in severities else "needs a person" if "warning" in severities else "clean"
+    assert verdict == one.verdict, [str(finding) for finding in findings]
+    assert not one.code or one.code in {finding.code for finding in findings}, [
+        str(finding) for finding in findings
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["modules_that_hide_the_review_and_the_libraries", "programs_in_the_configuration_of_git"]
+)
+def test_nothing_of_a_proposal_runs(name: str, start: Path, tmp_path: Path) -> None:
+    from tests.hostile.proposals.__main__ import WATCH
+
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(WATCH)
+    (one,) = [each for each in PROPOSALS if each.name == name]
+    assert tried(one, start, tmp_path) == []
+
+
+def test_two_scoring_proposals_merge_without_a_hand(start: Path, tmp_path: Path) -> None:
+    from tests.report.ledger import keep, record
+
+    root = tmp_path / "clone"
+    shutil.copytree(start, root, symlinks=True)
+    lab = Lab(root)
+    for metric in ("pls", "rdm"):
+        git(root, "checkout", "-q", "-b", metric, "main")
+        id = f"lab.V4-{metric}"
+        lab.benchmark(id, metric=metric)
+        keep(lab.open(), record("pixels4", id, 0.4), record("noise", id, 0.0))
+        git(root, "add", "-A")
+        git(root, "commit", "-m", id)
+    git(root, "merge", "-m", "both", "pls")
+    assert (root / "specs/benchmarks/lab.V4-pls.yaml").exists() and (
+        root / "specs/benchmarks/lab.V4-rdm.yaml"
+    ).exists()
+    assert review(root, "main").verdict == "clean"
