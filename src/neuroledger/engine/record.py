@@ -114,10 +114,14 @@ def record_of(plain: Any) -> Record:
     """
     record = Record.model_validate(plain)
     for score in (record.score, *record.scores.values()):
-        for name in NUMBERS if score is not None else ():
+        if score is None:
+            continue
+        if "value" not in score:
+            raise ValueError("a score has no value")
+        for name in NUMBERS:
             value = score.get(name)
             number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if not number and (value is not None or (name not in score and name == "value")):
+            if value is not None and not number:
                 raise ValueError(f"{name} of a score is {value!r}, not a number")
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} does not fit its score")
