@@ -93,8 +93,8 @@ def test_a_long_table_keeps_every_value() -> None:
 
 @pytest.mark.parametrize("kind", ["dataset", "metric", "ceiling", "benchmark", "model", "suite"])
 def test_scaffolds_pass_check(repository: Path, tmp_path: Path, kind: str) -> None:
+    from neuroledger.cli.scaffold import scaffold
     from neuroledger.engine.check import check
-    from neuroledger.engine.scaffold import scaffold
 
     shutil.copytree(repository / "specs", tmp_path / "specs")
     shutil.copy(repository / "dvc.yaml", tmp_path)
@@ -106,7 +106,7 @@ def test_scaffolds_pass_check(repository: Path, tmp_path: Path, kind: str) -> No
 
 
 def test_a_new_benchmark_starts_from_the_data_set_that_its_id_names(repository: Path, tmp_path: Path) -> None:
-    from neuroledger.engine.scaffold import scaffold
+    from neuroledger.cli.scaffold import scaffold
     from neuroledger.spec.catalog import open_catalog
 
     shutil.copytree(repository / "specs", tmp_path / "specs")
@@ -117,3 +117,21 @@ def test_a_new_benchmark_starts_from_the_data_set_that_its_id_names(repository: 
     assert "dataset: EEGLAB.sample " in signals.read_text()
     spec = open_catalog(tmp_path).benchmark("EEGLAB.sample-mine")
     assert (spec.paradigm.name, spec.parent, spec.floor.dummy) == ("decoding", "decoding", "dummy")
+
+
+def test_a_new_repository_is_filled_by_scaffolds_that_pass_check(tmp_path: Path) -> None:
+    from neuroledger.cli.scaffold import scaffold
+    from neuroledger.engine.check import check
+
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    with pytest.raises(
+        RequestError, match=r"no dataset yet that .*: make one first, `neuroledger new dataset ID`"
+    ):
+        scaffold(open_catalog(tmp_path), "benchmark", "Ours-mine")
+    for kind, id in (("dataset", "Ours"), ("benchmark", "Ours-mine"), ("suite", "ours"), ("metric", "closeness"),
+                     ("ceiling", "limit"), ("model", "small")):  # fmt: skip
+        scaffold(open_catalog(tmp_path), kind, id)
+    catalog = open_catalog(tmp_path)
+    assert catalog.benchmark("Ours-mine").dataset == "Ours"
+    assert check(catalog)[0] == []

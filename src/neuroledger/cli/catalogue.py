@@ -203,7 +203,7 @@ def _scored(catalog: Catalog, entry: Entry) -> None:
 
 def new(options: argparse.Namespace) -> int:
     """A scaffold."""
-    from neuroledger.engine.scaffold import scaffold
+    from neuroledger.cli.scaffold import scaffold
 
     catalog = open_catalog(options.root)
     path = scaffold(catalog, options.kind, options.id)
