@@ -33,7 +33,7 @@ OTHER_MEANINGS = {
 }
 INSIDE_TEXT = {("data/package.py", "netcdf"): "the reader of the files that this module writes"}
 # To be emptied: what is about to move.
-PENDING_NAMES = {("engine/plan.py", "decoding"), ("report/paired.py", "decoding")}
+PENDING_NAMES = {("report/paired.py", "decoding")}
 PENDING_IMPORTS = {
     ("neuroledger.report.board", "neuroledger.report.text"),
     ("neuroledger.report.compare", "neuroledger.report.text"),
