@@ -15,8 +15,8 @@ import neuroledger
 from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
-KERNEL_MODULES = 145
-KERNEL_LINES = 21_500
+KERNEL_MODULES = 155
+KERNEL_LINES = 24_000
 MODULES_IN_A_FOLDER = 25
 LONGEST_FILE = 800
 LONG_FILE = 500
