@@ -7,6 +7,8 @@ import os
 import re
 import socket
 import time
+import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ import pytest
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.gate import expectations as gate
 from neuroledger.data.hdf5 import opened, refuse_outside_storage
 from neuroledger.data.parsing import matlab, numpy_array, require_even_rows
 from neuroledger.data.sandbox import Limits, confined, confines, limits_for
-from neuroledger.data.stimuli import StimulusSet, read_table
+from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
 from neuroledger.errors import DataError, RequestError
+from neuroledger.spec import expectations as say
 
 pytestmark = pytest.mark.skipif(not confines(), reason="readers are confined on Linux")
 
@@ -284,6 +288,43 @@ def test_a_packed_file_that_unpacks_without_end_is_refused(
     path.write_bytes(gzip.compress(bytes(8 << 20)))
     with pytest.raises(DataError, match="unpacks to more than"), opened(path):
         pass
+
+
+# Archives, and patterns of specs
+
+
+def _zip(path: Path, declared: int) -> Path:
+    """A zip with a member of 64 MiB that is declared to have fewer."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", bytes(64 << 20))
+    content = path.read_bytes()
+    path.write_bytes(content.replace((64 << 20).to_bytes(4, "little"), declared.to_bytes(4, "little")))
+    return path
+
+
+def test_a_member_is_not_inflated_beyond_what_is_declared(tmp_path: Path) -> None:
+    path = _zip(tmp_path / "x.zip", 10)
+    stimuli = StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"], "filename": ["a.png"]}), path)
+    with pytest.raises(DataError, match=r"x\.zip cannot be read"):
+        run(lambda: stimuli.bytes("a"), path, memory=16 << 20)
+
+
+def test_a_member_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.png", b"one")
+        archive.writestr("a.png", b"two")
+    with pytest.raises(DataError, match=r"'a\.png' occurs twice"):
+        safe_members(path)
+
+
+def test_an_endless_pattern_of_a_spec_is_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "PATTERN_SECONDS", 1)
+    stimuli = StimulusSet("s", pd.DataFrame({"stimulus_id": ["a" * 60]}))
+    check = say.Matches(check="matches", column="stimulus_id", pattern="(a+)+b")
+    with pytest.raises(gate.UnaskableError, match=r"the pattern '\(a\+\)\+b' took more than 1 s") as refused:
+        gate.inquire(check, "stimuli", gate.Subject(stimuli, None))
+    assert "repetition inside a repetition" in refused.value.do
 
 
 # Damaged tables and arrays

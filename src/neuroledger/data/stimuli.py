@@ -13,13 +13,12 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from neuroledger.data.parsing import require_even_rows
+from neuroledger.data.parsing import MAX_MEMBER_BYTES, require_even_rows, zip_member
 from neuroledger.errors import AssemblyError
 
 __all__ = ["StimulusSet", "read_table", "safe_members"]
 
 Content = bytes
-MAX_MEMBER_BYTES = 256 * 1024 * 1024
 MAX_ARCHIVE_BYTES = 64 * 1024**3
 
 
@@ -96,11 +95,7 @@ class StimulusSet:
                     raise AssemblyError(
                         f"{self.archive.name} has no file {names[id]!r} (stimulus {id!r})"
                     ) from None
-                if info.file_size > MAX_MEMBER_BYTES:
-                    raise AssemblyError(
-                        f"{self.archive.name}: {names[id]!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
-                    )
-                yield opened.read(info)
+                yield zip_member(opened, info)
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
             raise AssemblyError(f"{self.archive.name} cannot be read ({error}); fetch it again") from error
 
@@ -205,8 +200,12 @@ def safe_members(path: Path) -> list[zipfile.ZipInfo]:
             members = [info for info in opened.infolist() if not info.is_dir()]
     except (zipfile.BadZipFile, OSError) as error:
         raise AssemblyError(f"{path.name} is not a readable zip ({error}); fetch it again") from error
+    seen: set[str] = set()
     for info in members:
         name = PurePosixPath(info.filename)
+        if info.filename in seen:
+            raise AssemblyError(f"{path.name}: member {info.filename!r} occurs twice")
+        seen.add(info.filename)
         if name.is_absolute() or ".." in name.parts or "\\" in info.filename:
             raise AssemblyError(f"{path.name}: member {info.filename!r} points outside the archive")
         if (info.external_attr >> 16) & 0o170000 == 0o120000:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from neuroledger.data.gate import gx_queries as ask
 from neuroledger.data.gate import gx_tables as gather
 from neuroledger.data.gate.gx_queries import Question
 from neuroledger.data.gate.gx_tables import Facts
+from neuroledger.data.sandbox import Limits, confined
 from neuroledger.errors import DataError
 from neuroledger.spec import expectations as say
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Inquiry", "Subject", "UnaskableError", "inquire"]
 
+PATTERN_SECONDS: Final = 10
 RATE_TOLERANCE: Final = 1e-6
 NO_TABLE: Final = "let the reader return one, or drop the expectation"
 
@@ -96,12 +99,30 @@ def inquire(expectation: say.Check, part: str, subject: Subject) -> Inquiry:
             facts = _rows(expectation, part, subject)
             for column in (*_columns(expectation), *where):
                 _known(column, facts.rows.columns, "column", f"the {facts.title}")
+            if isinstance(expectation, say.Matches):
+                _require_quick(
+                    expectation.pattern, facts.rows[expectation.column].dropna().astype(str).unique()
+                )
             return Inquiry(gather.select(facts, where), tuple(_about_rows(expectation)))
         case say.Columns(columns=columns, only=only):
             return Inquiry(subject.stimuli, (ask.has_columns(columns, only=only),))
         case _:
             facts, questions = _about_assembly(expectation, subject)
             return Inquiry(facts, tuple(questions))
+
+
+def _require_quick(pattern: str, texts: Iterable[str]) -> None:
+    """Return if the pattern decides on all texts in a few seconds; `re` can take longer than the age of the universe."""
+    try:
+        confined(
+            lambda: [bool(re.fullmatch(pattern, text)) for text in texts],
+            Limits(seconds=PATTERN_SECONDS),
+            f"the pattern {pattern!r}",
+        )
+    except DataError as error:
+        raise UnaskableError(
+            str(error), "write the pattern without a repetition inside a repetition"
+        ) from error
 
 
 def _columns(expectation: say.RowCheck) -> tuple[str, ...]:

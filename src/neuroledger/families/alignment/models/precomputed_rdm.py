@@ -11,9 +11,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.parsing import matlab, parsing
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.time_bins import Bin
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.model import unknown
 from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
@@ -89,16 +90,11 @@ def precomputed_rdm(
 
 
 def _entries(path: Path, variable: str, id: str) -> dict[str, Floats]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
     try:
-        held = loadmat(path, variable_names=[variable])
-        return {
-            str(entry["name"].item()): np.asarray(entry["RDM"], dtype=np.float64)
-            for entry in held[variable].ravel()
-        }
-    except (MatReadError, KeyError, ValueError, TypeError, NotImplementedError, OSError) as error:
-        raise ModelError(
-            f"model {id!r}: {path.name} cannot be read as a MATLAB file with {variable!r} ({error}); fetch it again"
-        ) from error
+        with parsing(path, f"a MATLAB file with RDMs in {variable!r}"):
+            return {
+                str(entry["name"].item()): np.asarray(entry["RDM"], dtype=np.float64)
+                for entry in matlab(path, variable)[variable].ravel()
+            }
+    except DataError as error:
+        raise ModelError(f"model {id!r}: {error}") from error

@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import matlab
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
@@ -96,16 +97,8 @@ def _monkeys(path: Path) -> _Subject:
 
 
 def _load(path: Path, variable: str) -> NDArray[Any]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        held: dict[str, NDArray[Any]] = loadmat(path, variable_names=[variable])
-    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read as a MATLAB file ({error}); fetch it again") from error
-    if variable not in held:
-        raise DataError(f"{path.name} has no variable {variable!r}")
-    return held[variable]
+    held: NDArray[Any] = matlab(path, variable)[variable]
+    return held
 
 
 def _bmp(pixels: NDArray[np.uint8]) -> bytes:

@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import numpy_array
 from neuroledger.data.stimuli import StimulusSet, safe_members
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
@@ -69,10 +70,7 @@ def numpy_repetitions(
 
 
 def _array(path: Path, *, stimuli: int, archive: str) -> NDArray[Any]:
-    try:
-        values: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path.name} cannot be read as a NumPy array ({error}); fetch it again") from error
+    values = numpy_array(path)
     if values.ndim != 3 or values.dtype.kind != "f":
         raise DataError(
             f"{path.name} holds {values.dtype} of shape {values.shape}, not real numbers (neuroid, stimulus, repetition)"

@@ -14,6 +14,7 @@ from pydantic import Field
 from neuroledger.data.arrays import Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import encode
+from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
 
@@ -98,20 +99,10 @@ def _keys(objects: Strings, positions: Strings) -> Strings:
 
 
 def _neuron(path: Path, labels: tuple[str, str]) -> tuple[npt.NDArray[np.uint8], Strings, Strings]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        held = loadmat(path, squeeze_me=True, variable_names=["raster_data", "raster_labels"])
-    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read as a MATLAB file ({error}); fetch it again") from error
-    try:
+    with parsing(path, f"a raster with the labels {' and '.join(labels)}"):
+        held = matlab(path, "raster_data", "raster_labels", structs="squeezed")
         raster, named = held["raster_data"], held["raster_labels"]
         columns = [np.asarray(named[name].item()).astype(str) for name in labels]
-    except (KeyError, ValueError, IndexError) as error:
-        raise DataError(
-            f"{path.name} holds no raster with the labels {' and '.join(labels)} ({error})"
-        ) from error
     if raster.ndim != 2 or any(len(column) != len(raster) for column in columns):
         raise DataError(
             f"{path.name}: {raster.shape} raster for {[len(column) for column in columns]} labels"

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.arrays import Array, Booleans, Integers
 from neuroledger.data.hdf5 import opened, variable
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 
 __all__ = [
@@ -183,12 +184,8 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
     DataError
         The file is no such array, or a class number has no name.
     """
-    try:
+    with parsing(path, "an array of boxes"):
         stored = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(
-            f"{path.name} cannot be read as an array of boxes ({error}); fetch it again"
-        ) from error
     names = {RENAMED.get(name, name): name for name in stored.dtype.names or ()}
     missing = [field for field in FIELDS if field not in names]
     if missing or stored.ndim != 1:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
+from neuroledger.data.parsing import parsing
 from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.events.event_frames import Events, Grid, denoised
@@ -105,12 +106,8 @@ def cut_gestures(
 
 def _events(content: bytes, name: str, grid: Grid) -> Events:
     """The events of one array, in time, in µs."""
-    try:
+    with parsing(name, "a NumPy array"):
         array = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(
-            f"{name} cannot be read as a NumPy array ({error}); fetch the archive again"
-        ) from error
     if array.ndim != 2 or array.shape[1] != 4 or not len(array) or not np.isfinite(array).all():
         raise DataError(
             f"{name} is {array.shape} {array.dtype}, not numbers (event, 4): column, row, polarity, ms"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
 
@@ -139,18 +139,13 @@ def _array(files: Mapping[str, Path], name: str) -> Array:
             f"the reader needs the file {name!r}; the spec's `files` are {', '.join(sorted(files))}"
         )
     path = files[name]
-    try:
-        with path.open("rb") as plain:
-            zipped = plain.read(2) == GZIPPED
-            plain.seek(0)
-            if not zipped:
-                return _parsed(plain, name)
-            with gzip.open(plain) as opened:
-                return _parsed(opened, name)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{name} cannot be read ({error}): it is cut short or damaged; fetch it again"
-        ) from error
+    with parsing(path, "an IDX file"), path.open("rb") as plain:
+        zipped = plain.read(2) == GZIPPED
+        plain.seek(0)
+        if not zipped:
+            return _parsed(plain, name)
+        with gzip.open(plain) as opened:
+            return _parsed(opened, name)
 
 
 def _parsed(opened: _Readable, name: str) -> Array:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
 
@@ -45,16 +46,10 @@ def matlab_examples(
     DataError
         There is not one file, a variable is missing, or shapes do not fit.
     """
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
     if len(files) != 1:
         raise DataError(f"examples are read from one MATLAB file, not from {len(files)}")
     path = next(iter(files.values()))
-    try:
-        held = loadmat(path)
-    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read as a MATLAB file: {error}") from error
+    held = matlab(path)
     if set(inputs) != set(outputs) or (condition is not None and set(condition) != set(inputs)):
         raise DataError("inputs, outputs and conditions must name the same parts")
     x = {part: _variable(held, name, path) for part, name in inputs.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from neuroledger.data.hdf5 import opened
+from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
 from neuroledger.spec.base import Frozen
 
@@ -110,25 +110,11 @@ def listed(files: Mapping[str, Path], columns: Collection[str]) -> dict[str, dic
     table = PurePosixPath(tables[0]).name
     key = next(iter(columns))
     lines: dict[str, dict[str, str]] = {}
-    try:
-        with files[tables[0]].open(newline="", encoding="utf-8-sig") as text:
-            rows = csv.DictReader(text)
-            lost = [column for column in columns if column not in (rows.fieldnames or ())]
-            if lost:
-                raise DataError(
-                    f"{table} has no column {', '.join(lost)}; it has {', '.join(rows.fieldnames or ('none',))}"
-                )
-            for row in rows:
-                if any(row[column] is None for column in columns):
-                    raise DataError(
-                        f"{table}, line {rows.line_num}: the line is cut off; fetch the table again"
-                    )
-                name = _plain(row[key])
-                if name in lines:
-                    raise DataError(f"{table}, line {rows.line_num}: {row[key]!r} is listed twice")
-                lines[name] = row
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{table} is no CSV table ({error}); fetch it again") from error
+    for line, row in table_rows(files[tables[0]], *columns, name=table)[1]:
+        name = _plain(row[key])
+        if name in lines:
+            raise DataError(f"{table}, line {line}: {row[key]!r} is listed twice")
+        lines[name] = row
     stray = [name for name in recordings if _plain(name) not in lines]
     if stray:
         raise DataError(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.nsd_order import check_order
 from neuroledger.families.signals.fmri.runs import Run, checked
@@ -148,11 +149,9 @@ def _with_more(
 
 def _numbers(path: Path, name: str) -> list[int]:
     """One number for each volume."""
-    try:
+    with parsing(name, "a text with one number in each line, for each volume"):
         lines = path.read_text(encoding="utf-8-sig").splitlines()
         numbers = [float(line.split("\t")[0]) for line in lines if line.strip()]
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{name} is not one number in each line, for each volume ({error})") from error
     wrong = [number for number in numbers if not number.is_integer() or number < 0]
     if wrong or not numbers:
         raise DataError(
@@ -181,13 +180,8 @@ def _list(rule: Listed, files: Mapping[str, Path]) -> frozenset[str]:
 
 
 def _variable(path: Path, name: str, variable: str) -> Sequence[Any]:
-    from scipy.io import loadmat
-
-    try:
-        content = loadmat(path, variable_names=[variable])
-    except (OSError, ValueError, TypeError, NotImplementedError, IndexError) as error:
-        raise DataError(f"{name} cannot be read as a file of MATLAB ({error}); fetch it again") from error
-    if variable not in content or not np.issubdtype(np.asarray(content[variable]).dtype, np.number):
+    content = matlab(path, variable)
+    if not np.issubdtype(np.asarray(content[variable]).dtype, np.number):
         raise DataError(f"{name} has no numbers called {variable!r}")
     return [float(value) for value in np.ravel(content[variable])]
 

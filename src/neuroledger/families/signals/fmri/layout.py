@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, Run, companion
 from neuroledger.families.signals.fmri.space import (
@@ -187,10 +188,8 @@ def _in_time(loaded: Any, run: Run, files: Mapping[str, Path], seconds: float) -
 def _sidecar(run: Run, files: Mapping[str, Path], seconds: float) -> None:
     if run.sidecar is None:
         return
-    try:
+    with parsing(run.sidecar, "a sidecar in JSON"):
         said = json.loads(files[run.sidecar].read_text(encoding="utf-8")).get("RepetitionTime")
-    except (OSError, ValueError, AttributeError) as error:
-        raise DataError(f"{run.sidecar} is no sidecar in JSON ({error}); fetch it again") from error
     if isinstance(said, int | float) and said and abs(said / seconds - 1) > 0.01:
         raise DataError(
             f"{run.sidecar} says that volumes are {said:g} s apart, not {seconds:g} s as `seconds` says"

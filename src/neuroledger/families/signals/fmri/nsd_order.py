@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 
 __all__ = ["check_order"]
@@ -61,15 +62,9 @@ def check_order(path: Path, name: str, subject: str, session: str, run: str, ima
 def _design(
     path: Path, name: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    from scipy.io import loadmat
-
-    try:
-        content: dict[str, Any] = loadmat(path, variable_names=list(VARIABLES))
+    with parsing(path, "a design of the Natural Scenes Dataset"):
+        content = matlab(path, *VARIABLES)
         order, pictures, pattern = (np.asarray(content[key]).astype(np.int64) for key in VARIABLES)
-    except (OSError, ValueError, TypeError, NotImplementedError, KeyError, IndexError) as error:
-        raise DataError(
-            f"{name} is no design of the Natural Scenes Dataset ({error}); fetch it again"
-        ) from error
     if pattern.ndim != 3 or pictures.ndim != 2:
         raise DataError(f"{name} is no design of the Natural Scenes Dataset: stimpattern is {pattern.shape}")
     if pattern.sum() > order.size or order.min(initial=1) < 1 or order.max(initial=0) > pictures.shape[1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, checked
 from neuroledger.spec.base import Frozen
@@ -123,13 +123,10 @@ def image(path: Path, name: str) -> Any:
     """
     try:
         import nibabel
-        from nibabel.filebasedimages import ImageFileError
     except ImportError as error:
         raise UnavailableError(f"reading images of the brain needs nibabel: {INSTALL}") from error
-    try:
+    with parsing(name, "an image by nibabel"):
         return nibabel.load(path)
-    except (ImageFileError, OSError, EOFError, ValueError, KeyError, zlib.error) as error:
-        raise DataError(f"{name} is no image that nibabel reads ({error}); fetch it again") from error
 
 
 def values_of(loaded: Any, name: str, dtype: npt.DTypeLike = np.float32) -> Array:
@@ -142,10 +139,8 @@ def values_of(loaded: Any, name: str, dtype: npt.DTypeLike = np.float32) -> Arra
     """
     if not hasattr(loaded, "dataobj"):
         raise DataError(f"{name} is no image of voxels: of surfaces, say `space: {{name: vertices}}`")
-    try:
+    with parsing(name, "an image of voxels"):
         return np.asarray(loaded.dataobj, dtype=dtype)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise DataError(f"{name} cannot be read to its end ({error}); fetch it again") from error
 
 
 def voxels_in(masks: Sequence[tuple[Any, str]]) -> tuple[Channels, Array]:

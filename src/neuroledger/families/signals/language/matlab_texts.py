@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Protocol
 
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 
 __all__ = ["texts_of"]
@@ -103,13 +104,11 @@ def texts_of(path: Path, name: str, variable: str, field: str) -> list[str]:
         order = "<" if head[126:128] == b"IM" else ">"
         if struct.unpack(f"{order}H", head[124:126])[0] >> 8 != 1:
             raise DataError(f"{name} is a MATLAB file of version 7.3; those of this data set are older")
-        try:
+        with parsing(name, "a MATLAB file"):
             for stream in _matrices(file, order):
                 found = _texts(stream, order, variable, field, name)
                 if found is not None:
                     return found
-        except (EOFError, zlib.error, struct.error, UnicodeDecodeError, OSError) as error:
-            raise DataError(f"{name} is no MATLAB file, or it is cut off ({error}); get it again") from error
     raise DataError(f"{name} has no variable {variable!r}")
 
 

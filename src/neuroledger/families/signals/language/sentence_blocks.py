@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
+from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.matlab_texts import texts_of
 
@@ -40,7 +39,7 @@ def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]
     DataError
         It is no EEGLAB structure in a MATLAB file, or an onset has no offset.
     """
-    eeg = _variable(path, name, "EEG", simplify_cells=True)
+    eeg = matlab(path, "EEG", structs="dicts")["EEG"]
     lost = [
         key for key in ("data", "srate", "chanlocs", "event") if not isinstance(eeg, dict) or key not in eeg
     ]
@@ -78,7 +77,7 @@ def gaze_of(path: Path, name: str) -> list[Shown]:
     DataError
         It has no table `event` of latencies and triggers, or an onset has no offset.
     """
-    event = np.asarray(_variable(path, name, "event"))
+    event = np.asarray(matlab(path, "event")["event"])
     if event.ndim != 2 or event.shape[1] != 2 or event.dtype.kind not in "fiu":
         raise DataError(
             f"{name}: `event` has the shape {event.shape}; wanted is (event, 2): latency and trigger"
@@ -157,17 +156,3 @@ def _paired(rows: Sequence[tuple[float, int]], name: str) -> list[Shown]:
             found.append(Shown(waiting[0], at - waiting[0], ONSETS[waiting[1]]))
             waiting = None
     return found
-
-
-def _variable(path: Path, name: str, wanted: str, **how: Any) -> Any:
-    try:
-        held = loadmat(path, variable_names=[wanted], **how)
-    except NotImplementedError as error:
-        raise DataError(
-            f"{name} is a MATLAB file of version 7.3; those of ZuCo's first release are older"
-        ) from error
-    except (ValueError, TypeError, OSError, EOFError, IndexError, MatReadError) as error:
-        raise DataError(f"{name} is no MATLAB file, or it is cut off ({error}); get it again") from error
-    if wanted not in held:
-        raise DataError(f"{name} has no variable {wanted!r}")
-    return held[wanted]

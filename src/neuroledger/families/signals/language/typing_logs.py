@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.io import loadmat
 
+from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 
 __all__ = ["Logged", "read_log"]
@@ -54,13 +54,7 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
     DataError
         It is no such file.
     """
-    try:
-        held = loadmat(path, squeeze_me=True, struct_as_record=True, chars_as_strings=True)
-    except (OSError, ValueError, TypeError, KeyError, NotImplementedError, EOFError, IndexError) as error:
-        raise DataError(f"{name} cannot be read as a MATLAB file ({error})") from error
-    if VARIABLE not in held:
-        shown = ", ".join(sorted(key for key in held if not key.startswith("__"))) or "nothing"
-        raise DataError(f"{name} has no {VARIABLE}; it has {shown}")
+    held = matlab(path, VARIABLE, structs="squeezed")
     struct = held[VARIABLE]
     fields = struct.dtype.names or ()
     for field in ("key", "rsvp"):

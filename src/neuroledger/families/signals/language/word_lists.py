@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from neuroledger.data.parsing import zip_member
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.language.word_triggers import Sentence
 
@@ -74,7 +75,7 @@ def _opened(archive: Path, member: str, where: str) -> Any:
                 raise DataError(
                     f"{archive.name} has no {member}; it has {', '.join(sorted(held.namelist())[:8])}"
                 )
-            content = held.read(names[0])
+            content = zip_member(held, names[0])
         return openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
     except (zipfile.BadZipFile, OSError, KeyError, ValueError) as error:
         raise DataError(f"{where} cannot be read ({error}); get {archive.name} again") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,8 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
-from neuroledger.errors import RequestError
+from neuroledger.data.parsing import table_rows
+from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.recordings.signal_spans import Partner, fields_in, partner_of
 
 __all__ = [
@@ -214,17 +214,15 @@ def people(folder: Path) -> Table | None:
         if not path.is_file():
             continue
         key = "file" if name == "recordings.tsv" else "participant_id"
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines, delimiter="\t")
-            columns = tuple(reader.fieldnames or ())
-            if key not in columns:
-                raise RequestError(f"{path} has no column {key!r}; it has {', '.join(columns) or 'none'}")
-            rows = {
-                str(row[key]).strip().removeprefix("sub-" if key == "participant_id" else ""): {
-                    column: str(row[column] or "").strip() for column in columns
-                }
-                for row in reader
-            }
+        try:
+            columns, lines = table_rows(path, key, delimiter="\t", short=True)
+        except DataError as error:
+            raise RequestError(str(error)) from error
+        prefix = "sub-" if key == "participant_id" else ""
+        rows = {
+            row[key].strip().removeprefix(prefix): {column: row[column].strip() for column in columns}
+            for _, row in lines
+        }
         return Table(name, columns, rows)
     return None
 

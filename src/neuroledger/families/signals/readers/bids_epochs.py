@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -12,6 +11,7 @@ from typing import Any, Literal
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.signal_preprocessing import (
@@ -177,11 +177,8 @@ def _people(
     path = root / "participants.tsv"
     if not path.is_file():
         raise DataError("participants.tsv is not among the files, and `facts` are taken from it")
-    with path.open(newline="", encoding="utf-8-sig") as lines:
-        rows = {
-            str(row.get("participant_id")).removeprefix("sub-"): row
-            for row in csv.DictReader(lines, delimiter="\t")
-        }
+    table = table_rows(path, "participant_id", delimiter="\t", short=True)[1]
+    rows = {row["participant_id"].removeprefix("sub-"): row for _, row in table}
     known: dict[str, dict[str, str | float]] = {subject: {} for subject in subjects}
     for name, column in facts.items():
         values = {subject: str(rows.get(subject, {}).get(column) or "").strip() for subject in known}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -10,6 +9,7 @@ from typing import Literal
 
 import pandas as pd
 
+from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.signal_stimuli import Events, Pictures, show, table_of
 from neuroledger.spec.registry import stimuli
@@ -78,18 +78,16 @@ def _told(files: Mapping[str, Path], pictures: Pictures) -> dict[str, str]:
         raise DataError(f"no table {pictures.table}, which says the files of the stimuli, is among the files")
     told: dict[str, str] = {}
     for name in tables:
-        with files[name].open(newline="", encoding="utf-8-sig") as lines:
-            rows = csv.DictReader(lines, delimiter="\t" if name.endswith(".tsv") else ",")
-            lost = {pictures.stimulus, pictures.filename} - set(rows.fieldnames or ())
-            if lost:
-                raise DataError(f"{name} has no column {', '.join(sorted(lost))}")
-            for row in rows:
-                stimulus = (row[pictures.stimulus] or "").strip().removesuffix(".0")
-                file = PurePosixPath((row[pictures.filename] or "").strip().replace("\\", "/")).name
-                if told.setdefault(stimulus, file) != file:
-                    raise DataError(
-                        f"{name}: stimulus {stimulus} is {told[stimulus]} in one row, {file} in another"
-                    )
+        delimiter = "\t" if name.endswith(".tsv") else ","
+        for _, row in table_rows(
+            files[name], pictures.stimulus, pictures.filename, name=name, delimiter=delimiter
+        )[1]:
+            stimulus = row[pictures.stimulus].strip().removesuffix(".0")
+            file = PurePosixPath(row[pictures.filename].strip().replace("\\", "/")).name
+            if told.setdefault(stimulus, file) != file:
+                raise DataError(
+                    f"{name}: stimulus {stimulus} is {told[stimulus]} in one row, {file} in another"
+                )
     return told
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -14,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import matlab, table_rows, zip_member
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.language_events import (
     cut,
@@ -190,32 +187,22 @@ def _story(files: Mapping[str, Path], words: str) -> dict[int, Word]:
     """The words of the story by their `Order`."""
     path = files[the_file(files, words)]
     story: dict[int, Word] = {}
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = csv.DictReader(lines)
-            lost = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
-            if lost:
-                raise DataError(
-                    f"{words} has no column {', '.join(lost)}; it has {', '.join(rows.fieldnames or ('none',))}"
-                )
-            for row in rows:
-                try:
-                    word = Word(
-                        row["Word"].strip(),
-                        int(float(row["Segment"])),
-                        float(row["onset"]),
-                        int(float(row["Order"])),
-                        int(float(row["Sentence"])),
-                    )
-                except (TypeError, ValueError, AttributeError) as error:
-                    raise DataError(f"{words}, line {rows.line_num}: no word of a story ({error})") from error
-                if not word.text:
-                    raise DataError(f"{words}, line {rows.line_num}: the word is empty")
-                if word.order in story:
-                    raise DataError(f"{words}, line {rows.line_num}: `Order` {word.order} is there twice")
-                story[word.order] = word
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{words} is no CSV table ({error}); fetch it again") from error
+    for line, row in table_rows(path, *COLUMNS, name=words)[1]:
+        try:
+            word = Word(
+                row["Word"].strip(),
+                int(float(row["Segment"])),
+                float(row["onset"]),
+                int(float(row["Order"])),
+                int(float(row["Sentence"])),
+            )
+        except ValueError as error:
+            raise DataError(f"{words}, line {line}: not a word of a story ({error})") from error
+        if not word.text:
+            raise DataError(f"{words}, line {line}: the word is empty")
+        if word.order in story:
+            raise DataError(f"{words}, line {line}: `Order` {word.order} occurs twice")
+        story[word.order] = word
     if not story:
         raise DataError(f"{words} has no words")
     return story
@@ -243,14 +230,10 @@ def _trials(archive: Path, subject: str) -> tuple[Array, list[str]]:
                     f"{archive.name} has {len(members) or 'no'} tables of trials {subject}.mat: without one, nobody knows "
                     f"when {subject} heard which word; put {subject} under `leave_out`, or get the archive again"
                 )
-            content = held.read(members[0])
+            content = zip_member(held, members[0])
     except (zipfile.BadZipFile, OSError) as error:
         raise DataError(f"{archive.name} is no ZIP archive ({error}); get it again") from error
-    opened: Any = io.BytesIO(content)
-    try:
-        proc = loadmat(opened, simplify_cells=True).get("proc")
-    except (ValueError, TypeError, NotImplementedError, MatReadError) as error:
-        raise DataError(f"{where} is no MATLAB file of version 5 ({error})") from error
+    proc = matlab(Path(where), "proc", structs="dicts", content=content)["proc"]
     if not isinstance(proc, dict) or "trl" not in proc or "varnames" not in proc:
         raise DataError(f"{where} has no structure `proc` with `trl` and `varnames`")
     table = np.atleast_2d(np.asarray(proc["trl"], dtype=float))

@@ -13,6 +13,7 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.language_events import place
 from neuroledger.families.signals.language.text_clusters import cluster_texts
@@ -206,13 +207,10 @@ def _notes(windows: xr.DataArray) -> tuple[str, ...]:
 
 
 def _opened(path: Path, name: str) -> Any:
-    with quiet_mne() as mne:
-        try:
-            if path.suffix == ".fif":
-                return mne.io.read_raw_fif(path, preload=False, allow_maxshield=True)
-            return mne.io.read_raw(path, preload=False)
-        except (OSError, ValueError, RuntimeError, TypeError, AttributeError, KeyError, IndexError) as error:
-            raise DataError(f"{name} cannot be read by MNE ({error})") from error
+    with quiet_mne() as mne, parsing(name, "a recording by MNE"):
+        if path.suffix == ".fif":
+            return mne.io.read_raw_fif(path, preload=False, allow_maxshield=True)
+        return mne.io.read_raw(path, preload=False)
 
 
 def _triggers(
@@ -224,11 +222,8 @@ def _triggers(
         codes = np.array([int(TRIGGER.fullmatch(span.description)[1]) for span in spans], dtype=np.int64)  # type: ignore[index]
         times = np.array([span.onset for span in spans], dtype=float)
     else:
-        with quiet_mne() as mne:
-            try:
-                found = mne.find_events(raw, shortest_event=1)
-            except (ValueError, RuntimeError, OSError) as error:
-                raise DataError(f"{name} has no trigger channel that can be read ({error})") from error
+        with quiet_mne() as mne, parsing(name, "a recording with a trigger channel"):
+            found = mne.find_events(raw, shortest_event=1)
         codes = found[:, 2].astype(np.int64)
         times = (found[:, 0] - raw.first_samp) / float(raw.info["sfreq"])
     if len(codes) >= PORT_TEST and (codes[:PORT_TEST] == np.arange(1, PORT_TEST + 1)).all():

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from scipy.io import loadmat
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.signal_preprocessing import (
@@ -68,11 +68,8 @@ def mne_epochs(
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
             path = files[recording.file]
-            with quiet_mne() as mne:
-                try:
-                    raw = read_night(path) if path.suffix == ".hea" else mne.io.read_raw(path, preload=False)
-                except (OSError, ValueError, RuntimeError, TypeError, AttributeError) as error:
-                    raise DataError(f"{recording.file} cannot be read by MNE ({error})") from error
+            with quiet_mne() as mne, parsing(recording.file, "a recording by MNE"):
+                raw = read_night(path) if path.suffix == ".hea" else mne.io.read_raw(path, preload=False)
             columns = {name: _field(path, name) for name in event_fields}
             yield windows_of(
                 raw,
@@ -98,7 +95,7 @@ def _field(path: Path, name: str) -> npt.NDArray[Any]:
     """One field of the events of an EEGLAB file, as text, empty where it is absent."""
     if path.suffix != ".set":
         raise DataError(f"{path.name}: event_fields are those of EEGLAB's .set files")
-    content = loadmat(path, squeeze_me=True, struct_as_record=False)
+    content = matlab(path, structs="objects")
     events = np.atleast_1d(content["EEG"].event if "EEG" in content else content["event"])
     if not all(hasattr(event, name) for event in events):
         raise DataError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from neuroledger.data import assembly
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.language.text_clusters import cluster_texts
@@ -61,8 +61,8 @@ def prepared_signals(
     parts = (signals.check(block, name=file) for block in blocks)
     windows = stored(parts)
     if split_file is not None:
-        with files[split_file].open(newline="", encoding="utf-8") as lines:
-            table = {row["event"]: row["split"] for row in csv.DictReader(lines)}
+        rows = table_rows(files[split_file], "event", "split", name=split_file)[1]
+        table = {row["event"]: row["split"] for _, row in rows}
         if "event" not in windows.coords:
             raise DataError(f"{file} has no coordinate `event` to find the split of a window by")
         events = windows["event"].values.astype(str)

@@ -15,6 +15,7 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -183,11 +184,8 @@ def _whose(patterns: Sequence[str], name: str) -> tuple[str, str] | None:
 
 def _montage(path: Path, name: str) -> Any:
     """The electrodes, in the order of the channels."""
-    with quiet_mne() as mne:
-        try:
-            montage = mne.channels.read_custom_montage(path)
-        except (OSError, ValueError, RuntimeError, KeyError, IndexError, TypeError) as error:
-            raise DataError(f"{name} cannot be read as places of electrodes ({error})") from error
+    with quiet_mne() as mne, parsing(name, "places of electrodes"):
+        montage = mne.channels.read_custom_montage(path)
     lines = sum(bool(line.strip()) for line in path.read_text(errors="replace").splitlines())
     if path.suffix == ".locs" and lines != len(montage.ch_names):
         raise DataError(
@@ -222,10 +220,8 @@ def _opened(path: Path, name: str, shape: tuple[int, int]) -> Array:
 
 
 def _loaded(path: Path, name: str) -> Array:
-    try:
+    with parsing(name, "a NumPy array"):
         values: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{name} cannot be read as a NumPy array ({error})") from error
     return values
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
+from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.wfdb_night import night_spans
 from neuroledger.spec.base import Frozen
@@ -234,10 +235,8 @@ def _of_edf(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
     begins = _begins(path)
     if begins is None:
         raise DataError(f"{name} cannot be read as annotations of EDF+ (no EDF header)")
-    try:
+    with parsing(name, "annotations of EDF+"):
         read = mne.read_annotations(path)
-    except (OSError, ValueError, RuntimeError, TypeError, KeyError, IndexError) as error:
-        raise DataError(f"{name} cannot be read as annotations of EDF+ ({error})") from error
     source = Path(raw.filenames[0]) if raw.filenames and raw.filenames[0] is not None else None
     other = _begins(source) if source is not None and source.suffix.lower() in (".edf", ".bdf") else None
     later = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import re
 from collections import Counter
@@ -16,6 +15,7 @@ import xarray as xr
 from pydantic import Field, field_validator, model_validator
 
 from neuroledger.data import assembly
+from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.families.signals.recordings.signal_windows import Laid, Window
@@ -144,16 +144,10 @@ def table_of(path: Path, name: str) -> list[dict[str, str]]:
     DataError
         It is no table with onsets.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
-            columns = tuple(reader.fieldnames or ())
-            rows = [{column: (row[column] or "").strip() for column in columns} for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{name} cannot be read as a table ({error})") from error
+    columns, lines = table_rows(path, name=name, delimiter="\t", plain=True, short=True)
     if "onset" not in columns:
         raise DataError(f"{name} has no column 'onset'; it has {', '.join(columns) or 'none'}")
-    return rows
+    return [{column: value.strip() for column, value in row.items()} for _, row in lines]
 
 
 def rows_of(spans: Sequence[Span], columns: Mapping[str, Any], name: str) -> list[dict[str, str]]:
