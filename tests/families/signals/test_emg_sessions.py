@@ -106,7 +106,7 @@ def test_windows_that_the_disk_has_no_room_for_are_refused_after_the_first_sessi
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000))
     with pytest.raises(DataError, match=r"take about .* GiB more in .*, 0\.0 GiB are free: make room"):
         typing_sessions(below(typed), window=TYPED, core=4.0)
-    assert not list(typed.parent.rglob("values.bin"))
+    assert not list(typed.rglob("values.bin"))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_tables_that_do_not_list_the_sessions_are_refused(typed):
     with pytest.raises(DataError, match=r"line 3: 's1' is listed twice"):
         typing_sessions(files, window=TYPED, core=4.0)
     table.write_text("session,user\n0200,s1\ns3\n")
-    with pytest.raises(DataError, match=r"line 3: the line is cut off"):
+    with pytest.raises(DataError, match=r"line 3: 1 fields where the header names"):
         typing_sessions(files, window=TYPED, core=4.0)
     table.write_text("user,name\n0200,s1\n")
     with pytest.raises(DataError, match=r"metadata\.csv has no column session; it has user, name"):

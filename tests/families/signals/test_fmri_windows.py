@@ -405,10 +405,10 @@ def _events(text: str) -> Any:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (_cut_off, "cannot be read to its end"),
+        (_cut_off, "cannot be read as an image of voxels"),
         (
             lambda root: (root / f"{FUNC}preproc_bold.nii.gz").write_bytes(b"no image"),
-            "no image that nibabel reads",
+            "cannot be read as an image by nibabel",
         ),
         (_other_grid, "do not lie on the same grid"),
         (_other_rate, r"its volumes are 1\.5 s apart, not 2 s"),
@@ -419,7 +419,10 @@ def _events(text: str) -> Any:
             lambda root: (root / f"{FUNC}preproc_bold.json").write_text('{"RepetitionTime": 1.5}'),
             r"are 1\.5 s apart",
         ),
-        (lambda root: (root / f"{FUNC}preproc_bold.json").write_text("{"), "no sidecar in JSON"),
+        (
+            lambda root: (root / f"{FUNC}preproc_bold.json").write_text("{"),
+            "cannot be read as a sidecar in JSON",
+        ),
         (_events("onset\tduration\n4.0\t1\n"), "no column stim_file"),
         (_events("onset\tduration\tstim_file\n"), "no column stim_file|no event"),
         (
@@ -543,7 +546,7 @@ def test_a_file_of_another_person_is_seen_by_the_order_of_images(
     with pytest.raises(DataError, match=r"says 0 throughout: nothing is shown"):
         read(root, told(repository, NSD))
     other.write_text("onset\n1\n")
-    with pytest.raises(DataError, match="is not one number in each line"):
+    with pytest.raises(DataError, match="one number in each line"):
         read(root, told(repository, NSD))
     (root / "nsd_expdesign.mat").unlink()
     with pytest.raises(

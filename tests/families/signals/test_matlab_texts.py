@@ -87,5 +87,7 @@ def test_what_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for size in (50, 200, len(whole) // 2, len(whole) - 40):
         path.write_bytes(whole[:size])
-        with pytest.raises(DataError, match=r"no MATLAB file|cut off|has no variable"):
+        with pytest.raises(
+            DataError, match=r"no MATLAB file|cannot be read as a MATLAB file|has no variable"
+        ):
             texts_of(path, "x", "sentenceData", "content")

@@ -122,7 +122,7 @@ def test_an_eye_channel_typed_as_brain_is_caught(fif):
 
 def test_a_file_that_is_no_recording_is_refused(tmp_path):
     (tmp_path / "one_raw.fif").write_bytes(b"no")
-    with pytest.raises(DataError, match="cannot be read by MNE"):
+    with pytest.raises(DataError, match="cannot be read as a recording by MNE"):
         mne_epochs({"one_raw.fif": tmp_path / "one_raw.fif"}, recordings=ONE, window=GO)
     with pytest.raises(DataError, match="not among the files"):
         mne_epochs({}, recordings=ONE, window=GO)
