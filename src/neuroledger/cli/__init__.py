@@ -79,6 +79,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--event", action="append", default=[], metavar="DESCRIPTION=LABEL", help="an event and what it shows"
     )
+    p.add_argument(
+        "--named",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="how recordings of a plain folder are called, such as 'S{subject}_{run}.edf'",
+    )
     p.add_argument("--task", help="only this BIDS task")
     p.add_argument(
         "--bids", action="store_true", help="read through mne-bids: events.tsv and channels.tsv count"

@@ -132,6 +132,7 @@ def pin(options: argparse.Namespace) -> int:
         url_prefix=options.url_prefix,
         label=options.label,
         events=events,
+        named=tuple(options.named),
         task=options.task,
         bids=options.bids,
         renew=options.renew,

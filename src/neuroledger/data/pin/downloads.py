@@ -26,6 +26,8 @@ class Downloads:
         Column of the table that is to be decoded.
     events
         What the events are called here, by their description in the recordings.
+    named
+        How recordings are called in a plain folder: patterns with `{subject}`, and `{session}`, `{run}` and facts.
     task
         Only recordings of this BIDS task.
     bids
@@ -40,6 +42,7 @@ class Downloads:
     url_prefix: str | None = None
     label: str | None = None
     events: Mapping[str, str] | None = None
+    named: tuple[str, ...] = ()
     task: str | None = None
     bids: bool = False
     renew: bool = False

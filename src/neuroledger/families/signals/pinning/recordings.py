@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     facts_of,
     people,
     recordings_in,
+    same_bytes,
     sidecars,
 )
 from neuroledger.families.signals.recordings.signal_spans import Partner, own_spans, read_partner
@@ -51,35 +53,58 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     task = downloads.task or (told.get("task") if bids else None)
     rule = _rule(catalog, spec, bids)
     only = {name: tuple(told.get(name) or ()) for name in ("subjects", "sessions")} if bids else {}
-    found = recordings_in(downloads.folder, names, task=task, table=table, rule=rule, **only)
-    facts, remarks = facts_of(found, table, downloads.label)
-    remarks += _left_out(rule, names, found)
+    named: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named} or dict(
+        told.get("named") or {}
+    )
+    found = recordings_in(downloads.folder, names, task=task, table=table, rule=rule, named=named, **only)
+    problems = same_bytes(downloads.folder, found)
+    facts: list[dict[str, str | float]] = [{} for _ in found]
+    remarks: list[str] = []
+    with _noted(problems):
+        facts, remarks = facts_of(found, table, downloads.label)
+    remarks += _left_out([*named, *([rule.recording] if rule else [])], names, found)
+    if downloads.named:
+        text = with_field(text, ("reader", "named"), named)
     window = dict(told.get("window", {}))
     if downloads.events:
         window["labels"] = {**window.get("labels", {}), **downloads.events}
         text = with_field(text, ("reader", "window"), window)
     laid = any(window.get(name) for name in ("labels", "marks", "stride")) or told.get("events")
     if not laid:
-        raise RequestError(
+        problems.append(
             f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
             f"{_descriptions(downloads.folder, found[0], rule)}"
         )
     subjects = {item.subject for item in found}
-    expected(spec, subjects, downloads)
-    _decodable(catalog, spec, window, facts[0], told)
     files = [name for item in found for name in item.files]
-    files += _embeddings(told, names, downloads.folder, spec.id)
-    if bids:
-        if "dataset_description.json" not in names:
-            raise RequestError(f"{downloads.folder} has no dataset_description.json: it is no BIDS folder")
-        if task is None:
-            raise RequestError(
-                "--bids needs --task: the name of the task whose recordings are read, as in task-NAME"
-            )
+    with _noted(problems):
+        expected(spec, subjects, downloads)
+    with _noted(problems):
+        _decodable(catalog, spec, window, facts[0], told)
+    with _noted(problems):
+        files += _embeddings(told, names, downloads.folder, spec.id)
+    if bids and "dataset_description.json" not in names:
+        problems.append(f"{downloads.folder} has no dataset_description.json: it is no BIDS folder")
+    if bids and task is None:
+        problems.append(
+            "--bids needs --task: the name of the task whose recordings are read, as in task-NAME"
+        )
+    if problems:
+        raise RequestError("\n".join(problems))
+    if bids and task is not None:
         text = _by_bids(text, task, downloads, table, facts[0])
         return Recorded(sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks, None)
     entries = [_entry(item, fact) for item, fact in zip(found, facts, strict=True)]
     return Recorded(files, text, len(subjects), remarks, entries)
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Within it, a refusal is noted, so that all problems of a folder are reported at once."""
+    try:
+        yield
+    except RequestError as error:
+        problems.append(str(error))
 
 
 def _embeddings(told: Mapping[str, Any], names: Sequence[str], folder: Path, id: str) -> list[str]:
@@ -110,13 +135,15 @@ def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
         raise SpecError(explain(error, document, Partner, ("reader", "annotations"))) from None
 
 
-def _left_out(rule: Partner | None, names: Sequence[str], found: Sequence[Found]) -> list[str]:
-    """Recordings that the rule does not know."""
+def _left_out(patterns: Sequence[str], names: Sequence[str], found: Sequence[Found]) -> list[str]:
+    """Recordings with names that no pattern fits."""
     taken = {name for item in found for name in item.files}
     rest = [name for name in names if Path(name).suffix.lower() in OPENED and name not in taken]
-    if rule is None or not rest:
+    if not patterns or not rest:
         return []
-    return [f"{len(rest)} recordings are not called {rule.recording} and are left out, first {rest[0]}"]
+    return [
+        f"{len(rest)} recordings are not called {' or '.join(patterns)} and are left out, first {rest[0]}"
+    ]
 
 
 def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.signals.recordings.signal_spans import Partner, fields_in, partner_of
+from neuroledger.families.signals.recordings.signal_spans import Partner, fields_in, fields_of, partner_of
+from neuroledger.store.hashes import sha256_of
 
 __all__ = [
     "Found",
@@ -20,16 +21,19 @@ __all__ = [
     "facts_of",
     "people",
     "recordings_in",
+    "same_bytes",
     "sidecars",
 ]
 
-OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".nwb", ".hea"})
+OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".hea"})
 # Files without which MNE cannot open the one that it is given, and whether they must be there.
-COMPANIONS: Mapping[str, tuple[tuple[str, bool], ...]] = {
-    ".set": ((".fdt", False),),
-    ".vhdr": ((".eeg", True), (".vmrk", True)),
-    ".hea": ((".mat", False), (".dat", False)),
+COMPANIONS: Mapping[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
+    ".set": (((".fdt",), False),),
+    ".vhdr": (((".eeg", ".dat"), True), ((".vmrk",), True)),
+    ".hea": (((".mat",), False), ((".dat",), False)),
 }
+# FIF files of MNE that hold other things than a recording: events, epochs, averages, covariances, …
+DERIVED = re.compile(r"[-_](eve|epo|ave|cov|fwd|inv|trans|ica|proj|src|bem|sol)\.fif(\.gz)?$")
 # A recording that is a folder of files (CTF).
 FOLDER = ".ds"
 # Parts of a BIDS folder that are not the recordings as they were made.
@@ -78,17 +82,19 @@ def recordings_in(
     rule: Partner | None = None,
     subjects: Sequence[str] = (),
     sessions: Sequence[str] = (),
+    named: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> list[Found]:
     """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
 
-    Without BIDS, a table `recordings.tsv` says whose a file is; the file's own name does where there is none. With a
-    `rule`, recordings are those that are called as it says, and each has a file of annotations beside it. `subjects` and
+    Whose a recording is, is never guessed: a table `recordings.tsv` states it, or a name of BIDS, or a pattern with
+    `{subject}`: one of `named` (patterns, each with facts of the recordings that it fits), or that of the `rule` for files
+    of annotations beside the recordings. Where there are patterns, files with other names are passed over. `subjects` and
     `sessions` are those that are wanted, all where none are named.
 
     Raises
     ------
     RequestError
-        There are none, a companion is missing, or two have the same name.
+        There are none, companions are missing, or it is not stated whose they are; all problems at once.
     DataError
         A recording has no file of annotations, or several.
     """
@@ -97,16 +103,22 @@ def recordings_in(
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
     folders = {outer for name in names if (outer := _folder(name)) is not None}
     single = {
-        name for name in names if PurePosixPath(name).suffix.lower() in OPENED and _folder(name) is None
+        name
+        for name in names
+        if PurePosixPath(name).suffix.lower() in OPENED and _folder(name) is None and not DERIVED.search(name)
     }
     opened = sorted(folders | single)
-    named = [name for name in opened if "sub" in _entities(name)]
+    by_bids = [name for name in opened if "sub" in _entities(name)]
     found: list[Found] = []
-    for name in opened if rule is not None else named or opened:
+    problems: list[str] = []
+    unknown: list[str] = []
+    for name in opened if rule is not None or named else by_bids or opened:
         entities = _entities(name)
         fields = {} if rule is None else fields_in(rule, name)
-        if fields is None:
+        stated = _stated(named, name)
+        if fields is None or stated is None:
             continue
+        fields |= stated
         if (tasks and entities.get("task") not in tasks) or int(entities.get("split", "1")) > 1:
             continue
         if (subjects and entities.get("sub") not in subjects) or (
@@ -116,26 +128,72 @@ def recordings_in(
         row = listed.get(name, {})
         if listed and not row:
             continue
-        subject = (
-            row.get("subject") or fields.get("subject") or entities.get("sub") or PurePosixPath(name).stem
-        )
+        subject = row.get("subject") or fields.get("subject") or entities.get("sub")
+        if not subject:
+            unknown.append(name)
+            continue
         session, run = (
             row.get(long) or fields.get(long) or entities.get(short, "1")
             for long, short in (("session", "ses"), ("run", "run"))
         )
-        companions = list(_companions(folder, name, known))
+        companions: list[str] = []
+        try:
+            companions += _companions(folder, name, known)
+        except RequestError as error:
+            problems.append(str(error))
         if rule is not None:
             companions.append(partner_of(rule, name, names))
         said = {key: value for key, value in fields.items() if key not in WHOSE}
         found.append(Found(name, tuple(companions), subject, session, run, said))
-    if not found:
+    if unknown:
+        example = f"{{subject}}{PurePosixPath(unknown[0]).suffix}"
+        problems.append(
+            f"{folder} does not state whose {len(unknown)} recordings are: {', '.join(unknown[:3])}"
+            f"{', …' if unknown[3:] else ''}; put a table recordings.tsv (file, subject) into the folder, or say how they "
+            f"are called: `pin --named '{example}'`, with {{session}}, {{run}} and further facts where names have them"
+        )
+    if not found and not problems:
         of_task = f" of task {' or '.join(map(repr, tasks))}" if tasks else ""
-        called = f" called {rule.recording}" if rule is not None else ""
-        raise RequestError(f"{folder} holds no recording{of_task}{called} ({', '.join(sorted(OPENED))})")
-    absent = sorted(set(listed) - {item.file for item in found})
+        called = (
+            f" called {' or '.join([*named, *([rule.recording] if rule else [])])}" if rule or named else ""
+        )
+        problems.append(f"{folder} holds no recording{of_task}{called} ({', '.join(sorted(OPENED))})")
+    absent = sorted(set(listed) - {item.file for item in found} - set(unknown))
     if absent:
-        raise RequestError(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
+        problems.append(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
+    if problems:
+        raise RequestError("\n".join(problems))
     return found
+
+
+def _stated(named: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str] | None:
+    """What the first pattern that fits a name says of the recording; nothing without patterns, None where none fits."""
+    if not named:
+        return {}
+    for pattern, facts in named.items():
+        said = fields_of(pattern, name)
+        if said is not None:
+            return {**facts, **said}
+    return None
+
+
+def same_bytes(folder: Path, found: Sequence[Found]) -> list[str]:
+    """Pairs of recordings of two people that hold the same bytes, in words: at least one has the wrong name."""
+    by_size: dict[int, list[tuple[Found, Path]]] = {}
+    for item in found:
+        samples = max((folder / name for name in item.files), key=lambda path: path.stat().st_size)
+        by_size.setdefault(samples.stat().st_size, []).append((item, samples))
+    first: dict[str, Found] = {}
+    problems = []
+    for alike in by_size.values():
+        for item, samples in alike if len({item.subject for item, _ in alike}) > 1 else ():
+            other = first.setdefault(sha256_of(samples), item)
+            if other.subject != item.subject:
+                problems.append(
+                    f"{other.file} of {other.subject} and {item.file} of {item.subject} hold the same bytes, and two people "
+                    "have not one recording: find out whose it is, and leave the other out"
+                )
+    return problems
 
 
 def _entities(name: str) -> dict[str, str]:
@@ -168,12 +226,12 @@ def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
     if path.suffix == FOLDER:
         yield from sorted(part for part in known if part.startswith(f"{name}/"))
         return
-    for suffix, needed in COMPANIONS.get(path.suffix.lower(), ()):
-        beside = path.with_suffix(suffix).as_posix()
-        if beside in known:
-            yield beside
-        elif needed:
-            raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(beside).name}")
+    for suffixes, needed in COMPANIONS.get(path.suffix.lower(), ()):
+        beside = [path.with_suffix(suffix).as_posix() for suffix in suffixes]
+        there = [other for other in beside if other in known]
+        yield from there[:1]
+        if needed and not there:
+            raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(beside[0]).name}")
     for part in sorted(known):
         if part != name and "split-01" in name and part == re.sub(r"split-01", f"split-{_split(part)}", name):
             yield part

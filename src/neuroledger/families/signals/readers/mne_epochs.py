@@ -21,7 +21,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.families.signals.recordings.signal_spans import Partner
+from neuroledger.families.signals.recordings.signal_spans import Partner, Pattern
 from neuroledger.families.signals.recordings.signal_stimuli import Events, read_embeddings, told_apart
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.wfdb_night import read_night
@@ -39,6 +39,7 @@ def mne_epochs(
     recordings: tuple[Recording, ...],
     window: Window,
     preprocessing: Preprocessing = UNTOUCHED,
+    named: dict[Pattern, dict[str, str]] | None = None,
     event_fields: tuple[str, ...] = (),
     annotations: Partner | None = None,
     events: Events | None = None,
@@ -46,6 +47,9 @@ def mne_epochs(
 ) -> Dataset:
     """Windows of all recordings, prepared as declared; the format is known by the file's ending (`.hea`: PhysioNet's).
 
+    `named` is for `pin`, which lists the recordings: how the files of a plain folder are called, each pattern with facts of
+    the recordings that it fits. `{subject}`, `{session}` and `{run}` say whose they are, other placeholders are facts.
+    Events are the annotations of a recording; where it has none, the codes of its stimulus channel.
     `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on; they become coordinates.
     `annotations` says in which file beside each recording its annotations lie, and how they are written there; what the
     recording itself is annotated with is then left alone. `events` says which of them are windows and which stimulus each

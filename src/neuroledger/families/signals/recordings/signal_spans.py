@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
@@ -19,6 +19,7 @@ from neuroledger.spec.base import Frozen
 
 __all__ = [
     "Partner",
+    "Pattern",
     "Span",
     "fields_in",
     "fields_of",
@@ -39,6 +40,19 @@ class Span(NamedTuple):
     onset: float
     duration: float
     description: str
+
+
+def _readable(pattern: str) -> str:
+    rest = PLACEHOLDER.sub("", pattern)
+    if "{" in rest or "}" in rest:
+        raise ValueError(
+            f"{pattern!r}: a placeholder is {{name}} or {{name:2}}, with a name in small letters"
+        )
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_readable)]
+"""Names of files: `{subject}` is any characters, `{subject:2}` just two, `?` one and `*` any number, all but `/`."""
 
 
 class Partner(Frozen):
@@ -70,8 +84,8 @@ class Partner(Frozen):
         What happens where an annotation that means something reaches beyond the recording: `refuse` or `cut`.
     """
 
-    recording: str
-    file: str
+    recording: Pattern
+    file: Pattern
     format: Literal["edf", "table", "wfdb"] = "edf"
     columns: dict[Literal["onset", "stop", "duration", "description"], str | int] = Field(
         default_factory=dict
@@ -81,16 +95,6 @@ class Partner(Frozen):
     merge: bool = False
     aligned: Literal["start", "clock"] | None = None
     beyond: Literal["refuse", "cut"] = "refuse"
-
-    @field_validator("recording", "file")
-    @classmethod
-    def _readable(cls, pattern: str) -> str:
-        rest = PLACEHOLDER.sub("", pattern)
-        if "{" in rest or "}" in rest:
-            raise ValueError(
-                f"{pattern!r}: a placeholder is {{name}} or {{name:2}}, with a name in small letters"
-            )
-        return pattern
 
     @model_validator(mode="after")
     def _paired(self) -> Partner:
@@ -196,15 +200,38 @@ def partner_of(rule: Partner, name: str, names: Iterable[str]) -> str:
 
 
 def own_spans(raw: Any) -> list[Span]:
-    """The annotations that a recording of MNE's carries itself, in the order in which it has them."""
+    """The annotations that a recording of MNE's carries itself, in the order in which it has them.
+
+    Without any that mean something, those of MNE about bad data aside, the codes of the stimulus channel follow.
+    """
     # MNE counts them from before the first sample of a FIF file, whether the file has a date or not.
     start = raw.first_samp / raw.info["sfreq"]
-    return [
+    spans = [
         Span(float(onset) - start, float(duration), str(description))
         for onset, duration, description in zip(
             raw.annotations.onset, raw.annotations.duration, raw.annotations.description, strict=True
         )
     ]
+    if all(span.description.upper().startswith(("BAD", "EDGE")) for span in spans):
+        spans += _triggers(raw)
+    return spans
+
+
+def _triggers(raw: Any) -> list[Span]:
+    """The events of the stimulus channels, described by their codes."""
+    import mne
+
+    if "stim" not in raw.get_channel_types():
+        return []
+    source = Path(raw.filenames[0]) if raw.filenames and raw.filenames[0] is not None else Path()
+    # BioSemi keeps the state of the amplifier above the 16 bits of the trigger port.
+    masked = {"mask": 0xFFFF, "mask_type": "and"} if source.suffix.lower() == ".bdf" else {}
+    with parsing(source.name or "the recording", "a recording with a stimulus channel"):
+        found = mne.find_events(
+            raw, shortest_event=1, uint_cast=source.suffix == ".fif", verbose="ERROR", **masked
+        )
+    rate = float(raw.info["sfreq"])
+    return [Span((int(sample) - raw.first_samp) / rate, 0.0, str(code)) for sample, _, code in found.tolist()]
 
 
 def read_partner(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
