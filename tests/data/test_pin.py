@@ -320,13 +320,17 @@ def test_events_of_the_recordings_are_listed_until_they_are_named(
                 folder / f"P{number} a_raw.fif", verbose="ERROR"
             )
     monkeypatch.chdir(place)
-    assert main(["pin", "Rest", "--from", str(folder)]) == 2
+    named = ["--named", "{subject} a_raw.fif"]
+    assert main(["pin", "Rest", "--from", str(folder), *named]) == 2
     assert "say what they mean with --event DESCRIPTION=LABEL" in (said := capsys.readouterr().err)
     assert "has 'go', 'stop'" in said
-    assert main(["pin", "Rest", "--from", str(folder), "--event", "go"]) == 2
-    assert main(["pin", "Rest", "--from", str(folder), "--event", "go=left", "--event", "stop=right"]) == 0
+    assert main(["pin", "Rest", "--from", str(folder), *named, "--event", "go"]) == 2
+    assert (
+        main(["pin", "Rest", "--from", str(folder), *named, "--event", "go=left", "--event", "stop=right"])
+        == 0
+    )
     assert "window: {start: 0.0, duration: 0.5, labels: {go: left, stop: right}}" in path.read_text()
-    assert "file: P0_a_raw.fif, subject: P0 a_raw}" in path.read_text().replace('"', "")
+    assert "file: P0_a_raw.fif, subject: P0}" in path.read_text().replace('"', "")
     assert main(["validate", "Rest"]) == 0
 
 
