@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuroledger.models.microsaccades import RADIUS_DEGREES, look, shifts
+from neuroledger.models.preprocessing import RADIUS_DEGREES, look, shifts
 
 
 def test_shifts_are_the_peers(reference: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models import readout
-from neuroledger.models.imagenet import CATEGORIES
-from neuroledger.models.imagenet_synsets import SYNSETS
+from neuroledger.models.imagenet import CATEGORIES, SYNSETS
 
 
 @pytest.fixture(scope="module")

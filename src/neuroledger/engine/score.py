@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroledger.engine.measurement import Measurement
-from neuroledger.engine.pretraining import overlap_notes
+from neuroledger.engine.measurement import Measurement, overlap_notes
 from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError

@@ -1,9 +1,9 @@
-"""Images become the array that a network takes, by steps that its spec declares."""
+"""Images become the array that a network takes, by declared steps; trials shift them as a fixating eye does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ Side = Annotated[int, Field(gt=0, le=4096)]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+RADIUS_DEGREES: Final = 0.05
+"""The largest shift of a fixating eye, which is never still, in degrees of visual angle."""
 
 
 class Preprocessing(BaseModel):
@@ -92,3 +94,31 @@ class Preprocessing(BaseModel):
             left, top = round((width - self.crop) / 2), round((height - self.crop) / 2)
             image = image.crop((left, top, left + self.crop, top + self.crop))
         return image
+
+
+def shifts(trials: int, degrees: float, pixels: int) -> NDArray[np.float64]:
+    r"""Shifts (trial, 2) in pixels, right and down, of an image that spans ``degrees`` with ``pixels``.
+
+    Trial *i* of *n* lies on a spiral at radius :math:`R\sqrt{i/n}` and angle :math:`2\pi\sqrt{i/n}`, with *R* of 0.05
+    degrees; the first trial is not shifted.
+
+    >>> shifts(2, degrees=8, pixels=160).round(3).tolist()
+    [[0.0, 0.0], [-0.188, -0.682]]
+    """
+    part = np.sqrt(np.arange(trials) / trials)
+    radius = RADIUS_DEGREES / degrees * pixels * part
+    return np.stack([radius * np.cos(2 * np.pi * part), radius * np.sin(2 * np.pi * part)], axis=1)
+
+
+def look(images: NDArray[Any], trial: int, trials: int, degrees: float) -> NDArray[Any]:
+    """Images (…, height, width) shifted as in one trial: linear interpolation, edges repeated outwards."""
+    from scipy.ndimage import shift
+
+    right, down = shifts(trials, degrees, images.shape[-1])[trial]
+    if right == down == 0:
+        return images
+    still = (0.0,) * (images.ndim - 2)
+    moved: NDArray[Any] = shift(
+        images, (*still, float(down), float(right)), order=1, mode="nearest", prefilter=False
+    )
+    return moved

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.imagenet import CATEGORIES, CLASSES
+from neuroledger.models.imagenet import CATEGORIES, CLASSES, SYNSETS
 
 Array = NDArray[Any]
 
@@ -133,8 +133,6 @@ def label(
             "features; name its logits as `readout` and their `labels`, or use the task `probabilities`"
         )
     if tuple(choices) == ("imagenet",):
-        from neuroledger.models.imagenet_synsets import SYNSETS
-
         return _decided(np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids)
     strange = sorted(set(choices) - set(CATEGORIES))
     if strange or not choices:

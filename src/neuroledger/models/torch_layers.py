@@ -18,8 +18,8 @@ from neuroledger.data.threads import exclusive
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.activations import Trial
 from neuroledger.models.inputs import Inputs
-from neuroledger.models.microsaccades import look
 from neuroledger.models.model import unknown
+from neuroledger.models.preprocessing import look
 
 if TYPE_CHECKING:
     import torch

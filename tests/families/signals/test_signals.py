@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neuroledger.engine.pretraining import overlap_notes, recording_overlap
+from neuroledger.engine.measurement import overlap_notes, recording_overlap
 from neuroledger.errors import AssemblyError
 from neuroledger.families.signals.signals import check, digests, extents, recording_digests, signals
 from neuroledger.spec.kinds import Pretraining

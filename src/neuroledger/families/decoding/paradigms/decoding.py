@@ -12,8 +12,7 @@ import xarray as xr
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
-from neuroledger.engine.measurement import Measurement
-from neuroledger.engine.pretraining import recording_overlap
+from neuroledger.engine.measurement import Measurement, recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.protocols.decoder import (
     FIT_ERRORS,
