@@ -22,6 +22,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
+from neuroledger.store.files import sweep
 from neuroledger.store.store import open_store, store_at
 
 __all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
@@ -38,6 +39,8 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
     memory = catalog.root / ".cache" if trust_memory else None
+    for parent in {(folder / name).parent for name in pins}:
+        sweep(parent)
     with remembering(memory):
         for name, pin in sorted(pins.items()):
             mend = f"bring it with `neuroledger fetch {id}`"

@@ -31,6 +31,7 @@ from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import DataError, NeuroLedgerError
 from neuroledger.models.activation_store import open_store
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.store.files import sweep
 
 __all__ = ["Outcome", "Work", "current", "grouped", "not_ready", "run", "run_job"]
 
@@ -104,6 +105,11 @@ def run(
     """
     if not executor.startswith("dask"):
         require_device(request.device)
+    scratch = request.limit is not None
+    for folder in {
+        record_path(catalog.root, job.benchmark, job.model, scratch=scratch).parent for job in jobs
+    }:
+        sweep(folder)
     damaged = _damaged(catalog, jobs)
     found = {
         job: None

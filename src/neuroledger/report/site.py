@@ -20,7 +20,7 @@ from neuroledger.report.board import Column
 from neuroledger.report.pages import World, pages, world
 from neuroledger.report.text import FORMATS, SAID, describe, number
 from neuroledger.spec.catalog import Catalog
-from neuroledger.store.files import write_json, write_text
+from neuroledger.store.files import sweep, write_json, write_text
 
 __all__ = ["build_site", "render_alone"]
 
@@ -34,7 +34,7 @@ def build_site(
 ) -> list[Path]:
     """Write the site of a suite into ``out`` and return the paths of its pages.
 
-    The same records and specs give the same bytes. Every file is written whole or not at all; pages that an
+    The same records and specs give the same bytes. Every file is written atomically; pages that an
     earlier build wrote and that are no longer part of the site are removed, and nothing else is.
 
     Raises
@@ -48,6 +48,8 @@ def build_site(
     found = list(read_all(catalog.root / "results" / "records")) if records is None else records
     of = world(catalog, suite, found)
     written = dict(_contents(of))
+    # First, so that a build that is killed is known to be one.
+    write_json(out / MANIFEST, sorted(known | set(written)))
     for name, text in written.items():
         write_text(out / name, text)
     for name in known - set(written):
@@ -80,6 +82,7 @@ def _known(out: Path) -> set[str]:
     """The files of an earlier build."""
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; name a folder for the site")
+    sweep(out)
     manifest = out / MANIFEST
     if manifest.is_file():
         names = json.loads(manifest.read_text(encoding="utf-8"))

@@ -147,6 +147,7 @@ class Store:
     def __init__(self, folder: Path, limit: int | None = None) -> None:
         self.folder = folder.absolute()
         self.limit = limit_bytes() if limit is None else limit
+        _own(self.folder, os.getpid())
 
     def get(self, kind: str, made_of: Mapping[str, Any], *, own: bool = False) -> Entry | None:
         """The entry of something of this ``kind`` that was made of this plain data, or None.

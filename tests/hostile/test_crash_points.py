@@ -1,0 +1,46 @@
+"""A part of the crash points of every writer, drawn with a seed: the others are tried by ``make hostile``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.crash_points import FAILURES, Point, enumerate_points, operations_of, try_point
+from tests.hostile.writers import Writer, all_writers
+
+
+@pytest.mark.parametrize("writer", [writer.name for writer in all_writers()])
+def test_a_failure_of_any_file_operation_leaves_the_old_or_the_new(writer: str) -> None:
+    tried, wrong = enumerate_points((writer,), sample=8, seed=20261122)
+    assert tried[writer] == 8
+    assert wrong == []
+
+
+def test_the_enumerator_notices_a_writer_that_is_not_atomic(tmp_path) -> None:
+    def careless(folder) -> None:
+        (folder / "a.txt").write_text("new" * 10)
+
+    def prepare(folder) -> None:
+        (folder / "a.txt").write_text("old" * 10)
+
+    def leaving(folder) -> None:
+        (folder / f"left{len(list(folder.iterdir()))}.txt").write_text("left")
+        (folder / "a.txt").write_text("new" * 10)
+
+    before = tmp_path / "before"
+    before.mkdir()
+    prepare(before)
+    old, new = {"a.txt": b"old" * 10}, {"a.txt": b"new" * 10}
+    writer = Writer("careless", prepare, careless)
+    names = operations_of(writer, before, tmp_path / "counted")
+    assert names == ["open", "write"]
+    points = [Point("careless", at, failure) for at in range(2) for failure in FAILURES]
+    said = {point: try_point(point, writer, before, old, new, tmp_path / "tried") for point in points}
+    assert all(
+        words == "a.txt holds neither the old nor the new bytes"
+        for point, words in said.items()
+        if point.operation == 1
+    )
+    writer = Writer("leaving", prepare, leaving)
+    assert "left behind" in try_point(
+        Point("leaving", 2, "EIO"), writer, before, old, new, tmp_path / "tried"
+    )
