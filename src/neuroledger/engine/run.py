@@ -63,7 +63,7 @@ class Work:
             session = self.session or _session(self.root, self.request)
             benchmark = session.catalog.benchmark(job.benchmark)
             session.forget(but_datasets={benchmark.dataset}, but_models={job.model, *other_models(benchmark)})
-        record, evaluation = run_job(session, job)
+            record, evaluation = run_job(session, job)
         if evaluation is not None and self.request.limit is None:
             keep_samples(self.root, job.id, evaluation.scores)
         return record, _words(record, evaluation)

@@ -18,6 +18,7 @@ from neuroledger.models.model import Model
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import Score
 from neuroledger.stats.workspace import Workspace
+from neuroledger.store.store import open_store
 
 __all__ = ["Control", "Request", "Session", "device_for_metrics", "named_device", "require_device"]
 
@@ -84,7 +85,8 @@ class Session:
     _contents: dict[int, tuple[weakref.ref[xr.DataArray], str]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.workspace = Workspace(device=device_for_metrics(self.request.device))
+        kept = None if self.store is None else open_store(self.catalog.root)
+        self.workspace = Workspace(device=device_for_metrics(self.request.device), store=kept)
 
     def forget(self, *, but_datasets: Collection[str], but_models: Collection[str]) -> None:
         """Drop data sets and models other than these; what was computed from them stays."""

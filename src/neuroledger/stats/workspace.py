@@ -7,8 +7,9 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeAlias, cast
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from neuroledger.data.threads import limited
 from neuroledger.errors import UnavailableError
+from neuroledger.store.hashes import sha256_of
+from neuroledger.store.store import Store
 
 __all__ = ["Array", "Memo", "Workspace", "device_of"]
 
@@ -61,7 +64,7 @@ class Memo:
         place = (values.__array_interface__["data"][0], values.shape, values.strides, values.dtype.str)
         known = self._frozen.get(place)
         if known is None or known[0]() is not owner:
-            known = (weakref.ref(owner), fingerprint(values))
+            known = (weakref.ref(owner), _fingerprint_of(values, owner))
             self._frozen[place] = known
         return known[1]
 
@@ -73,13 +76,15 @@ class Workspace:
     ``device`` is ``cpu`` (NumPy and BLAS), ``cuda`` or ``cuda:<n>`` (torch), or ``torch`` (torch on the CPU:
     the code path of the other devices, for checking it). ``dtype`` is the precision in which blocks of features
     are multiplied; sums are kept in float64 either way. ``threads`` limits BLAS and NumPy's work while a metric computes.
-    ``memo`` keeps Gram matrices by content, so that all who share a workspace share them.
+    ``memo`` keeps Gram matrices by content, so that all who share a workspace share them; ``store`` keeps large ones on
+    disk, for other processes.
     """
 
     device: str = "cpu"
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
+    store: Store | None = field(default=None, repr=False, compare=False)
 
     @property
     def xp(self) -> ModuleType:
@@ -161,9 +166,23 @@ def _frozen_owner(values: Array) -> Array | None:
 
 
 def fingerprint(values: Array) -> str:
-    """SHA-256 of shape, type and values, read in blocks of rows so that a memory map is never copied."""
-    digest = hashlib.sha256(f"{values.shape}|{values.dtype.str}".encode())
+    """Hash of shape, type and values, read in blocks of rows so that a memory map is never copied."""
+    digest = hashlib.sha256()
     rows = max(1, HASH_BLOCK // max(1, values[:1].nbytes))
     for start in range(0, len(values), rows):
         digest.update(np.ascontiguousarray(values[start : start + rows]).data)
-    return digest.hexdigest()
+    return _labelled(values, digest.hexdigest())
+
+
+def _fingerprint_of(values: Array, owner: Array) -> str:
+    """The same; of a whole file that was hashed when it was written or opened, without reading it again."""
+    path = getattr(owner, "filename", None)
+    if path is not None and values.nbytes == owner.nbytes and values.flags.c_contiguous:
+        with suppress(OSError):
+            if Path(path).stat().st_size == values.nbytes:
+                return _labelled(values, sha256_of(Path(path)))
+    return fingerprint(values)
+
+
+def _labelled(values: Array, sha256: str) -> str:
+    return hashlib.sha256(f"{values.shape}|{values.dtype.str}|{sha256}".encode()).hexdigest()

@@ -1,5 +1,8 @@
 """The Gram matrix is exact, whatever the type, place and size of the features, and is computed once."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +12,9 @@ from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.families.alignment.similarity import gram as module
 from neuroledger.families.alignment.similarity.gram import features, gram
 from neuroledger.stats import workspace as workspaces
-from neuroledger.stats.workspace import Memo, Workspace
+from neuroledger.stats.workspace import Memo, Workspace, fingerprint
+from neuroledger.store.hashes import hashed
+from neuroledger.store.store import Store
 
 
 def centred(X: np.ndarray) -> np.ndarray:
@@ -156,3 +161,66 @@ def test_a_device_that_is_not_here_says_so():
     else:
         with pytest.raises(UnavailableError, match="not available here"):
             _ = Workspace(device="cuda").xp
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_kept_gram_matrix_has_the_bits_of_a_computed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Any
+) -> None:
+    """In the process that computed it and in one that reads it, where nothing is multiplied again."""
+    monkeypatch.setattr(module, "WORTH_KEEPING", 1000)
+    X = np.random.default_rng(1).normal(size=(40, 3000)).astype(np.float32)
+    plain = gram(X, Workspace(dtype=dtype))
+    store = Store(tmp_path)
+    first = gram(X, Workspace(dtype=dtype, store=store))
+    assert len(store.entries()) == 1
+    computed = module._gram_numpy
+    monkeypatch.setattr(module, "_gram_numpy", lambda *_: pytest.fail("computed again"))
+    again = gram(X, Workspace(dtype=dtype, store=store))
+    for found in (first, again):
+        for name in ("K", "mean_product", "row_sum"):
+            one, two = getattr(plain, name), getattr(found, name)
+            assert one.tobytes() == two.tobytes() and one.flags.c_contiguous == two.flags.c_contiguous
+        assert (found.mean_square, found.offset, found.count) == (
+            plain.mean_square,
+            plain.offset,
+            plain.count,
+        )
+    monkeypatch.setattr(module, "_gram_numpy", computed)
+    (entry,) = store.entries()
+    content = bytearray((entry.place / "K.npy").read_bytes())
+    content[200] ^= 1
+    (entry.place / "K.npy").write_bytes(content)
+    assert gram(X, Workspace(dtype=dtype, store=store)).K.tobytes() == plain.K.tobytes()
+    changed = X.copy()
+    changed[3, 5] += 1
+    assert gram(changed, Workspace(dtype=dtype, store=store)).K.tobytes() != plain.K.tobytes()
+
+
+def test_what_is_fast_or_finds_a_full_disk_is_computed_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = np.random.default_rng(1).normal(size=(40, 3000))
+    store = Store(tmp_path / "store")
+    expected = gram(X, Workspace(store=store)).K
+    assert store.entries() == []
+    monkeypatch.setattr(module, "WORTH_KEEPING", 1000)
+    (tmp_path / "file").write_text("no folder")
+    for full in (Store(tmp_path / "store", limit=100), Store(tmp_path / "file" / "store")):
+        assert gram(X, Workspace(store=full)).K.tobytes() == expected.tobytes()
+        assert full.entries() == []
+
+
+def test_kept_activations_are_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from neuroledger.stats import workspace
+
+    values = np.random.default_rng(1).normal(size=(6, 4, 5))
+    path = tmp_path / "values.bin"
+    path.write_bytes(values.tobytes())
+    known = fingerprint(values.reshape(6, 20))
+    mapped = np.memmap(path, dtype=values.dtype, mode="r", shape=values.shape)
+    hashed(path)
+    monkeypatch.setattr(workspace, "fingerprint", lambda _: pytest.fail("read again"))
+    assert Memo().fingerprint(mapped.reshape(6, 20)) == known
+    monkeypatch.undo()
+    assert Memo().fingerprint(mapped.reshape(6, 20)[:3]) == fingerprint(values.reshape(6, 20)[:3])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -11,8 +13,9 @@ from numpy.typing import NDArray
 
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
-from neuroledger.errors import MetricError
+from neuroledger.errors import DataError, MetricError
 from neuroledger.stats.workspace import Array, Workspace
+from neuroledger.store.store import Written
 
 __all__ = [
     "Features",
@@ -36,6 +39,11 @@ SINGLE = 2048
 TALL = 0.5
 # Sums of squares within these limits can be squared again without overflow or underflow.
 SMALLEST, LARGEST = 1e-120, 1e120
+# Multiplications from which a Gram matrix is kept on disk: about a tenth of a second.
+WORTH_KEEPING = 4_000_000_000
+KIND = "grams"
+VERSION = 1
+ARRAYS = ("K", "mean_product", "row_sum")
 # Columns that are made triangular at a time, in rows.
 QR_BLOCK = 2
 
@@ -183,8 +191,57 @@ def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
         Features are missing or infinite.
     """
     held = workspace.key(X) if key is None else key
-    compute = _gram_numpy if workspace.device == "cpu" else _gram_torch
-    return cast(Gram, workspace.once("gram", held, lambda: compute(X, workspace), lambda found: found.nbytes))
+    return cast(
+        Gram, workspace.once("gram", held, lambda: _made(X, workspace, held), lambda found: found.nbytes)
+    )
+
+
+def _made(X: Array, workspace: Workspace, key: str) -> Gram:
+    """The Gram matrix from the store of the workspace, or computed and, where that takes a while, kept there."""
+    store, (rows, count) = workspace.store, X.shape
+    if workspace.device != "cpu":
+        return _gram_torch(X, workspace)
+    if store is None or not key or rows * rows * count < WORTH_KEEPING or rows > count:
+        return _gram_numpy(X, workspace)
+    made_of = {
+        "version": VERSION,
+        "features": key,
+        "dtype": workspace.dtype,
+        "libraries": _blas(),
+        "threads": workspace.threads,
+    }
+    try:
+        entry = store.get(KIND, made_of)
+        if entry is None and 8 * rows * rows > store.make_room(8 * rows * rows):
+            return _gram_numpy(X, workspace)
+        entry = entry or store.keep(KIND, made_of, partial(_save, X, workspace))
+        K, product, total = (np.load(entry.place / f"{name}.npy", allow_pickle=False) for name in ARRAYS)
+    except (
+        DataError,
+        FileNotFoundError,
+    ):  # a disk that is full or read-only, or a process that needed the room
+        return _gram_numpy(X, workspace)
+    return Gram(K, product, entry.about["mean_square"], total, entry.about["offset"], count)
+
+
+def _save(X: Array, workspace: Workspace, folder: Path) -> Written:
+    found = _gram_numpy(X, workspace)
+    for name in ARRAYS:
+        np.save(folder / f"{name}.npy", getattr(found, name), allow_pickle=False)
+    return Written({"mean_square": found.mean_square, "offset": found.offset})
+
+
+def _blas() -> list[str]:
+    """What the bits of a product depend on: the libraries that compute it, for which processor, in how many threads."""
+    import scipy.linalg.blas  # so that it is among them
+    from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
+
+    known = ("filepath", "version", "architecture", "num_threads")
+    used = [
+        one for one in threadpool_info() if {"numpy.libs", "scipy.libs"} & set(Path(one["filepath"]).parts)
+    ]
+    found = sorted("|".join(str(one.get(name)) for name in known) for one in used or threadpool_info())
+    return [*found, f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
 
 
 def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missing: bool = False) -> Array:
