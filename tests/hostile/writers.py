@@ -16,13 +16,13 @@ import pandas as pd
 import xarray as xr
 from PIL import Image
 
+from neuroledger.cli.scaffold import scaffold
 from neuroledger.data import assembly, fetch, package
 from neuroledger.data.gate.validation import ValidationReport, read_report, write_report
 from neuroledger.data.integrity import verify_file
 from neuroledger.data.pin import install_files
 from neuroledger.engine import samples, schemas
 from neuroledger.engine.record import Record, read_record, write_record
-from neuroledger.engine.scaffold import scaffold
 from neuroledger.report import site
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import open_catalog
