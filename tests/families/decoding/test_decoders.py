@@ -326,7 +326,7 @@ def test_strange_answers_are_refused():
         def predict(self, x):
             return np.full(len(x), "z")
 
-    with pytest.raises(ModelError, match="which it was not taught"):
+    with pytest.raises(ModelError, match="which is not a class of the training part"):
         answer(Strange(), np.zeros((3, 1, 1)), "classification", np.array(["a", "b"]), id="s")
 
 

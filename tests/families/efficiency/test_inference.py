@@ -101,9 +101,9 @@ def test_a_sine_is_foretold_by_a_linear_recurrence_and_nearly_by_an_echo_state()
 def test_windows_beyond_the_series_and_wrong_models_are_refused():
     with pytest.raises(DataError, match="window 1 needs"):
         inference(last_value(id="last"), waves(), task="forecast", train=300, test=390, windows=2)
-    with pytest.raises(ModelError, match="cannot be asked"):
+    with pytest.raises(ModelError, match="does not support"):
         inference(last_value(id="last"), labelled())
-    with pytest.raises(ModelError, match="no learner"):
+    with pytest.raises(ModelError, match="not a trainable network"):
         inference(object(), labelled())
     with pytest.raises(DataError, match="no coordinate"):
         inference(constant(id="c"), labelled(), target="nothing")

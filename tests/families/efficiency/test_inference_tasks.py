@@ -102,7 +102,7 @@ def test_incremental_learning_says_what_is_wrong():
         inference(prototypes(id="p"), given, task="incremental", increments=(("d",),), shots=13)
     with pytest.raises(DataError, match="'when'"):
         inference(prototypes(id="p"), given, task="incremental", session="when")
-    with pytest.raises(ModelError, match="cannot be asked"):
+    with pytest.raises(ModelError, match="does not support"):
         inference(last_value(id="l"), given, task="incremental")
     plain = Learner(id="n", tasks=("incremental",), ready=prototypes(id="p").ready)
     with pytest.raises(ModelError, match="learn"):

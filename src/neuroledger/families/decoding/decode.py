@@ -19,7 +19,7 @@ from neuroledger.families.decoding.decode_inputs import (
     decoder_of,
     facts_of,
     objective_of,
-    overlap_said,
+    overlap_notes,
     partition,
     people_seen,
     told,
@@ -147,7 +147,7 @@ def decode(
     gate(folds, trials_named(assembly), disjoint=apart, labels=labels, waive=[*waive, *said])
     digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
     notes = [
-        *overlap_said(notes, assembly),
+        *overlap_notes(notes, assembly),
         f"{len(folds)} folds, sha256 {digest[:12]}",
         *(f"gate waived: {name}" for name in sorted({*waive, *said})),
         *people_seen(folds, assembly),

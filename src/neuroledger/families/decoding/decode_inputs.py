@@ -27,7 +27,7 @@ from neuroledger.families.signals.signals import is_signals, signals
 from neuroledger.spec.catalog import open_catalog, open_definitions
 
 __all__ = [
-    "Splits", "assembled", "cluster_of", "decoder_of", "facts_of", "objective_of", "overlap_said",
+    "Splits", "assembled", "cluster_of", "decoder_of", "facts_of", "objective_of", "overlap_notes",
     "partition", "people_seen", "told", "training_seeds", "trials_named",
 ]  # fmt: skip
 
@@ -85,7 +85,7 @@ def facts_of(
 ) -> tuple[dict[str, Array], list[str]]:
     """What is known about each window, as coordinates, and what a reader of the score must be told about it.
 
-    Windows without a `recording` are told apart by subject, session and run, as far as these are known: the onsets of
+    Windows without a `recording` are distinguished by subject, session and run, as far as these are known: the onsets of
     one session say nothing about another. Windows without a `stimulus_id` that show equal `embeddings` show one stimulus.
 
     Raises
@@ -227,7 +227,7 @@ def _check_truth(truth: Array, objective: Objective, measure: str) -> None:
     if truth.dtype.kind == "f" and (truth != np.round(truth)).any():
         raise RequestError("y holds fractions: take a metric of numbers, such as decoding_pearson_r")
     if truth.ndim == 1 and len(np.unique(truth.astype(str))) < 2:
-        raise RequestError(f"y has one class, {str(truth[0])!r}: there is nothing to tell apart")
+        raise RequestError(f"y has one class, {str(truth[0])!r}: there is nothing to classify")
 
 
 def told(assembly: xr.DataArray, name: str) -> bool:
@@ -248,7 +248,7 @@ def trials_named(assembly: xr.DataArray) -> xr.DataArray:
     return assembly.assign_coords(trial=("presentation", np.array(named)))
 
 
-def overlap_said(notes: list[str], assembly: xr.DataArray) -> list[str]:
+def overlap_notes(notes: list[str], assembly: xr.DataArray) -> list[str]:
     """The notes, with what was really checked where no onsets were given."""
     blind = BY_SAMPLES in notes and run_length(assembly) is None
     return [UNCHECKED if blind and note == BY_SAMPLES else note for note in notes]
@@ -393,7 +393,7 @@ def decoder_of(
 
         model = model_of(Session(open_catalog()), estimator)
         if not isinstance(model, Decoder):
-            raise RequestError(f"model {estimator!r} is shown stimuli; it is no decoder")
+            raise RequestError(f"model {estimator!r} takes stimuli; it is not a decoder")
         return model
     if isinstance(estimator, type):
         raise RequestError(f"{estimator.__name__} is a class: give an instance, {estimator.__name__}(…)")
@@ -425,7 +425,7 @@ def _network(module: Any, flat: bool, name: str) -> Decoder:
 
 
 class _Copy:
-    """A fresh copy of somebody's estimator, which sees features flat if they were given flat, and `labels` as numbers."""
+    """A fresh copy of an estimator, which receives flat features if they were given flat, and numeric `labels`."""
 
     def __init__(self, estimator: Any, flat: bool, labels: Array | None = None) -> None:
         try:

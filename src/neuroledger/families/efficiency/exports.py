@@ -131,7 +131,7 @@ def nested(
     """sc-neurocore's result object: correctness, complexity and system, and beside ``metrics`` what is ``extra``.
 
     Operations and sparsity are per sample and by the definitions of this repository, not by sc-neurocore's, which
-    divides spikes by parameters. What was not measured is null, never 0; so is a number that is none.
+    divides spikes by parameters. What was not measured is null, never 0, and so is NaN.
     """
     values = {name: plain(score) for name, score in scores.items()}
 

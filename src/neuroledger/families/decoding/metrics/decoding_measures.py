@@ -77,11 +77,11 @@ def macro_f1(rows: Rows) -> Measure:
 
     With several labels per row, a label is predicted where its score is above one half.
     """
-    true, said = _indicators(rows)
+    true, predicted = _indicators(rows)
 
     def score(weights: Floats) -> float:
-        both = weights @ (true & said)
-        either = weights @ true + weights @ said
+        both = weights @ (true & predicted)
+        either = weights @ true + weights @ predicted
         return (
             float(np.mean(2 * both[either > 0] / either[either > 0])) if (either > 0).any() else float("nan")
         )
@@ -158,7 +158,7 @@ def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
     bins = np.digitize(truth[:, 0], edges[1:-1])
     inside = (truth[:, 0] >= edges[0]) & (truth[:, 0] <= edges[-1])
     if not inside.any():
-        raise MetricError(f"no true value lies between the edges {edges}")
+        raise MetricError(f"no true value is between the edges {edges}")
 
     def score(weights: Floats) -> float:
         counted = np.where(inside, weights, 0.0)
@@ -222,7 +222,7 @@ def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
     pairs = [
         (_symbols(t, symbols), _symbols(a, symbols)) for t, a in zip(rows.truth, rows.answer, strict=True)
     ]
-    edits = np.array([edit_distance(true, said) for true, said in pairs], dtype=float)
+    edits = np.array([edit_distance(true, predicted) for true, predicted in pairs], dtype=float)
     length = np.array([len(true) for true, _ in pairs], dtype=float)
 
     def score(weights: Floats) -> float:
@@ -270,9 +270,9 @@ def _indicators(rows: Rows) -> tuple[Array, Array]:
     """True and predicted membership (row, class)."""
     if rows.truth.ndim == 2:
         return rows.truth > 0, rows.answer > 0.5
-    truth, said = rows.truth.astype(str), rows.labels
-    names = np.union1d(truth, said)
-    return truth[:, None] == names, said[:, None] == names
+    truth, predicted = rows.truth.astype(str), rows.labels
+    names = np.union1d(truth, predicted)
+    return truth[:, None] == names, predicted[:, None] == names
 
 
 def _area(scores: Floats, positive: Booleans) -> Measure:

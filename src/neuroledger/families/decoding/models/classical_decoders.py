@@ -80,7 +80,7 @@ ALL: tuple[Objective, ...] = ("classification", "multilabel", "regression", "ret
 
 @builder("dummy_decoder", version=1, takes=TAKES, gives=decoded(*ALL))
 def dummy_decoder(*, id: str, shuffles_labels: bool = False) -> Decoder:
-    """What can be said without looking: the commonest class, the mean number or embedding, the commonest character.
+    """A constant prediction: the most frequent class, the mean number or embedding, the most frequent character.
 
     Several labels are drawn independently with their prevalence (seed 33), since none is ever the commonest answer.
     """
@@ -122,7 +122,7 @@ def covariance_decoder(
     `shrinkage` mixes each covariance with the identity of the same trace. A Riemannian mean that cannot be found is
     replaced by the log-Euclidean one, and that by the arithmetic one [barachant2012]; the score's notes say so. Several
     labels at once have a logistic regression each, against the rest, which Xdawn cannot serve: it needs one class a
-    window. With `most`, not more than so many windows are learnt from, of every class alike.
+    window. With `most`, at most this many windows are learnt from, of every class alike.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def cospectra_decoder(
     """Co-spectra between channels, then a linear head.
 
     Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers. `window` counts
-    samples; where there are fewer, it is the largest power of two of them. With `most`, not more than so many windows are
+    samples; where there are fewer, it is the largest power of two of them. With `most`, at most this many windows are
     learnt from, of every class alike.
 
     Raises
@@ -250,7 +250,7 @@ def sklearn_decoder(
     With `seeded`, the training seed is handed over as `random_state`. `objective` says what it can be asked, one or
     several: classes, several labels at once, numbers, embeddings, or whole texts. An estimator that knows no several
     labels, or only one number, is copied, one for each; the copies for labels tell each against the rest. With `most`,
-    not more than so many windows are learnt from, of every class alike.
+    at most this many windows are learnt from, of every class alike.
 
     Raises
     ------

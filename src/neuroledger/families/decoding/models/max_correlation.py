@@ -53,7 +53,7 @@ def max_correlation(*, id: str, shuffles_labels: bool = False, plants: float = 0
     """A decoder that gives each pattern to the class whose mean it correlates with most (Zhang et al., 2011).
 
     With ``shuffles_labels`` the training labels are permuted: the control that must stay at chance. With ``plants`` a
-    signal of so many standard deviations gives the label away: the control that must be found.
+    signal of this many standard deviations marks the label: the positive control.
     """
     return Decoder(
         id=id,

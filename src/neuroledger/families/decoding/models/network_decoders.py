@@ -146,7 +146,7 @@ def network_to_decoder(
     shuffles_labels: bool,
     objectives: tuple[Objective, ...] = OBJECTIVES,
 ) -> Decoder:
-    """A decoder around what makes networks; untrained, its weights stay as good as random."""
+    """A decoder around a factory of networks; if untrained, its weights stay random."""
     if not trained:
         recipe = recipe.model_copy(update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1})
     return Decoder(
@@ -328,7 +328,7 @@ class _Absent(ModuleType):
         )
 
         class Missing:
-            """What is said when it is used."""
+            """The warning when it is used."""
 
             def __new__(cls, *_: Any, **__: Any) -> Any:
                 raise UnavailableError(f"{reason}: install the torchaudio that was built for this torch")

@@ -39,7 +39,7 @@ def typing_network(
     The logarithm of the power in `window` samples every `hop` is normalised for each channel. A perceptron for each of the
     `bands` of electrodes sees them as they are and turned by one place either way, and is averaged over the `turns`. Blocks
     of time-depth separable convolutions follow [hannun2019]; each shortens time by `kernel` - 1 steps, of the beginning.
-    While it is trained, up to so many stretches of time and of frequency, so long at most, are masked in each channel.
+    During training, a limited number of segments of time and of frequency, of limited length, is masked in each channel.
     With 32 channels and 99 outputs: 5,217,184 parameters and 76,131 in the last layer; 5 s at 2 kHz give 498 steps of 8 ms.
 
     Raises

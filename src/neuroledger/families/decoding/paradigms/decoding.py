@@ -261,12 +261,12 @@ def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:
     """How large the networks were, how long they were trained, and what an estimator says of itself in `notes_`."""
     sizes = {estimator.parameters_ for estimator in trained if hasattr(estimator, "parameters_")}
     epochs = [estimator.epochs_ for estimator in trained if hasattr(estimator, "epochs_")]
-    said = [f"training seeds {', '.join(map(str, seeds))}"] if seeds else []
+    notes = [f"training seeds {', '.join(map(str, seeds))}"] if seeds else []
     if sizes:
-        said.append(
+        notes.append(
             f"{max(sizes):,} parameters, {min(epochs)} to {max(epochs)} epochs, {trained[0].threads} threads"
         )
-    return [*said, *sorted({note for estimator in trained for note in getattr(estimator, "notes_", ())})]
+    return [*notes, *sorted({note for estimator in trained for note in getattr(estimator, "notes_", ())})]
 
 
 def _training_truth(model: Decoder, truth: Array, fold: Fold, rng: np.random.Generator) -> Array:

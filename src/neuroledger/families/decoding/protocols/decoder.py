@@ -1,4 +1,4 @@
-"""A decoder is anything that can be trained on windows of a signal and asked what they show."""
+"""Decoders: what can be trained on windows of a signal and predicts what they show."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ class Signature(NamedTuple):
 
 @runtime_checkable
 class Estimator(Protocol):
-    """The part of scikit-learn's manners that decoding needs.
+    """The part of the scikit-learn API that decoding needs.
 
     `x` is (window, channel, sample), `y` (window,) or (window, output). `predict_proba` or `decision_function` are
     used for the scores of classes where they exist.
     """
 
     def fit(self, x: Array, y: Array) -> Any:
-        """Learn from windows and what they show."""
+        """Fit to windows and their targets."""
         ...
 
     def predict(self, x: Array) -> Array:
-        """What these windows show."""
+        """Predictions for windows."""
         ...
 
 
 @runtime_checkable
 class StoppedEarly(Protocol):
-    """An estimator that watches a validation part to know when to stop."""
+    """An estimator that stops early by a validation part."""
 
     def fit_watching(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> Any:
-        """Learn from the first two, stop by the last two."""
+        """Fit to the first two, stop by the last two."""
         ...
 
     def predict(self, x: Array) -> Array:
-        """What these windows show."""
+        """Predictions for windows."""
         ...
 
 
@@ -138,7 +138,7 @@ def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id
         else:
             found = np.asarray(estimator.predict(x))
     except FIT_ERRORS as error:
-        raise ModelError(f"decoder {id!r} could not answer {len(x)} windows: {_said(error)}") from error
+        raise ModelError(f"decoder {id!r} could not predict {len(x)} windows: {_message(error)}") from error
     if found.ndim == 0 or found.dtype == object:
         raise ModelError(f"decoder {id!r} gave no array of answers for {len(x)} windows")
     if len(found) != len(x):
@@ -151,11 +151,11 @@ def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id
 
 
 def failure(id: str, doing: str, error: Exception) -> ModelError:
-    """What somebody's estimator raised, as an error of the model."""
-    return ModelError(f"decoder {id!r} could not {doing}: {_said(error)}")
+    """What an estimator raised, as an error of the model."""
+    return ModelError(f"decoder {id!r} could not {doing}: {_message(error)}")
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """The words of an error; a missing key says nothing without its kind."""
     return str(error) if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: {error}"
 
@@ -194,7 +194,7 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
                 else ""
             )
             raise ModelError(
-                f"decoder {id!r} answers {', '.join(unknown[:3])}, which it was not taught{numbers}"
+                f"decoder {id!r} answers {', '.join(unknown[:3])}, which is not a class of the training part{numbers}"
             )
         return np.asarray(labels[:, None] == choices, dtype=float)
     own = np.asarray(getattr(estimator, "classes_", choices)).astype(str)
@@ -206,6 +206,6 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
     places = {name: column for column, name in enumerate(choices.tolist())}
     for column, name in enumerate(own.tolist()):
         if name not in places:
-            raise ModelError(f"decoder {id!r} answers {name!r}, which it was not taught")
+            raise ModelError(f"decoder {id!r} answers {name!r}, which is not a class of the training part")
         filled[:, places[name]] = scores[:, column]
     return filled

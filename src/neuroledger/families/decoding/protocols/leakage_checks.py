@@ -194,7 +194,7 @@ def _deal(codes: Array, start: int, files: Sequence[IO[bytes]], kept: list[Array
     if not files:
         kept.append(pairs)
         return
-    # The lower bits of a fraction are as good as random; adding zero makes both zeros one.
+    # The lower bits of a fraction are effectively random; adding zero maps both zeros to one.
     place = ((pairs["code"] + 0.0).view(np.uint64) >> np.uint64(8)) % np.uint64(len(files) + 1)
     order = np.argsort(place, kind="stable")
     ends = np.searchsorted(place[order], np.arange(len(files) + 1), side="right")

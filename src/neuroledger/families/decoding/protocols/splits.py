@@ -56,7 +56,7 @@ class _Rule(Frozen):
 class Declared(_Rule):
     """Parts by the values of a coordinate that came with the data; the rest is trained on unless `train` says.
 
-    With `purge`, training rows within so many seconds of a tested window of the same recording are left out; 0 leaves out
+    With `purge`, training rows within this many seconds of a tested window of the same recording are left out; 0 leaves out
     those that share time with one.
     """
 
@@ -79,7 +79,7 @@ class Grouped(_Rule):
     With `test`, one division: a share of the groups is drawn by `seed`. With `folds`, that many divisions that test
     every group once, groups dealt out in sorted order; with neither, one group at a time. `stratify` names a
     coordinate that each group has one value of, and keeps its shares, in a validation part of such groups too. With
-    `purge`, training rows within so many seconds of a tested window of the same recording are left out; 0 leaves out
+    `purge`, training rows within this many seconds of a tested window of the same recording are left out; 0 leaves out
     those that share time with one, as words that follow one another do.
     """
 
@@ -116,7 +116,7 @@ class Within(_Rule):
 class Blocked(_Rule):
     """Contiguous blocks of time within each recording, one per fold; trials stay whole.
 
-    `trial` names the coordinate whose rows travel together. Training rows whose event lies less than `purge` seconds
+    `trial` names the coordinate whose rows travel together. Training rows whose event is less than `purge` seconds
     from the tested block are left out.
     """
 

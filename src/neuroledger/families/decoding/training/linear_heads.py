@@ -79,7 +79,7 @@ def head_of(head: Logistic | LogisticSearch | RidgeSearch, objective: Objective)
 
 
 def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
-    """Somebody's estimator, copied for each label or number where it can have only one.
+    """An estimator, copied for each label or number if it supports only one.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _probability(part: Any, x: Array) -> Array:
 
 
 def chosen_rows(y: Array, most: int | None) -> Integers:
-    """At most so many rows, in order: all, or a sample that holds every class by its share, seed 0.
+    """At most ``most`` rows, in order: all, or a sample stratified by class, seed 0.
 
     Of numbers, embeddings, several labels at once and more classes than rows, every row is as likely as any other.
     """
@@ -184,12 +184,12 @@ def chosen_rows(y: Array, most: int | None) -> Integers:
 
 
 class Doubles:
-    """A pipeline that computes in double precision, whatever the signals are stored as; `notes_` tell what it gave up.
+    """A pipeline that computes in double precision, whatever the type of the signals; `notes_` list what was left out.
 
     Of a view of windows on the disk, the first step makes its features block by block, and the other steps learn from
     those of all windows at once; answers are given block by block. A pipeline of one step sees all windows at once, if
-    memory has room. `bytes_each` is what it makes of a window, where that is known beforehand: memory without room for it
-    is told before anything is made.
+    memory has room. `bytes_each` is what it makes of a window, where that is known beforehand: too little memory is
+    reported before anything is computed.
     """
 
     takes_rows = True

@@ -35,7 +35,7 @@ def optimiser_of(recipe: TrainingRecipe, network: nn.Module) -> Any:
 
 
 def schedule_of(recipe: TrainingRecipe, optimiser: Any, steps: int) -> Any:
-    """One cycle over the whole budget of epochs, so many steps each, or a constant rate."""
+    """One cycle over all epochs of ``steps`` each, or a constant rate."""
     import torch
 
     if recipe.schedule == "constant":
@@ -76,7 +76,7 @@ def rarity_of(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
             "a balanced sampler needs classes, or one number with `bins`: give them, or `sampler: shuffled`"
         )
     if not inside.any():
-        raise ModelError(f"no training window lies within the bins {recipe.bins}")
+        raise ModelError(f"no training window is within the bins {recipe.bins}")
     counts = torch.bincount(groups[inside], minlength=int(groups.max()) + 1).double()
     return torch.where(inside, 1.0 / counts[groups].clamp(min=1.0), torch.zeros(()).double())
 
@@ -112,7 +112,7 @@ class TrainedNetwork:
     """An estimator around a network; after `fit`, `epochs_` and `parameters_` tell how it went.
 
     Without a validation part of its own, the recipe's share of the training windows is set apart, of each class alike.
-    Windows may be a view of what lies on the disk: batches are then read as they are needed.
+    Windows may be a view of a file: batches are then read when needed.
     """
 
     takes_rows = True
@@ -212,7 +212,7 @@ class TrainedNetwork:
         return self
 
     def _tried(self, network: Any, inputs: Any) -> None:
-        """Show the network two windows, so that wrong answers are told before hours of training; lazy layers take shape.
+        """Show the network two windows, so that wrong answers are reported before training; lazy layers take their shape.
 
         Chance is as it was afterwards.
         """
@@ -291,7 +291,7 @@ class TrainedNetwork:
 
 
 class _Batches:
-    """Windows as tensors, made when they are asked for; the part of a tensor's manners that training needs."""
+    """Windows as tensors, computed on demand; the part of the tensor API that training needs."""
 
     def __init__(self, x: LazyRows, make: Callable[[Array], Any]) -> None:
         self._x, self._make = x, make
@@ -303,14 +303,14 @@ class _Batches:
         return self._make(self._x[rows.cpu().numpy()])
 
     def split(self, size: int) -> Iterator[Any]:
-        """Tensors of so many windows, in order."""
+        """Tensors of ``size`` windows, in order."""
         for start in range(0, len(self._x), size):
             yield self._make(self._x[start : start + size])
 
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """So many threads within, as many as before afterwards: the number changes the bits of a training."""
+    """Set the number of threads, restored afterwards: it changes the bits of a training."""
     import torch
 
     before = torch.get_num_threads()

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["Texts", "beam", "edit_distance", "greedy", "steps_needed"]
 
 
-def edit_distance(true: Sequence[str], said: Sequence[str]) -> int:
+def edit_distance(true: Sequence[str], predicted: Sequence[str]) -> int:
     """Levenshtein distance between two sequences: fewest substitutions, insertions and deletions.
 
     >>> edit_distance("kitten", "sitting")
     3
     """
-    row = list(range(len(said) + 1))
+    row = list(range(len(predicted) + 1))
     for i, left in enumerate(true, 1):
         previous, row[0] = row[0], i
-        for j, right in enumerate(said, 1):
+        for j, right in enumerate(predicted, 1):
             previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (left != right))
     return row[-1]
 
@@ -109,7 +109,7 @@ class Texts:
     def goodness(self, kept: Array, targets: Tensor) -> float:
         """Minus the character error rate."""
         truth = ["".join(self.symbols[k] for k in row[row != self.blank].tolist()) for row in targets.cpu()]
-        edits = sum(edit_distance(true, said) for true, said in zip(truth, kept, strict=True))
+        edits = sum(edit_distance(true, predicted) for true, predicted in zip(truth, kept, strict=True))
         return -edits / max(1, sum(map(len, truth)))
 
     def answers(self, kept: Array) -> Array:

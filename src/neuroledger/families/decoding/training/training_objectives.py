@@ -176,9 +176,9 @@ class Labels:
         return _checked(found, self.signature.outputs)
 
     def goodness(self, kept: Array, targets: Tensor) -> float:
-        """Macro F1 over all labels; one that is neither true nor said counts as zero, as published."""
-        true, said = targets.cpu().numpy() > 0, kept > 0
-        both, either = (true & said).sum(axis=0), true.sum(axis=0) + said.sum(axis=0)
+        """Macro F1 over all labels; one that is neither true nor predicted counts as zero, as published."""
+        true, predicted = targets.cpu().numpy() > 0, kept > 0
+        both, either = (true & predicted).sum(axis=0), true.sum(axis=0) + predicted.sum(axis=0)
         return float(np.mean(2 * both / np.maximum(either, 1)))
 
     def answers(self, kept: Array) -> Array:
@@ -282,6 +282,6 @@ def _checked(found: Tensor, outputs: int) -> Array:
     return np.asarray(found.float().cpu().numpy())
 
 
-def _correlation(said: Array, true: Array) -> float:
+def _correlation(predicted: Array, true: Array) -> float:
     """Pearson's r, or -1 for a constant, which is never the best."""
-    return float(np.corrcoef(said, true)[0, 1]) if said.std() > 0 and true.std() > 0 else -1.0
+    return float(np.corrcoef(predicted, true)[0, 1]) if predicted.std() > 0 and true.std() > 0 else -1.0

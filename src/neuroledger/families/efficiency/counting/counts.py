@@ -64,7 +64,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Timing:
-    """Wall-clock times in seconds, without any counting going on."""
+    """Wall-clock times in seconds, without counting."""
 
     latency: tuple[float, ...]
     batch: tuple[float, ...]
@@ -85,7 +85,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Energy:
-    """What a meter of this machine counted while so many samples were answered."""
+    """What a meter of this machine counted during ``samples`` answers."""
 
     joules: float
     samples: int
@@ -102,7 +102,7 @@ class Trace:
     samples, batches, steps
         Samples and batches seen, and time steps per sample where the network was stepped through time (else 1).
     layers
-        Counts by dotted module name; operations outside any module go by the function's name.
+        Counts by dotted module name; operations outside any module are listed by the function's name.
     batch_sparsity
         Sample-weighted mean over batches of the zeros among activations, as NeuroBench reports it.
     weights_met, weights_reached
@@ -150,7 +150,7 @@ class Reading(NamedTuple):
     parts
         The same by layer, or single repeats, with the name of what they are.
     n
-        What it stands on: samples, repeats, the share of connection weights that was counted.
+        What it is based on: samples, repeats, the share of weights that was counted.
     notes
         What a reader must know: device, evidence class, what was left out by definition.
     """

@@ -186,13 +186,13 @@ class Tally:
         if self._owners is None:
             self._owners = {}
             for holder, own in self._own:
-                lies = storage_of(own)
-                if lies is not None:
-                    self._owners.setdefault(lies, holder)
+                start = storage_of(own)
+                if start is not None:
+                    self._owners.setdefault(start, holder)
         return self._owners.get(place)
 
     def weight_of(self, tensor: Tensor) -> str | None:
-        """Dotted name of the module whose weights a tensor is, or is made of; None for what a sample brings about."""
+        """Dotted name of the module whose weights a tensor is, or is made of; None for one that depends on a sample."""
         made = self.made.origin(tensor)
         return None if made is None else made.name
 

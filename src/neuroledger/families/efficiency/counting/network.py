@@ -24,7 +24,7 @@ __all__ = [
     "without_values", "written",
 ]  # fmt: skip
 
-# A network is another's code: whatever it raises is its own failure, and told as such.
+# A network is foreign code: whatever it raises is reported as a failure of the network.
 CALL_ERRORS = (Exception,)
 
 _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
@@ -136,7 +136,7 @@ def written(copy: Any) -> bool:
 
 
 def without_values(network: Network, inputs: Any) -> str | None:
-    """What lies on the meta device, where no number is zero or not; None if nothing does."""
+    """What is on the meta device, which holds no values; None if nothing is."""
     for prefix, part in network.parts:
         for name, x in part._parameters.items():
             if x is not None and x.is_meta:

@@ -22,11 +22,11 @@ PIECE = 2**16
 # Comparisons handled at a time: a byte each.
 MASK = 2**18
 
-# Rows are added in halves until few are left, and so many times at most: 128 is the largest power of two in a byte.
+# Rows are added in halves until few are left, at most this many times: 128 is the largest power of two in a byte.
 FEW = 32
 BYTE_HALVES = 7
 
-# So many values of a row are tried by a weighted sum, which is exact for signs.
+# This many values of a row are tested by a weighted sum, which is exact for signs.
 TRIED = 256
 LARGEST_WEIGHT = 61
 
@@ -254,7 +254,7 @@ class Inbox:
 
     Whether a sample's operations are MACs or ACs is decided over all rows of that sample: ACs if all of them hold
     nothing but -1, 0 and 1, at every step. Neither the other samples of its batch nor their number matter. Rows that
-    cannot be told apart by sample decide each for itself.
+    cannot be assigned to a sample are judged independently.
     """
 
     def __init__(self, fan: Fan, scratch: Scratch) -> None:
@@ -434,5 +434,5 @@ class Inbox:
 
 
 def _apart(size: int, leading: Sequence[int]) -> bool:
-    """Whether rows that are ``leading`` in the input's own shape can be told apart by sample: batch first, or second."""
+    """Whether rows that are ``leading`` in the input's own shape can be assigned to samples: batch first, or second."""
     return bool(leading) and (leading[0] == size or (len(leading) > 1 and leading[1] == size))

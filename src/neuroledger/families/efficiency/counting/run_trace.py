@@ -139,7 +139,7 @@ def trace(
 
 
 class _Progress:
-    """What a pass knows of itself between two batches."""
+    """Progress of a pass between two batches."""
 
     def __init__(self, carry: bool) -> None:
         self.carry = carry
@@ -173,7 +173,7 @@ def _one(
         empty = without_values(network, inputs)
         if empty is not None:
             raise ModelError(
-                f"{empty} lies on the meta device, which holds no values: load them first (module.to_empty)"
+                f"{empty} is on the meta device, which holds no values: load the weights first (module.to_empty)"
             )
         state.writes = may_write(network)
         state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
@@ -291,10 +291,10 @@ def _weights(
 
 
 def watched(run: Callable[[], int]) -> Trace:
-    """Count the operations of whatever torch functions ``run`` calls; it returns how many samples it answered.
+    """Count the operations of the torch functions that ``run`` calls; it returns the number of samples.
 
-    For models that are more than one module: nothing is known of their parts, so counts go by the functions' names,
-    and operations done outside of torch are not seen.
+    For models that are more than one module: their parts are unknown, so counts are listed by the functions' names,
+    and operations outside of torch are not counted.
     """
     network = Network.of(nn.Module())
     tally = Tally(network)
@@ -312,5 +312,5 @@ def watched(run: Callable[[], int]) -> Trace:
         notes=("operations of torch alone, by function",),
         failures={}
         if samples
-        else {"operations": "nothing was answered", "activations": "nothing was answered"},
+        else {"operations": "no sample was answered", "activations": "no sample was answered"},
     )

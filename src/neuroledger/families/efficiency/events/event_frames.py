@@ -48,7 +48,7 @@ class Grid(BaseModel):
     width, height
         Pixels of the camera.
     pool
-        Counts are summed over squares of so many pixels; what is left over at the right and lower edge is dropped.
+        Counts are summed over squares of this many pixels; the remainder at the right and lower edge is dropped.
     polarity
         ``separate``: falling, then rising brightness, each a channel of its own. ``merged``: one channel of both.
     bins
@@ -105,7 +105,7 @@ class Grid(BaseModel):
         }
 
     def count(self, events: Events, start: int, width: int) -> Array:
-        """``(neuroid, bin)``: events in bins of ``width`` µs from ``start`` on; what lies outside is not counted."""
+        """``(neuroid, bin)``: events in bins of ``width`` µs from ``start`` on; events outside are not counted."""
         bin = (events.t - start) // width
         column, row = events.x // self.pool, events.y // self.pool
         kept = (bin >= 0) & (bin < self.bins) & (column < self.columns) & (row < self.rows)
@@ -159,7 +159,7 @@ class BoxRules(BaseModel):
     classes
         The classes that are asked for.
     skip
-        Boxes in the first so many ms are left out: the camera has not seen enough yet.
+        Boxes in the first milliseconds, this many, are left out: too few events precede them.
     diagonal, side
         The least diagonal, and the least width and height.
     widest
@@ -253,7 +253,7 @@ def boxes_by_frame(
 
 
 FULL_SCALE = 255
-"""The stored value that stands for as many events as are told apart."""
+"""The stored value of the highest number of events that is distinguished."""
 
 EVENT = np.dtype([("t", "<u4"), ("data", "<u4")])
 CHUNK = 1 << 22
@@ -276,7 +276,7 @@ def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
     """The frames of an HDF5 tensor file: ``data`` (frame, channel, row, column) with the length of a frame in ``delta_t``.
 
     Numbers other than uint8 are taken as shares of 1. The size of the camera is in event_input_width and
-    event_input_height; where it is not said, it is that of the frames.
+    event_input_height; the default is that of the frames.
 
     Raises
     ------
@@ -291,14 +291,17 @@ def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
             raise DataError(
                 f"{path.name}: `data` has {data.ndim} dimensions, not (frame, channel, row, column)"
             )
-        said = data.attrs
-        if int(said.get("delta_t", 0)) != frame_us:
+        attributes = data.attrs
+        if int(attributes.get("delta_t", 0)) != frame_us:
             raise DataError(
-                f"{path.name} holds frames of {int(said.get('delta_t', 0)) / 1000:g} ms, not of {frame_us / 1000:g} ms: "
+                f"{path.name} has frames of {int(attributes.get('delta_t', 0)) / 1000:g} ms, not {frame_us / 1000:g} ms: "
                 "correct `frame` in the spec"
             )
         count, channels, height, width = data.shape
-        camera = int(said.get("event_input_width", width)), int(said.get("event_input_height", height))
+        camera = (
+            int(attributes.get("event_input_width", width)),
+            int(attributes.get("event_input_height", height)),
+        )
 
         def read(first: int, stop: int) -> npt.NDArray[np.uint8]:
             try:

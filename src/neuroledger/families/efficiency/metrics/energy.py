@@ -1,4 +1,4 @@
-"""Energy, only with a declared model or a declared meter; the two are never confused."""
+"""Energy, only with a declared model or a declared meter; and which of the two is in the notes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Picojoules = Annotated[float, Field(ge=0)]
 
 
 class PerOperation(BaseModel):
-    """Energy by arithmetic: so many picojoules for each operation, memory traffic not counted."""
+    """Energy of arithmetic: picojoules per operation; memory traffic is not included."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,7 +26,7 @@ class PerOperation(BaseModel):
 
 
 class Metered(BaseModel):
-    """Energy read from a meter, by whoever ran the network, and how."""
+    """Energy that the caller read from a meter, with the name of the meter."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

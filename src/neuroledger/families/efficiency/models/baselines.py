@@ -72,7 +72,7 @@ def _mean_boxes(boxes: Floats, classes: int) -> Floats:
 
 @builder("last_value", version=1, takes=TAKES, gives=answering("forecast"))
 def last_value(*, id: str) -> Learner:
-    """The last value that was seen, for ever."""
+    """The last observed value, at every step."""
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:

@@ -39,7 +39,7 @@ def shape_detector(
     side
         Width and height of a scene, whose pixels are the neuroids, row by row.
     most
-        No more than so many boxes in a scene.
+        Maximum number of boxes in a scene.
     """
     require("torch", "torch")
 
@@ -81,7 +81,7 @@ def event_detector(
     most: Positive = 16,
     device: str = "cpu",
 ) -> Learner:
-    """Where there are more events inside of a box of the mean size of a class than around it, there is one.
+    """A box of the mean size of a class is detected where there are more events inside than around it.
 
     Frames are averaged over channels and time; from there on it is the ``shape_detector``.
 
@@ -90,9 +90,9 @@ def event_detector(
     columns, rows, channels
         The shape of a frame, whose values are the neuroids: channel by channel, row by row.
     threshold
-        The least contrast of inside and outside, as a share of the most events that are told apart.
+        The least contrast of inside and outside, as a share of the highest number of events that is distinguished.
     most
-        No more than so many boxes in a frame.
+        Maximum number of boxes in a frame.
 
     Raises
     ------

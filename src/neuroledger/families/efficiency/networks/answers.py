@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["answered", "answers", "coordinates", "forecast", "incremental"]
 
 CORNERS = ("x1", "y1", "x2", "y2")
-UNCOUNTED = "what prepares the input of this model is no part of the network: it is not counted"
+UNCOUNTED = "the preparation of the input is not part of the network: it is not counted"
 
 
 def answers(
@@ -276,7 +276,7 @@ def incremental(
 def sessions_of(
     assembly: xr.DataArray, labels: Strings, increments: str | Sequence[Sequence[str]]
 ) -> list[list[str]]:
-    """The classes that each session brings: the base session's, then those of each increment.
+    """The classes that are new in each session: the base session's, then those of each increment.
 
     Raises
     ------

@@ -88,7 +88,7 @@ class Linear(nn.Module):  # type: ignore[misc]
 
 
 class Constant(nn.Module):  # type: ignore[misc]
-    """The same answer to everything: a floor."""
+    """The same answer to every input: a baseline."""
 
     def __init__(self, answer: Tensor) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Constant(nn.Module):  # type: ignore[misc]
 
 
 class LastValue(nn.Module):  # type: ignore[misc]
-    """The last value seen, for ever: a floor for forecasts."""
+    """The last observed value: a baseline for forecasts."""
 
     def forward(self, value: Tensor) -> Tensor:
         """The value itself."""
@@ -113,7 +113,7 @@ BORDER = 2
 class Templates(nn.Module):  # type: ignore[misc]
     """For (batch, pixel, time_bin), (batch, box, 4 + class): corners, and the contrast as the score of its class.
 
-    Scenes are ``side`` pixels wide and ``rows`` high (as many, where not said), and the mean of their ``channels``.
+    Scenes are ``side`` pixels wide and ``rows`` high (default: ``side``), and the mean of their ``channels``.
     """
 
     def __init__(
@@ -243,8 +243,8 @@ def fit(
 ) -> None:
     """Train ``module`` in place with Adam [kingma2015] on ``inputs`` (presentation, neuroid, time_bin).
 
-    ``loss`` is given the answers to a batch and the numbers of its presentations. Inputs are taken batch by batch, so
-    that they may be a view of what lies on the disk.
+    ``loss`` is given the answers to a batch and the numbers of its presentations. Inputs are read batch by batch, so that
+    they may be a view of a file.
 
     Raises
     ------
@@ -268,7 +268,7 @@ def fit(
 
 @contextmanager
 def seeded(seed: int, threads: int) -> Iterator[None]:
-    """Torch's generator from ``seed`` and so many threads within; both as before afterwards."""
+    """Seed torch's generator and set the number of threads; both are restored afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

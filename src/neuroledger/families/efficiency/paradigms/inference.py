@@ -1,4 +1,4 @@
-"""Inference: a trained network answers labelled data; what it answered and what that cost come from one pass."""
+"""Inference: a trained network answers labelled data; answers and costs come from one pass."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def inference(
     Parameters
     ----------
     model
-        A learner; it is made ready on the training part, or comes trained.
+        A trainable network; it is trained on the training part, or comes trained.
     data
         An assembly (presentation, neuroid, time_bin). For all but forecasts, presentations carry ``target`` and
         ``split`` (train, test; others are left aside). A ``regression`` may have several targets. The target of a
@@ -65,31 +65,29 @@ def inference(
         is a series.
     increments, session, shots
         Incremental learning: the classes of each session after the first, which has all others; or, where none are
-        listed, the coordinate that numbers the sessions from 0. After the first, no more than so many training
-        presentations of a class are shown, the first ones in the order of the data.
+        listed, the coordinate that numbers the sessions from 0. In later sessions, at most ``shots``
+        training presentations of each class are shown, the first ones in the order of the data.
     count, mode
-        What is counted on the way, and by whose definitions.
+        What is counted during the pass, and by which definitions.
     train, test, windows, stride
-        Forecasts: values to learn from and values to foretell, in how many windows, so many values apart. At the
-        test the first input is true, and each later one is the answer before.
+        Forecasts: numbers of values to train on and to predict, number of windows, and the stride between them. In the
+        test the first input is true, and each later one is the previous answer.
     per_time
         Forecasts: values per unit of the horizon (a Lyapunov time).
 
     Raises
     ------
     DataError
-        The data lack what the task needs.
+        The data do not have what the task needs.
     ModelError
-        The model is no learner, cannot be asked this, or fails.
+        The model is not a trainable network, does not support the task, or fails.
     """
     if not isinstance(model, Learner):
         raise ModelError(
-            f"model {getattr(model, 'id', model)!r} is no learner: it cannot be asked for {task}"
+            f"model {getattr(model, 'id', model)!r} is not a trainable network: it does not support {task}"
         )
     if task not in model.tasks:
-        raise ModelError(
-            f"model {model.id!r} cannot be asked for {task}; it can for {', '.join(model.tasks)}"
-        )
+        raise ModelError(f"model {model.id!r} does not support {task}, only {', '.join(model.tasks)}")
     assembly = data.assembly
     if assembly is None or set(assembly.dims) != {"presentation", "neuroid", "time_bin"}:
         raise DataError(f"data set {data.id!r} has no assembly (presentation, neuroid, time_bin)")

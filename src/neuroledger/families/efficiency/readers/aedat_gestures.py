@@ -73,7 +73,7 @@ def aedat_gestures(
         zeros. Without it, every gesture is divided from its first to its last event into bins of equal whole µs, as
         NeuroBench's baseline does; the few events behind the last bin are left out, and times are of the mean gesture.
     denoise
-        Leave out events without another at one of the four neighbouring pixels less than so many ms before.
+        Leave out events without another event at one of the four neighbouring pixels within this many ms before.
     repeated
         Of gestures that a table lists more than once, take all, the first or the last.
     parts
@@ -84,7 +84,7 @@ def aedat_gestures(
     Raises
     ------
     DataError
-        A file is missing or damaged, a label lies beyond its recording, or one person is in two parts.
+        A file is missing or damaged, a label exceeds its recording, or one person is in two parts.
     RequestError
         The counts do not fit into memory.
     """

@@ -85,7 +85,7 @@ def event_histograms(
     every
         Of the frames of a recording each so-manieth may be shown, if it is labelled.
     pool
-        Means over squares of so many pixels; what is left over at the right and lower edge is dropped.
+        Means over squares of this many pixels; the remainder at the right and lower edge is dropped.
     parts
         The part of each folder.
     boxes
@@ -93,7 +93,7 @@ def event_histograms(
     unlabelled
         Recordings that are known to have no boxes and are left out.
     shrink, most
-        Of events: pixels of the camera to a side of a frame's pixel, and how many events of each are told apart.
+        Of events: pixels of the camera to a side of a frame's pixel, and the highest number of events that is distinguished.
 
     Raises
     ------
@@ -167,7 +167,9 @@ def _recordings(
     for name in names:
         folder, stem = PurePosixPath(name).parent.name, name.removesuffix(ending)
         if folder not in parts:
-            raise DataError(f"{name} lies in the folder {folder!r}, which is no part: {', '.join(parts)}")
+            raise DataError(
+                f"{name} is in the folder {folder!r}, which is not one of the parts {', '.join(parts)}"
+            )
         if PurePosixPath(stem).name in unlabelled:
             continue
         table = f"{stem}_bbox.npy"
@@ -199,8 +201,8 @@ def _assembly(
     each = [len(scene.frames) for scene in scenes]
     starts = (np.arange(bins) - bins) * frame
 
-    def along(said: list[Any]) -> tuple[str, Array]:
-        return "presentation", np.repeat(np.array(said), each)
+    def along(values: list[Any]) -> tuple[str, Array]:
+        return "presentation", np.repeat(np.array(values), each)
 
     return xr.DataArray(
         values,

@@ -67,7 +67,7 @@ def idx_images(
     parts
         For each part its file of images and its file of labels. The default names are those of MNIST.
     pool
-        Means over squares of so many pixels; what is left over at the right and lower edge is dropped.
+        Means over squares of this many pixels; the remainder at the right and lower edge is dropped.
     brightest
         The stored value that becomes 1.
 

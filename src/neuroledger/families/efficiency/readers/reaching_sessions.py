@@ -150,7 +150,7 @@ def reaching_sessions(
 
 
 def _samples(milliseconds: float, name: str) -> int:
-    """So many samples of 4 ms."""
+    """Number of samples of 4 ms."""
     number = round(milliseconds / (1000 * STEP))
     if abs(number * 1000 * STEP - milliseconds) > 1e-6 or (number < 1 and name != "lag"):
         raise DataError(

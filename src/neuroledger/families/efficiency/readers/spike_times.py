@@ -73,7 +73,7 @@ def spike_times(
     Raises
     ------
     DataError
-        A file is damaged or has another layout, a unit or a time lies beyond what was declared, a presentation has no
+        A file is damaged or has another layout, a unit or a time exceeds what is declared, a presentation has no
         label, or there is no room for the counts.
     """
     bins = round(duration / bin_width)

@@ -228,7 +228,7 @@ def _by_hash(row: Mapping[str, Any]) -> str:
 def _windows(
     path: Path, part: str, count: int, noises: Mapping[str, int], clip: Clip
 ) -> Sequence[tuple[str, int]]:
-    """So many places to cut a clip from, in turn from every noise, at even steps within the stretch of the part."""
+    """Places to cut clips from, from each noise in turn, at even steps within the section of the part."""
     if count and not noises:
         raise DataError(f"{path.name} has no background noises to cut silence from")
     if part not in PARTS:

@@ -29,7 +29,7 @@ def band_filters(rate: float, points: int, bands: int, low: float, high: float) 
     Raises
     ------
     RequestError
-        ``high`` is above half the rate or below ``low``, or a band lies between two frequencies of the transform.
+        ``high`` is above half the rate or below ``low``, or a band contains no frequency of the transform.
     """
     if not 0 <= low < high <= rate / 2:
         raise RequestError(
@@ -44,7 +44,7 @@ def band_filters(rate: float, points: int, bands: int, low: float, high: float) 
     empty = np.flatnonzero(filters.sum(axis=1) == 0)
     if len(empty):
         raise RequestError(
-            f"band {empty[0]} of {bands} lies between two frequencies of a transform of {points} samples: "
+            f"band {empty[0]} of {bands} contains no frequency of a transform of {points} samples: "
             "take fewer bands or a longer window"
         )
     filters.flags.writeable = False
