@@ -130,7 +130,7 @@ WRONG = {
     "raises": (ModelError, "could not be trained on 48 windows: KeyError: 'oops'", Answers(KeyError("oops")), X, Y, {}),
     "answers nothing": (ModelError, r"gave answers \(\)", Answers(None), X, Y, {}),
     "answers too few": (ModelError, "gave 1 answers for 12", Answers(np.array(["rest"])), X, Y, {}),
-    "answers others": (ModelError, "which is not a class of the training part", Answers(lambda x: np.full(len(x), "x")), X, Y, {}),
+    "answers others": (ModelError, "is not a class of the training part", Answers(lambda x: np.full(len(x), "x")), X, Y, {}),
     "cannot answer": (ModelError, "could not predict 12 windows: ZeroDivisionError", Answers(lambda x: 1 / 0), X, Y, {}),
     "unknown metric": (RequestError, "no metric 'bal'", LR, X, Y, {"metric": "bal"}),
     "other metric": (RequestError, "does not score predictions", LR, X, Y, {"metric": "pls"}),

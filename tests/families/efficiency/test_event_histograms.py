@@ -138,7 +138,7 @@ def late(path):
     [
         (".h5", lambda path: path.write_bytes(path.read_bytes()[:900]), "cannot be read as HDF5"),
         (".h5", lambda path: path.write_bytes(b"no"), "cannot be read as HDF5"),
-        (".h5", lambda path: tensor(path, FRAMES, 30, delta=10_000), "holds frames of 10 ms, not of 50 ms"),
+        (".h5", lambda path: tensor(path, FRAMES, 30, delta=10_000), "has frames of 10 ms, not 50 ms"),
         (
             ".h5",
             lambda path: tensor(path, {0: np.zeros((1, 9, 16), np.uint8)}, 30),
