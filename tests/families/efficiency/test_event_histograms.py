@@ -184,7 +184,7 @@ def test_missing_partners_parts_and_labels_are_named(files, monkeypatch):
         event_histograms(lost, boxes=RULES)
     known = event_histograms(lost, boxes=RULES, unlabelled=("moorea_test_01_000_0_60000000",)).assembly
     assert set(known["split"].values.tolist()) == {"train", "validation"}
-    with pytest.raises(DataError, match="the folder 'val', which is not one of the parts: train, test"):
+    with pytest.raises(DataError, match="the folder 'val', which is not one of the parts train, test"):
         event_histograms(files, boxes=RULES, parts={"train": "train", "test": "test"})
     with pytest.raises(DataError, match=r"none of the files ends in _td\.dat"):
         event_histograms(files, stored="dat")
