@@ -34,9 +34,9 @@ def test_a_licence_is_an_expression_of_spdx_or_a_reference(tmp_path: Path, licen
 @pytest.mark.parametrize(
     ("licence", "words"),
     [
-        ("CCBY", "'CCBY' is no SPDX licence"),
-        ("see the website", "'see the website' is no SPDX licence"),
-        ("", "'' is no SPDX licence"),
+        ("CCBY", "'CCBY' is not an SPDX licence"),
+        ("see the website", "'see the website' is not an SPDX licence"),
+        ("", "'' is not an SPDX licence"),
         ("cc-by-4.0", "SPDX writes 'cc-by-4.0' as 'CC-BY-4.0'"),
     ],
 )

@@ -17,9 +17,8 @@ from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import DataError, Finding, RequestError, Severity, SpecError, UnknownError
 from neuroledger.spec import registry
 from neuroledger.spec.base import Component
-from neuroledger.spec.bibliography import joined
+from neuroledger.spec.bibliography import attribution_problems, joined
 from neuroledger.spec.catalog import Catalog, Entry, references
-from neuroledger.spec.check_citations import attribution_problems
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import (
     KINDS,
@@ -32,7 +31,7 @@ from neuroledger.spec.kinds import (
 )
 from neuroledger.spec.load import explain, read_spec
 from neuroledger.spec.shipped import DISTRIBUTION, is_checkout
-from neuroledger.spec.suite_rules import suite_problems
+from neuroledger.spec.suites import suite_problems
 
 __all__ = ["check"]
 

@@ -1,13 +1,16 @@
-"""What specs cite: the entries of BibTeX files by their keys, and what is wrong with such a file."""
+"""What specs cite and under which licence: BibTeX entries by key, and what is wrong with a file, a citation or a licence."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Bibliography", "Reference", "joined", "read_bibliography"]
+from neuroledger.spec.base import Spec
+from neuroledger.spec.kinds import DatasetSpec, ModelSpec
+
+__all__ = ["Bibliography", "Reference", "attribution_problems", "joined", "read_bibliography"]
 
 
 class Reference(NamedTuple):
@@ -64,3 +67,29 @@ def joined(paths: Iterable[Path]) -> Bibliography:
     for one in reversed(read):
         entries |= one.references
     return Bibliography(entries, read[0].problems if read else ())
+
+
+def attribution_problems(spec: Spec, cited: Bibliography) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Where, what and how to fix it, for each citation and of the licence."""
+    for number, key in enumerate(spec.cite):
+        if key not in cited.references:
+            words = f"citation {key!r} is not in specs/references.bib"
+            yield ("cite", number), words, "add its BibTeX entry there"
+    if isinstance(spec, DatasetSpec | ModelSpec) and spec.license is not None:
+        yield from _licence_problems(spec.license)
+
+
+def _licence_problems(given: str) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """A licence is an expression of SPDX, or `LicenseRef-` and a name of one's own."""
+    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+    try:
+        written = str(canonicalize_license_expression(given))
+    except InvalidLicenseExpression:
+        hint = (
+            "take an id of https://spdx.org/licenses, or LicenseRef-NAME and a license_note for other terms"
+        )
+        yield ("license",), f"{given!r} is not an SPDX licence", hint
+        return
+    if written != given:
+        yield ("license",), f"SPDX writes {given!r} as {written!r}", f"license: {written}"
