@@ -12,11 +12,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict
 
 from neuroledger.data.parsing import MAX_MEMBER_BYTES, require_even_rows, zip_member
-from neuroledger.errors import AssemblyError
+from neuroledger.errors import AssemblyError, DataError
 
-__all__ = ["StimulusSet", "read_table", "safe_members"]
+__all__ = ["StimulusFiles", "StimulusSet", "further_sets", "read_table", "safe_members"]
+
 
 Content = bytes
 MAX_ARCHIVE_BYTES = 64 * 1024**3
@@ -217,3 +219,36 @@ def safe_members(path: Path) -> list[zipfile.ZipInfo]:
     if sum(info.file_size for info in members) > MAX_ARCHIVE_BYTES:
         raise AssemblyError(f"{path.name}: the files together are larger than {MAX_ARCHIVE_BYTES >> 30} GiB")
     return members
+
+
+class StimulusFiles(BaseModel):
+    """Names, among the files of the spec, of a CSV of stimuli and of the zip that holds their files."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stimuli: str
+    archive: str | None = None
+
+
+def further_sets(
+    files: Mapping[str, Path], named: Mapping[str, StimulusFiles] | None
+) -> dict[str, StimulusSet]:
+    """The stimulus sets by the names that benchmarks call them by.
+
+    Raises
+    ------
+    DataError
+        A file is not declared under ``files``.
+    """
+    sets = {}
+    for name, held in (named or {}).items():
+        for file in (held.stimuli, held.archive):
+            if file is not None and file not in files:
+                raise DataError(
+                    f"the stimulus set {name!r} needs the file {file!r}; the spec's `files` are {', '.join(sorted(files))}"
+                )
+        archive = files[held.archive] if held.archive is not None else None
+        if archive is not None:
+            safe_members(archive)
+        sets[name] = StimulusSet(Path(held.stimuli).stem, read_table(files[held.stimuli]), archive)
+    return sets

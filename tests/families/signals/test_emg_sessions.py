@@ -10,7 +10,7 @@ import pytest
 from scipy.signal import decimate as scipy_decimate
 
 from neuroledger.errors import DataError
-from neuroledger.families.signals.emg.sessions import Stretch
+from neuroledger.families.signals.emg.sessions import WindowGrid
 from neuroledger.families.signals.readers.hand_pose_sessions import Trajectory, hand_pose_sessions
 from neuroledger.families.signals.readers.typing_sessions import typing_sessions
 from tests.families.signals.emg_files import (
@@ -27,8 +27,8 @@ from tests.families.signals.emg_files import (
     write_typing,
 )
 
-TYPED = Stretch(start=-0.9, duration=5.0, stride=4.0)
-POSED = Stretch(duration=1.0, stride=1.0)
+TYPED = WindowGrid(start=-0.9, duration=5.0, stride=4.0)
+POSED = WindowGrid(duration=1.0, stride=1.0)
 KEYS = [
     (3.9995, "q"), (4.0, "H"), (4.2, "i"), (4.5, "Key.space"), (5.0, "Key.shift"), (5.1, "Key.ctrl"), (6.0, "’"),
     (7.9995, "Key.backspace"), (8.0, "Key.enter"), (9.0, "\n"), (9.5, "é"), (13.9, "z"),
@@ -299,7 +299,7 @@ def test_unknown_splits_and_recordings_without_windows_are_refused(posed):
         hand_pose_sessions(below(posed), window=POSED)
     write_table(posed, POSES)
     with pytest.raises(DataError, match=r"no window of 6 s without a failure .* lies within 5 recordings"):
-        hand_pose_sessions(below(posed), window=Stretch(duration=6.0, stride=1.0))
+        hand_pose_sessions(below(posed), window=WindowGrid(duration=6.0, stride=1.0))
     write_pose(posed, POSES[0], pose(5.25, 0, joint_angles=None))
     with pytest.raises(DataError, match=r"timeseries has no field 'joint_angles'; it has time, emg"):
         hand_pose_sessions(below(posed), window=POSED)

@@ -13,11 +13,16 @@ from pydantic import ValidationError
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
-from neuroledger.families.signals.recordings.signal_spans import Partner, Span, fields_in, partner_of
+from neuroledger.families.signals.recordings.signal_spans import (
+    AnnotationFile,
+    Span,
+    annotation_file_of,
+    fields_in,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window, lay
 from tests.families.signals.recording_files import edf, edf_annotations
 
-RULE = Partner(
+RULE = AnnotationFile(
     recording="SC4{subject:2}{session:1}??-PSG.edf",
     file="SC4{subject:2}{session:1}??-Hypnogram.edf",
     ignore=("Sleep stage ?", "Movement time"),
@@ -63,7 +68,9 @@ def files(folder: Path) -> dict[str, Path]:
 PICKED = Preprocessing(strip=("EEG ",), channels=("pz-oz",))
 
 
-def windows(folder: Path, window: Window = NIGHT, rule: Partner = RULE, steps: Preprocessing = PICKED) -> Any:
+def windows(
+    folder: Path, window: Window = NIGHT, rule: AnnotationFile = RULE, steps: Preprocessing = PICKED
+) -> Any:
     data = mne_epochs(files(folder), recordings=ONE, window=window, preprocessing=steps, annotations=rule)
     return data.assembly
 
@@ -150,21 +157,21 @@ def test_what_reaches_beyond_the_recording_can_be_cut(folder: Path) -> None:
 
 
 def test_names_are_held_against_the_rule() -> None:
-    deep = Partner(recording="{split}/{subject}/{name}.edf", file="{split}/{subject}/{name}.rec")
+    deep = AnnotationFile(recording="{split}/{subject}/{name}.edf", file="{split}/{subject}/{name}.rec")
     assert fields_in(deep, "edf/train/aaa/aaa_01.edf") == {
         "split": "train",
         "subject": "aaa",
         "name": "aaa_01",
     }
     names = ["edf/train/aaa/aaa_01.rec", "edf/eval/aaa/aaa_01.rec"]
-    assert partner_of(deep, "edf/train/aaa/aaa_01.edf", names) == names[0]
-    stem = Partner(recording="{name}.edf", file="{name}_sleepscoring.edf")
+    assert annotation_file_of(deep, "edf/train/aaa/aaa_01.edf", names) == names[0]
+    stem = AnnotationFile(recording="{name}.edf", file="{name}_sleepscoring.edf")
     assert fields_in(stem, "SN001_sleepscoring.edf") is None
-    assert partner_of(stem, "a/SN001.edf", ["SN001_sleepscoring.edf", "a/SN001_sleepscoring.edf"]).startswith(
-        "a/"
-    )
+    assert annotation_file_of(
+        stem, "a/SN001.edf", ["SN001_sleepscoring.edf", "a/SN001_sleepscoring.edf"]
+    ).startswith("a/")
     with pytest.raises(DataError, match=r"recording x\.edf is not called SC4"):
-        partner_of(RULE, "x.edf", ["x.txt"])
+        annotation_file_of(RULE, "x.edf", ["x.txt"])
 
 
 @pytest.mark.parametrize(
@@ -184,7 +191,7 @@ def test_names_are_held_against_the_rule() -> None:
 )  # fmt: skip
 def test_rules_that_cannot_work_are_refused(rule: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        Partner.model_validate(rule)
+        AnnotationFile.model_validate(rule)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +215,7 @@ def table(folder: Path, text: str, name: str = "SC4001E0-PSG.csv") -> None:
     (folder / name).write_text(text)
 
 
-ARTEFACTS = Partner(
+ARTEFACTS = AnnotationFile(
     recording="{name}.edf",
     file="{name}.csv",
     format="table",
@@ -250,7 +257,7 @@ def test_artefacts_on_any_channel_are_marks_of_the_windows_that_they_touch(folde
 
 def test_a_table_without_header_is_read_by_position(folder: Path) -> None:
     table(folder, "13,90.4,91.4,6\n14,90.4,91.4,6\n13,91.4,93.4,6\n3,200,201,1\n", "SC4001E0-PSG.rec")
-    rule = Partner(
+    rule = AnnotationFile(
         recording="{name}.edf", file="{name}.rec", format="table", merge=True,
         columns={"onset": 1, "stop": 2, "description": 3},
     )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.wfdb_beats import wfdb_beats
-from neuroledger.families.signals.recordings.wfdb_format import read_annotations, read_header, read_lead
+from neuroledger.families.signals.recordings.wfdb import read_annotations, read_header, read_lead
 from tests.families.signals.recorded_files import annotations, packed212, record
 
 RATE, LENGTH = 360, 360 * 25

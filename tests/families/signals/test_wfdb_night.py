@@ -10,9 +10,9 @@ import pytest
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
-from neuroledger.families.signals.recordings.signal_spans import Partner
+from neuroledger.families.signals.recordings.signal_spans import AnnotationFile
 from neuroledger.families.signals.recordings.signal_windows import Window
-from neuroledger.families.signals.recordings.wfdb_night import read_night
+from neuroledger.families.signals.recordings.wfdb import read_night
 from tests.families.signals.recording_files import night, texts
 
 
@@ -32,7 +32,7 @@ def test_a_night_of_physionet_has_stages_and_spans(tmp_path: Path) -> None:
         (18000, 0, "R"),
     ]
     texts(tmp_path / "tr03-0005.arousal", marks)
-    rule = Partner(recording="{name}.hea", file="{name}.arousal", format="wfdb", ignore=("arousal_*",))
+    rule = AnnotationFile(recording="{name}.hea", file="{name}.arousal", format="wfdb", ignore=("arousal_*",))
     window = Window(start=0, duration=30, stride=30, labels={"W": "W", "N2": "N2", "R": "R"})
     one = (Recording(file="tr03-0005.hea", subject="1"),)
     steps = Preprocessing(channels=("F3-M2",))
@@ -52,7 +52,7 @@ def test_a_night_of_physionet_has_stages_and_spans(tmp_path: Path) -> None:
     aroused = Window(
         start=0, duration=15, stride=15, over="recording", labels={"arousal_*": "arousal"}, otherwise="none"
     )
-    plain = Partner.model_validate(rule.model_dump() | {"ignore": ["W", "N2", "R"]})
+    plain = AnnotationFile.model_validate(rule.model_dump() | {"ignore": ["W", "N2", "R"]})
     found = mne_epochs(
         files(tmp_path), recordings=one, window=aroused, preprocessing=steps, annotations=plain
     ).assembly

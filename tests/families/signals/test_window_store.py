@@ -15,7 +15,7 @@ from neuroledger.data import assembly as assemblies
 from neuroledger.data import lazy_rows
 from neuroledger.data.assembly import content_sha256, select
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.signals.emg.sessions import Stretch
+from neuroledger.families.signals.emg.sessions import WindowGrid
 from neuroledger.families.signals.readers.prepared_signals import prepared_signals
 from neuroledger.families.signals.recordings import window_store
 from neuroledger.families.signals.recordings.window_store import join, stored
@@ -25,7 +25,7 @@ from neuroledger.store import store as kept_store
 from neuroledger.store.store import store_at
 from tests.families.decoding.decoding_cases import windows
 
-PARAMETERS = {"window": Stretch(duration=1, stride=1), "core": 1.0, "first": None, "decimate": 1}
+PARAMETERS = {"window": WindowGrid(duration=1, stride=1), "core": 1.0, "first": None, "decimate": 1}
 
 
 def part(name, count, dtype=np.float32, age=1.0, channels="abc", samples=8, **facts):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from neuroledger.data.file_names import matching
 from neuroledger.data.pin.downloads import Downloads
 from neuroledger.data.pin.install_files import place_of
 from neuroledger.errors import IntegrityError, RequestError
@@ -109,10 +109,7 @@ def _matching(wanted: str, names: Sequence[str], folder: Path) -> list[str]:
         if wanted not in names:
             raise RequestError(_lacks(folder, [wanted], names))
         return [wanted]
-    expression = "".join(
-        {"*": ".*", "?": "."}.get(part, re.escape(part)) for part in re.split(r"([*?])", wanted)
-    )
-    found = [name for name in names if re.fullmatch(expression, name)]
+    found = matching(wanted, names)
     if not found:
         raise RequestError(f"{folder} holds no file like {wanted}, which the spec names below `downloads`")
     return found

@@ -12,8 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
-from neuroledger.data.stimulus_files import StimulusFiles, further_sets
+from neuroledger.data.stimuli import StimulusFiles, StimulusSet, further_sets, read_table, safe_members
 from neuroledger.errors import AssemblyError, DataError
 from neuroledger.spec.registry import reader
 

@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.stimuli import StimulusSet, read_table
-from neuroledger.data.stimulus_files import StimulusFiles, further_sets
+from neuroledger.data.stimuli import StimulusFiles, StimulusSet, further_sets, read_table
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
 

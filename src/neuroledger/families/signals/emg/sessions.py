@@ -20,7 +20,7 @@ __all__ = [
     "RATE",
     "Grid",
     "Series",
-    "Stretch",
+    "WindowGrid",
     "listed",
     "read_series",
     "samples_in",
@@ -36,7 +36,7 @@ BLOCK: Final = 1 << 16
 TIME: Final = "time"
 
 
-class Stretch(Frozen):
+class WindowGrid(Frozen):
     """Windows of `duration` seconds every `stride` seconds of a recording, each from `start` seconds after its onset.
 
     Onsets are 0, `stride`, 2 `stride`, …; only windows that lie whole within the recording are kept.
@@ -56,7 +56,7 @@ class Grid:
         A time is no whole number of samples.
     """
 
-    def __init__(self, window: Stretch, decimate: int) -> None:
+    def __init__(self, window: WindowGrid, decimate: int) -> None:
         self.decimate = decimate
         self.rate = RATE / decimate
         self.start = self._whole(window.start, "start")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
-from neuroledger.families.signals.fmri.nsd_order import check_order
 from neuroledger.families.signals.fmri.runs import Run, checked
 from neuroledger.families.signals.recordings.signal_stimuli import Cell, Events, show, table_of
-from neuroledger.families.signals.recordings.signal_windows import Laid
+from neuroledger.families.signals.recordings.signal_windows import WindowLayout
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Listed", "ScanEvents", "beside", "lists", "shown"]
+__all__ = ["Listed", "ScanEvents", "beside", "check_order", "lists", "shown"]
 
 
 class Listed(Frozen):
@@ -106,7 +107,7 @@ def shown(
     events: ScanEvents,
     held: Mapping[str, frozenset[str]],
     seconds: float,
-) -> Laid:
+) -> WindowLayout:
     """Stimuli, onsets (s from the first volume) and coordinates of the windows of one run.
 
     Raises
@@ -193,3 +194,60 @@ def _plain(value: str) -> str:
     except ValueError:
         return value
     return str(int(number)) if number.is_integer() else value
+
+
+VARIABLES: Final = ("masterordering", "subjectim", "stimpattern")
+
+
+def check_order(path: Path, name: str, subject: str, session: str, run: str, images: Sequence[int]) -> None:
+    """Return if these are the images of one of the person's runs of this session, in their order.
+
+    `masterordering` (trial) numbers the images of all people alike, `subjectim` (person, number) says which of the 73,000
+    each is, and `stimpattern` (session, run, trial) how many trials of a run show one. Runs are compared with all of
+    their session, because sessions with runs of rest count them too.
+
+    Parameters
+    ----------
+    path, name
+        `nsd_expdesign.mat`, and how it is called here.
+    images
+        Numbers from 1 of 73,000.
+
+    Raises
+    ------
+    DataError
+        They are not, there is no such person or session, or the file is none of this kind.
+    """
+    order, pictures, pattern = _design(path, name)
+    if not (subject.isdigit() and session.isdigit()):
+        raise DataError(
+            f"{run}: {name} numbers people and sessions, and these are {subject!r} and {session!r}"
+        )
+    person, number = int(subject) - 1, int(session) - 1
+    if not (0 <= person < len(pictures) and 0 <= number < len(pattern)):
+        raise DataError(f"{run}: {name} has no session {session} of person {subject}")
+    shown = pattern.reshape(len(pattern), pattern.shape[1], -1).sum(axis=2)
+    ends = shown[:number].sum() + np.cumsum(shown[number])
+    meant = [
+        pictures[person, order[end - count : end] - 1].tolist()
+        for end, count in zip(ends, shown[number], strict=True)
+    ]
+    if list(images) not in meant:
+        raise DataError(
+            f"{run} shows {len(images)} images, first {images[0]}, which is no run of session {session} of person {subject} "
+            f"by {name}: it is another person's or session's file, or a damaged one"
+        )
+
+
+@lru_cache(maxsize=4)
+def _design(
+    path: Path, name: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    with parsing(path, "a design of the Natural Scenes Dataset"):
+        content = matlab(path, *VARIABLES)
+        order, pictures, pattern = (np.asarray(content[key]).astype(np.int64) for key in VARIABLES)
+    if pattern.ndim != 3 or pictures.ndim != 2:
+        raise DataError(f"{name} is no design of the Natural Scenes Dataset: stimpattern is {pattern.shape}")
+    if pattern.sum() > order.size or order.min(initial=1) < 1 or order.max(initial=0) > pictures.shape[1]:
+        raise DataError(f"{name} contradicts itself: {pattern.sum()} trials, {order.size} in order")
+    return order.ravel(), pictures, pattern

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from neuroledger.data.file_names import PLACEHOLDER, expression
 from neuroledger.errors import DataError
 from neuroledger.spec.base import Frozen
 
 __all__ = ["HEMISPHERES", "Rest", "Run", "checked", "companion", "fields_of", "runs_among"]
 
-FIELD = re.compile(r"\{([a-z]+)\}|([?*])")
 FIELDS = frozenset({"subject", "session", "run", "task", "hemi"})
 # How BIDS and FreeSurfer call the two.
 HEMISPHERES = (("L", "R"), ("lh", "rh"))
@@ -68,27 +67,11 @@ def checked(pattern: str) -> str:
     ValueError
         One is not.
     """
-    rest = FIELD.sub("", pattern)
-    unknown = [name for name, _ in FIELD.findall(pattern) if name and name not in FIELDS]
+    rest = PLACEHOLDER.sub("", pattern)
+    unknown = [name for name, *_ in PLACEHOLDER.findall(pattern) if name and name not in FIELDS]
     if "{" in rest or "}" in rest or unknown:
         raise ValueError(f"{pattern!r}: a placeholder is one of {{{'}, {'.join(sorted(FIELDS))}}}")
     return pattern
-
-
-@lru_cache(maxsize=256)
-def _expression(pattern: str) -> re.Pattern[str]:
-    parts, place, seen = [], 0, set[str]()
-    for match in FIELD.finditer(pattern):
-        name, wild = match.groups()
-        parts.append(re.escape(pattern[place : match.start()]))
-        if wild:
-            parts.append("[^/]" if wild == "?" else "[^/]*")
-        else:
-            # The same placeholder again is compared below, where 1 and 01 are one.
-            parts.append(f"(?P<{name}{'' if name not in seen else len(parts)}>[A-Za-z0-9+]+)")
-            seen.add(name)
-        place = match.end()
-    return re.compile("".join([*parts, re.escape(pattern[place:])]))
 
 
 def fields_of(pattern: str, name: str) -> dict[str, str] | None:
@@ -97,7 +80,9 @@ def fields_of(pattern: str, name: str) -> dict[str, str] | None:
     Folders of the pattern are held against the last folders of the name.
     """
     depth = pattern.count("/") + 1
-    match = _expression(pattern).fullmatch("/".join(name.split("/")[-depth:]))
+    # The same placeholder again is compared below, where 1 and 01 are one.
+    fits = expression(pattern, value="[A-Za-z0-9+]+", again=False)
+    match = fits.fullmatch("/".join(name.split("/")[-depth:]))
     if match is None:
         return None
     said: dict[str, str] = {}
@@ -124,7 +109,7 @@ def companion(pattern: str, names: Iterable[str], known: Mapping[str, str], what
     ]
     if len(found) == 1:
         return found[0]
-    wanted = FIELD.sub(lambda match: known.get(match[1] or "", match[0]), pattern)
+    wanted = PLACEHOLDER.sub(lambda match: known.get(match[1] or "", match[0]), pattern)
     if not found:
         raise DataError(f"{of} has no {what}: no file {wanted} is among the files")
     raise DataError(
@@ -205,7 +190,7 @@ def _resting(groups: Iterable[tuple[str, ...]], rest: Rest | None) -> set[tuple[
 
 
 def _sides(sides: Mapping[str, str], series: str) -> tuple[str, ...]:
-    if "hemi" not in {name for name, _ in FIELD.findall(series)}:
+    if "hemi" not in {name for name, *_ in PLACEHOLDER.findall(series)}:
         return (sides[""],)
     for pair in HEMISPHERES:
         if set(pair) & set(sides):
@@ -235,7 +220,7 @@ def _one(
     what: str,
     of: str,
 ) -> str:
-    asked = {name for name, _ in FIELD.findall(pattern) if name}
+    asked = {name for name, *_ in PLACEHOLDER.findall(pattern) if name}
     strange = sorted(asked - set(fields))
     if strange:
         raise DataError(f"`{what}` is called by {{{strange[0]}}}, which the series {of} does not say")

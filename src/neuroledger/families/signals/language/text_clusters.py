@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 
 from neuroledger.errors import DataError
 
-__all__ = ["cluster_texts"]
+__all__ = ["cluster_texts", "clustered"]
 
 
 def cluster_texts(texts: Sequence[str], *, threshold: float = 0.7) -> npt.NDArray[np.str_]:
@@ -49,3 +50,20 @@ def cluster_texts(texts: Sequence[str], *, threshold: float = 0.7) -> npt.NDArra
     clusters = fcluster(linkage(squareform(distance, checks=False), "complete"), threshold, "distance")
     first = {cluster: names[np.argmax(clusters == cluster)] for cluster in np.unique(clusters)}
     return np.array([first[cluster] for cluster in clusters])[which]
+
+
+def clustered(windows: xr.DataArray, near: float | None) -> xr.DataArray:
+    """The windows with a coordinate `sentence_cluster`: texts of `sentence` no farther apart than `near` share one.
+
+    Raises
+    ------
+    DataError
+        A sentence has no word.
+    """
+    if near is None:
+        return windows
+    texts, which = np.unique(windows["sentence"].values.astype(str), return_inverse=True)
+    clusters = cluster_texts(texts.tolist(), threshold=near)[which]
+    added = windows.assign_coords(sentence_cluster=("presentation", clusters))
+    added.encoding = {}  # a hash of the content that was kept is of the windows without this coordinate
+    return added

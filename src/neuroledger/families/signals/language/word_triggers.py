@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["Marker", "Sentence", "Stretch", "cleaned", "read_in", "unknown_codes"]
+__all__ = ["Marker", "Sentence", "ReadSentence", "cleaned", "read_in", "unknown_codes"]
 
 # What the authors say of their codes.
 CLOZE: Final = frozenset({*range(1, 101), 200})
@@ -45,7 +45,7 @@ class Sentence(NamedTuple):
         return " ".join(self.words)
 
 
-class Stretch(NamedTuple):
+class ReadSentence(NamedTuple):
     """What was read between two pauses: its place in the recording, when words came, and the sentence, or why none."""
 
     place: int
@@ -70,7 +70,7 @@ def read_in(
     *,
     also_words: Set[int] = frozenset(),
     practice: int = 0,
-) -> list[Stretch]:
+) -> list[ReadSentence]:
     """The sentences of a recording: markers up to a word that is followed by a pause belong together.
 
     Left out, with the reason: what has no item, two kinds of sentence, two versions, or another number of words than the
@@ -97,7 +97,7 @@ def _one(
     sentences: Mapping[tuple[str, int, str], Sentence],
     words: Set[int],
     early: bool,
-) -> Stretch:
+) -> ReadSentence:
     codes = {marker.code for marker in part}
     onsets = tuple(marker.onset for marker in part if marker.code in words)
     items = [marker.code - 100 for marker in part if marker.code in ITEMS]
@@ -109,16 +109,16 @@ def _one(
     }
     said = [key for key, there in versions.items() if there]
     if early and not codes & CLOZE:
-        return Stretch(place, onsets, None, "practice")
+        return ReadSentence(place, onsets, None, "practice")
     if not items:
-        return Stretch(place, onsets, None, "no item marker")
+        return ReadSentence(place, onsets, None, "no item marker")
     if len(said) != 1:
-        return Stretch(place, onsets, None, "no word or several words tell its version")
+        return ReadSentence(place, onsets, None, "no word or several words tell its version")
     (kind, version) = said[0]
     sentence = sentences.get((kind, items[0], version))
     if sentence is None:
-        return Stretch(place, onsets, None, f"the list has no {kind} item {items[0]} ({version})")
+        return ReadSentence(place, onsets, None, f"the list has no {kind} item {items[0]} ({version})")
     if len(sentence.words) != len(onsets):
         why = f"{len(onsets)} words came, and item {items[0]} ({version}) has {len(sentence.words)}"
-        return Stretch(place, onsets, None, why)
-    return Stretch(place, onsets, sentence, "")
+        return ReadSentence(place, onsets, None, why)
+    return ReadSentence(place, onsets, sentence, "")

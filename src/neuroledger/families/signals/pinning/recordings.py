@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from neuroledger.data.pin.downloads import Downloads, Recorded
 from neuroledger.data.pin.install_files import place_of
-from neuroledger.data.pin.select_files import files_below
+from neuroledger.data.pin.select_files import files_below, only_files
 from neuroledger.data.pin.tables import without_recordings
 from neuroledger.data.pin.yaml_edit import with_field
 from neuroledger.errors import DataError, RequestError, SpecError
@@ -21,18 +21,25 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     OPENED,
     Found,
     Table,
+    companions_of,
     facts_of,
     people,
     recordings_in,
     same_bytes,
     sidecars,
 )
-from neuroledger.families.signals.recordings.signal_spans import Partner, own_spans, read_partner
+from neuroledger.families.signals.recordings.recording_names import Naming, resolve
+from neuroledger.families.signals.recordings.signal_spans import (
+    AnnotationFile,
+    own_spans,
+    read_annotation_file,
+)
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
-__all__ = ["expected", "recorded"]
+__all__ = ["expected", "logged", "recorded"]
+
 
 # Coordinates that every window has, whatever the data set.
 GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
@@ -119,7 +126,7 @@ def _embeddings(told: Mapping[str, Any], names: Sequence[str], folder: Path, id:
     return wanted
 
 
-def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
+def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> AnnotationFile | None:
     """How the files with the annotations are called, if they lie beside the recordings."""
     told = spec.reader.parameters.get("annotations") if spec.reader is not None else None
     if told is None:
@@ -129,10 +136,10 @@ def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> Partner | None:
             f"{spec.id} says under `annotations` which files hold them, and mne-bids reads others: leave out --bids"
         )
     try:
-        return Partner.model_validate(told)
+        return AnnotationFile.model_validate(told)
     except ValidationError as error:
         document = catalog.entry("datasets", spec.id).document
-        raise SpecError(explain(error, document, Partner, ("reader", "annotations"))) from None
+        raise SpecError(explain(error, document, AnnotationFile, ("reader", "annotations"))) from None
 
 
 def _left_out(patterns: Sequence[str], names: Sequence[str], found: Sequence[Found]) -> list[str]:
@@ -166,14 +173,14 @@ def _by_bids(
     return with_field(text, ("reader", "facts"), kept) if kept else text
 
 
-def _descriptions(folder: Path, item: Found, rule: Partner | None) -> str:
+def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None) -> str:
     """What the events of a recording are called, where MNE is here to tell."""
     name = item.file if rule is None else item.companions[-1]
     try:
         import mne
 
         raw = mne.io.read_raw(folder / item.file, preload=False, verbose="ERROR")
-        spans = own_spans(raw) if rule is None else read_partner(folder / name, name, rule, raw)
+        spans = own_spans(raw) if rule is None else read_annotation_file(folder / name, name, rule, raw)
     except (ImportError, OSError, ValueError, RuntimeError, DataError) as error:
         return f"Its events could not be read from {name} ({error})."
     kinds = sorted({span.description for span in spans})
@@ -233,3 +240,54 @@ def _decodable(
                 f"(file, subject, {', '.join(lost)}) into the folder; what changes within a recording needs --event, or "
                 "windows that you cut yourself (reader prepared_signals, docs/signals.md)"
             )
+
+
+SHOWN = 5
+
+
+def logged(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads) -> Recorded:
+    """Files to pin, and the recordings that the reader's `naming` finds among them.
+
+    Raises
+    ------
+    RequestError
+        There are none, one lacks a file, two are the same, or people are missing.
+    """
+    only_files(spec, downloads)
+    names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
+    told = spec.reader.parameters if spec.reader is not None else {}
+    try:
+        naming = Naming.model_validate(told.get("naming"))
+    except ValidationError as error:
+        document = catalog.entry("datasets", spec.id).document
+        raise SpecError(explain(error, document, Naming, ("reader", "naming"))) from None
+    try:
+        found = resolve(naming, names)
+    except DataError as error:
+        raise RequestError(f"{downloads.folder}: {error}") from error
+    if not found.entries:
+        raise RequestError(
+            f"{downloads.folder} holds no recording below {naming.folder} called {naming.recordings[0]} with a log below "
+            f"{naming.log_folder}: name the folder that holds {naming.folder.split('/')[0]}"
+        )
+    expected(spec, {str(entry["subject"]) for entry in found.entries}, downloads)
+    files: list[str] = []
+    for entry in found.entries:
+        name, log = str(entry["file"]), str(entry["log"])
+        files += [name, *companions_of(downloads.folder, name, names), log]
+        entry |= {"file": place_of(name), "log": place_of(log)}
+    # One log may serve two recordings only where the spec says so.
+    files = list(dict.fromkeys(files))
+    subjects = len({entry["subject"] for entry in found.entries})
+    return Recorded(files, text, subjects, _remarks(found.left_out), found.entries)
+
+
+def _remarks(left_out: dict[str, str]) -> list[str]:
+    """What is left out, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [
+        f"{len(names)} recordings left out, {reason}: {', '.join(names[:SHOWN])}{', …' if names[SHOWN:] else ''}"
+        for reason, names in by_reason.items()
+    ]

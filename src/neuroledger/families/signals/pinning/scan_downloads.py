@@ -9,9 +9,10 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
+from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.signals.recordings.signal_spans import Partner, fields_in, fields_of, partner_of
+from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, annotation_file_of, fields_in
 from neuroledger.store.hashes import sha256_of
 
 __all__ = [
@@ -79,7 +80,7 @@ def recordings_in(
     *,
     task: str | Sequence[str] | None = None,
     table: Table | None = None,
-    rule: Partner | None = None,
+    rule: AnnotationFile | None = None,
     subjects: Sequence[str] = (),
     sessions: Sequence[str] = (),
     named: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
@@ -142,7 +143,7 @@ def recordings_in(
         except RequestError as error:
             problems.append(str(error))
         if rule is not None:
-            companions.append(partner_of(rule, name, names))
+            companions.append(annotation_file_of(rule, name, names))
         said = {key: value for key, value in fields.items() if key not in WHOSE}
         found.append(Found(name, tuple(companions), subject, session, run, said))
     if unknown:

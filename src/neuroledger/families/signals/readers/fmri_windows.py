@@ -22,14 +22,14 @@ from neuroledger.families.signals.fmri.runs import Rest, Run, checked, runs_amon
 from neuroledger.families.signals.fmri.space import INSTALL, Space, Surface, Transforms
 from neuroledger.families.signals.language.language_events import embeddings_in
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
-from neuroledger.families.signals.recordings.signal_windows import Laid
+from neuroledger.families.signals.recordings.signal_windows import WindowLayout
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
-__all__ = ["Cleaning", "Stretch", "files_read", "fmri_windows"]
+__all__ = ["Cleaning", "VolumeWindow", "files_read", "fmri_windows"]
 
 Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
@@ -42,7 +42,7 @@ UNITS: Final = {"zscore": "standard", "percent": "percent", None: "arbitrary"}
 NILEARN: Final[Mapping[str | None, Any]] = {"zscore": "zscore_sample", "percent": "psc", None: False}
 
 
-class Stretch(Frozen):
+class VolumeWindow(Frozen):
     """Windows of `duration` seconds from `start` + `lag` seconds after each event, both in whole volumes.
 
     The first volume is the one that begins nearest (of two equally near, the later one). `lag` is how much later than what
@@ -116,7 +116,7 @@ def fmri_windows(
     series: Called,
     events: ScanEvents,
     seconds: Positive,
-    window: Stretch,
+    window: VolumeWindow,
     mask: Called | None = None,
     space: Space = Surface(),  # noqa: B008 - frozen
     cleaning: Cleaning = Cleaning(),  # noqa: B008 - frozen
@@ -202,11 +202,11 @@ def _lost(windows: xr.DataArray) -> tuple[str, ...]:
 
 def _windows(
     run: Run,
-    laid: Laid,
+    laid: WindowLayout,
     files: Mapping[str, Path],
     layout: Layout,
     seconds: float,
-    window: Stretch,
+    window: VolumeWindow,
     cleaning: Cleaning,
     volumes: int | None,
     beyond: str,

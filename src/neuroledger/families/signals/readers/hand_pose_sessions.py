@@ -16,7 +16,7 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
-    Stretch,
+    WindowGrid,
     listed,
     read_series,
     samples_in,
@@ -51,7 +51,7 @@ class Trajectory(Frozen):
 def hand_pose_sessions(
     files: Mapping[str, Path],
     *,
-    window: Stretch,
+    window: WindowGrid,
     angle: Literal["mean", "last"] = "mean",
     trajectory: Trajectory | None = None,
     generalization: dict[str, tuple[str, ...]] | None = None,
@@ -117,7 +117,7 @@ def hand_pose_sessions(
     return Dataset(stimuli=None, assembly=assembly, extras={"trajectory": paths})
 
 
-def _steps(trajectory: Trajectory, window: Stretch) -> int:
+def _steps(trajectory: Trajectory, window: WindowGrid) -> int:
     """How many angles each joint has in a window."""
     number = trajectory.last * RATE / trajectory.every
     if trajectory.last > window.duration or abs(number - round(number)) > 1e-6:

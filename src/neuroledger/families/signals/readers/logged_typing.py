@@ -18,7 +18,7 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.language.language_events import place
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.typing_logs import Logged, read_log
-from neuroledger.families.signals.pinning.match_logs import logged
+from neuroledger.families.signals.pinning.recordings import logged
 from neuroledger.families.signals.recordings.event_alignment import Aligned, Alignment, align
 from neuroledger.families.signals.recordings.recording_names import Naming
 from neuroledger.families.signals.recordings.signal_preprocessing import (

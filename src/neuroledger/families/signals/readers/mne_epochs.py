@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.file_names import Pattern
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
@@ -21,10 +22,10 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.families.signals.recordings.signal_spans import Partner, Pattern
+from neuroledger.families.signals.recordings.signal_spans import AnnotationFile
 from neuroledger.families.signals.recordings.signal_stimuli import Events, read_embeddings, told_apart
 from neuroledger.families.signals.recordings.signal_windows import Window
-from neuroledger.families.signals.recordings.wfdb_night import read_night
+from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
@@ -41,7 +42,7 @@ def mne_epochs(
     preprocessing: Preprocessing = UNTOUCHED,
     named: dict[Pattern, dict[str, str]] | None = None,
     event_fields: tuple[str, ...] = (),
-    annotations: Partner | None = None,
+    annotations: AnnotationFile | None = None,
     events: Events | None = None,
     embeddings: dict[str, str] | None = None,
 ) -> Dataset:

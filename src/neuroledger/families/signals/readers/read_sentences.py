@@ -22,7 +22,7 @@ from neuroledger.families.signals.language.sentence_blocks import (
     sentences_of,
     together,
 )
-from neuroledger.families.signals.language.sentence_clusters import clustered
+from neuroledger.families.signals.language.text_clusters import clustered
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,

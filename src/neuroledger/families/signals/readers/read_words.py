@@ -18,8 +18,8 @@ from neuroledger.families.signals.language.language_events import cut, embedding
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.word_lists import sentences_in
 from neuroledger.families.signals.language.word_triggers import (
+    ReadSentence,
     Sentence,
-    Stretch,
     cleaned,
     read_in,
     unknown_codes,
@@ -154,9 +154,9 @@ def _looked_at(
     also_words: set[int],
     ignored: set[int],
     practice: int,
-) -> tuple[dict[Session, list[Stretch]], tuple[str, ...]]:
+) -> tuple[dict[Session, list[ReadSentence]], tuple[str, ...]]:
     """What was read in each recording, and the channels that all have; all unknown codes at once."""
-    read: dict[Session, list[Stretch]] = {}
+    read: dict[Session, list[ReadSentence]] = {}
     unknown: dict[str, Counter[int]] = {}
     shared: list[str] | None = None
     for session in sessions:
@@ -186,7 +186,7 @@ def _looked_at(
 
 
 def _rows(
-    stretches: Sequence[Stretch], clusters: Mapping[str, str], session: Session, tolerate: float
+    stretches: Sequence[ReadSentence], clusters: Mapping[str, str], session: Session, tolerate: float
 ) -> list[dict[str, str]]:
     """The words of a recording's sentences."""
     counted = [one for one in stretches if one.why != "practice"]

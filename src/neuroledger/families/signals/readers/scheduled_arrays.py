@@ -15,6 +15,7 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.signal_preprocessing import (
@@ -24,7 +25,6 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.families.signals.recordings.signal_spans import fields_of
 from neuroledger.families.signals.recordings.signal_stimuli import Events, read_embeddings, show
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored

@@ -18,7 +18,7 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
-    Stretch,
+    WindowGrid,
     listed,
     read_series,
     samples_in,
@@ -49,7 +49,7 @@ PLAIN: Final = frozenset(string.ascii_letters + string.digits + string.punctuati
 def typing_sessions(
     files: Mapping[str, Path],
     *,
-    window: Stretch,
+    window: WindowGrid,
     core: Annotated[float, Field(gt=0)],
     first: Annotated[int, Field(ge=1)] | None = None,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.wfdb_format import (
+from neuroledger.families.signals.recordings.wfdb import (
     Header,
     read_annotations,
     read_header,

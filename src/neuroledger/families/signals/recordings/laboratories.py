@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import field_validator
 
+from neuroledger.data.file_names import expression
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.language_events import UNREADABLE, open_raw, plain
 from neuroledger.families.signals.language.word_triggers import Marker
@@ -53,9 +54,12 @@ class Laboratory(Frozen):
     @property
     def expression(self) -> re.Pattern[str]:
         """The pattern of names as a regular expression."""
-        text = re.escape(self.recording).replace(r"\{subject\}", r"(?P<subject>\d+)")
-        text = text.replace(r"\{task\}", "(?P<task>[A-Za-z]+)").replace(r"\*", ".*?")
-        return re.compile(text, re.IGNORECASE)
+        return expression(
+            self.recording,
+            values=(("subject", r"\d+"), ("task", "[A-Za-z]+")),
+            many=".*?",
+            flags=re.IGNORECASE,
+        )
 
     def stem(self, match: re.Match[str]) -> str:
         """What the header of a recording is called, without its ending."""

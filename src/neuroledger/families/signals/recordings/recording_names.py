@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
+from neuroledger.data.file_names import fields_of, written
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.signal_spans import fields_of, filled
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Naming", "Resolved", "Rule", "resolve"]
@@ -156,7 +156,7 @@ def _days(naming: Naming, known: Mapping[str, object]) -> dict[str, list[str]]:
 
 
 def _log(pattern: str, said: Mapping[str, str], logs: Sequence[str], name: str) -> str | None:
-    found = [log for log in logs if filled(pattern, said, log)]
+    found = [log for log in logs if written(pattern, said, log)]
     if len(found) > 1:
         raise DataError(
             f"{name} has {len(found)} logs, {', '.join(sorted(found)[:3])}: keep one, or say which under `naming.rules`"

@@ -16,11 +16,11 @@ from pydantic import Field
 
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.recordings.signal_spans import (
-    Partner,
+    AnnotationFile,
     Span,
+    annotation_file_of,
     own_spans,
-    partner_of,
-    read_partner,
+    read_annotation_file,
 )
 from neuroledger.families.signals.recordings.signal_stimuli import Events, alone, rows_of, show
 from neuroledger.families.signals.recordings.signal_windows import Window, lay, within_recording
@@ -101,7 +101,7 @@ def windows_of(
     *,
     sha256: str,
     columns: Mapping[str, Array] | None = None,
-    partner: tuple[Partner, Mapping[str, Path]] | None = None,
+    partner: tuple[AnnotationFile, Mapping[str, Path]] | None = None,
     events: Events | None = None,
     rows: Sequence[Mapping[str, str]] | None = None,
 ) -> xr.DataArray | None:
@@ -198,15 +198,15 @@ def _beside(
     raw: Any,
     recording: Recording,
     window: Window,
-    rule: Partner,
+    rule: AnnotationFile,
     files: Mapping[str, Path],
     *,
     all_of_them: bool = False,
 ) -> list[Span]:
     """What the file of annotations beside the recording says of it: what means something, or all."""
     seconds = raw.n_times / float(raw.info["sfreq"])
-    name = partner_of(rule, recording.file, files)
-    spans = read_partner(files[name], name, rule, raw)
+    name = annotation_file_of(rule, recording.file, files)
+    spans = read_annotation_file(files[name], name, rule, raw)
     return spans if all_of_them else within_recording(spans, window, rule, seconds, name)
 
 

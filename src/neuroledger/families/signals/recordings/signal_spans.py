@@ -6,32 +6,28 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from neuroledger.data.file_names import PLACEHOLDER, Pattern, expression, tail
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.wfdb_night import night_spans
+from neuroledger.families.signals.recordings.wfdb import night_spans
 from neuroledger.spec.base import Frozen
 
 __all__ = [
-    "Partner",
-    "Pattern",
+    "AnnotationFile",
     "Span",
     "fields_in",
-    "fields_of",
-    "filled",
     "own_spans",
-    "partner_of",
-    "read_partner",
+    "annotation_file_of",
+    "read_annotation_file",
     "touching",
 ]
 
 DAY = 86400.0
-PLACEHOLDER = re.compile(r"\{([a-z_]+)(?::(\d+))?\}|([?*])")
 
 
 class Span(NamedTuple):
@@ -42,20 +38,7 @@ class Span(NamedTuple):
     description: str
 
 
-def _readable(pattern: str) -> str:
-    rest = PLACEHOLDER.sub("", pattern)
-    if "{" in rest or "}" in rest:
-        raise ValueError(
-            f"{pattern!r}: a placeholder is {{name}} or {{name:2}}, with a name in small letters"
-        )
-    return pattern
-
-
-Pattern = Annotated[str, AfterValidator(_readable)]
-"""Names of files: `{subject}` is any characters, `{subject:2}` just two, `?` one and `*` any number, all but `/`."""
-
-
-class Partner(Frozen):
+class AnnotationFile(Frozen):
     """The file beside each recording that holds its annotations: how it is called, and how it is written.
 
     Attributes
@@ -97,7 +80,7 @@ class Partner(Frozen):
     beyond: Literal["refuse", "cut"] = "refuse"
 
     @model_validator(mode="after")
-    def _paired(self) -> Partner:
+    def _paired(self) -> AnnotationFile:
         known, used = (
             [name for name, _, _ in PLACEHOLDER.findall(pattern) if name]
             for pattern in (self.recording, self.file)
@@ -119,55 +102,15 @@ class Partner(Frozen):
         return self
 
 
-@lru_cache(maxsize=256)
-def _expression(pattern: str, known: tuple[tuple[str, str], ...] = ()) -> re.Pattern[str]:
-    """The pattern as a regular expression; what is known already is put in its place."""
-    values = dict(known)
-    parts, place, seen = [], 0, set[str]()
-    for match in PLACEHOLDER.finditer(pattern):
-        parts.append(re.escape(pattern[place : match.start()]))
-        name, count, wild = match.groups()
-        if wild:
-            parts.append("[^/]" if wild == "?" else "[^/]*")
-        elif name in values:
-            parts.append(re.escape(values[name]))
-        elif name in seen:
-            parts.append(f"(?P={name})")
-        else:
-            seen.add(name)
-            parts.append(f"(?P<{name}>[^/]{{{count}}})" if count else f"(?P<{name}>[^/]+?)")
-        place = match.end()
-    return re.compile("".join([*parts, re.escape(pattern[place:])]))
-
-
-def _tail(pattern: str, name: str) -> tuple[str, str]:
-    """The folders of `name` that the pattern says nothing about, and the rest."""
-    parts = name.split("/")
-    depth = min(pattern.count("/") + 1, len(parts))
-    return "/".join(parts[:-depth]), "/".join(parts[-depth:])
-
-
-def fields_of(pattern: str, name: str) -> dict[str, str] | None:
-    """What a name that is written as a pattern says, by placeholder; None where it is written otherwise."""
-    match = _expression(pattern).fullmatch(_tail(pattern, name)[1])
-    return None if match is None else match.groupdict()
-
-
-def filled(pattern: str, known: Mapping[str, str], name: str) -> bool:
-    """Whether a name is written as a pattern in which what is known is put in its place."""
-    expression = _expression(pattern, tuple(sorted(known.items())))
-    return expression.fullmatch(_tail(pattern, name)[1]) is not None
-
-
-def fields_in(rule: Partner, name: str) -> dict[str, str] | None:
+def fields_in(rule: AnnotationFile, name: str) -> dict[str, str] | None:
     """What the name of a recording says, by placeholder; None for a name that is no recording's or a partner's."""
-    match = _expression(rule.recording).fullmatch(_tail(rule.recording, name)[1])
-    if match is None or _expression(rule.file).fullmatch(_tail(rule.file, name)[1]):
+    match = expression(rule.recording).fullmatch(tail(rule.recording, name)[1])
+    if match is None or expression(rule.file).fullmatch(tail(rule.file, name)[1]):
         return None
     return match.groupdict()
 
 
-def partner_of(rule: Partner, name: str, names: Iterable[str]) -> str:
+def annotation_file_of(rule: AnnotationFile, name: str, names: Iterable[str]) -> str:
     """The one file that holds the annotations of recording `name`.
 
     Raises
@@ -178,14 +121,12 @@ def partner_of(rule: Partner, name: str, names: Iterable[str]) -> str:
     known = fields_in(rule, name)
     if known is None:
         raise DataError(f"recording {name} is not called {rule.recording}, as `annotations` says")
-    folder = _tail(rule.recording, name)[0]
-    expression = _expression(rule.file, tuple(sorted(known.items())))
+    folder = tail(rule.recording, name)[0]
+    fits = expression(rule.file, known=tuple(sorted(known.items())))
     found = [
         other
         for other in names
-        if other != name
-        and _tail(rule.file, other)[0] == folder
-        and expression.fullmatch(_tail(rule.file, other)[1])
+        if other != name and tail(rule.file, other)[0] == folder and fits.fullmatch(tail(rule.file, other)[1])
     ]
     wanted = "/".join(
         filter(None, [folder, PLACEHOLDER.sub(lambda m: known.get(m[1] or "", m[0]), rule.file)])
@@ -234,7 +175,7 @@ def _triggers(raw: Any) -> list[Span]:
     return [Span((int(sample) - raw.first_samp) / rate, 0.0, str(code)) for sample, _, code in found.tolist()]
 
 
-def read_partner(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
+def read_annotation_file(path: Path, name: str, rule: AnnotationFile, raw: Any) -> list[Span]:
     """The annotations of a partner file in order of time, in seconds from the start of the recording `raw`.
 
     Raises
@@ -256,7 +197,7 @@ def read_partner(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
     return _merged(spans) if rule.merge else spans
 
 
-def _of_edf(path: Path, name: str, rule: Partner, raw: Any) -> list[Span]:
+def _of_edf(path: Path, name: str, rule: AnnotationFile, raw: Any) -> list[Span]:
     import mne
 
     begins = _begins(path)
@@ -291,7 +232,7 @@ def _begins(path: Path) -> float | None:
     return float(3600 * hours + 60 * minutes + seconds)
 
 
-def _of_table(path: Path, name: str, rule: Partner) -> list[Span]:
+def _of_table(path: Path, name: str, rule: AnnotationFile) -> list[Span]:
     delimiter = "\t" if path.suffix == ".tsv" else ","
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

@@ -18,7 +18,7 @@ from neuroledger.data import assembly
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.signal_spans import Span
-from neuroledger.families.signals.recordings.signal_windows import Laid, Window
+from neuroledger.families.signals.recordings.signal_windows import Window, WindowLayout
 from neuroledger.spec.base import Frozen
 
 __all__ = [
@@ -168,7 +168,7 @@ def rows_of(spans: Sequence[Span], columns: Mapping[str, Any], name: str) -> lis
     ]
 
 
-def show(events: Events, rows: Sequence[Row], name: str) -> Laid:
+def show(events: Events, rows: Sequence[Row], name: str) -> WindowLayout:
     """One window for each event that counts, in order of time, called by what it shows.
 
     Raises
@@ -211,7 +211,7 @@ def show(events: Events, rows: Sequence[Row], name: str) -> Laid:
     extra: dict[str, list[Any]] = {key: [said[key] for _, said in kept] for key in events.coordinates}
     if events.ambiguous == "drop":
         extra["events_left_out"] = [len(left_out)] * len(kept)
-    return Laid([said["stimulus"] for _, said in kept], [onset for onset, _ in kept], extra)
+    return WindowLayout([said["stimulus"] for _, said in kept], [onset for onset, _ in kept], extra)
 
 
 def told_apart(windows: xr.DataArray) -> tuple[str, ...]:

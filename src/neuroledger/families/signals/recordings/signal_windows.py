@@ -11,10 +11,10 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.signal_spans import Partner, Span, touching
+from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, Span, touching
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Countdown", "Edges", "Laid", "Window", "lay", "within_recording"]
+__all__ = ["Countdown", "Edges", "WindowLayout", "Window", "lay", "within_recording"]
 
 Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
@@ -96,7 +96,7 @@ class Window(Frozen):
         return frozenset([*self.labels, *marked, *to, *trial, *self.until.values()])
 
 
-class Laid(NamedTuple):
+class WindowLayout(NamedTuple):
     """Windows before they are cut: what each is called, its moment in seconds, and further coordinates."""
 
     names: list[str]
@@ -105,7 +105,7 @@ class Laid(NamedTuple):
 
 
 def within_recording(
-    spans: Sequence[Span], window: Window, rule: Partner, seconds: float, file: str
+    spans: Sequence[Span], window: Window, rule: AnnotationFile, seconds: float, file: str
 ) -> list[Span]:
     """Annotations of a partner file that mean something, none of them beyond the recording.
 
@@ -163,7 +163,7 @@ def lay(
     file: str,
     *,
     complete: bool = True,
-) -> Laid:
+) -> WindowLayout:
     """Windows of a recording of so many seconds, in order of time.
 
     With `complete`, every labelled description must occur; a hypnogram need not have every stage.
@@ -190,7 +190,9 @@ def lay(
     return _marked(window, laid, spans)
 
 
-def _at_events(window: Window, spans: Sequence[Span], columns: Mapping[str, Array], file: str) -> Laid:
+def _at_events(
+    window: Window, spans: Sequence[Span], columns: Mapping[str, Array], file: str
+) -> WindowLayout:
     """One window for each labelled event."""
     wrong = [name for name, values in columns.items() if len(values) != len(spans)]
     if wrong:
@@ -209,7 +211,7 @@ def _at_events(window: Window, spans: Sequence[Span], columns: Mapping[str, Arra
     for name, description in window.until.items():
         extra[name] = [_until(spans, order, row, description, window.trial_starts_with) for row in kept]
     extra |= {name: [values[row] for row in kept] for name, values in columns.items()}
-    return Laid([spans[row].description for row in kept], [spans[row].onset for row in kept], extra)
+    return WindowLayout([spans[row].description for row in kept], [spans[row].onset for row in kept], extra)
 
 
 def _until(spans: Sequence[Span], order: Array, row: int, description: str, trial_start: str | None) -> float:
@@ -223,7 +225,7 @@ def _until(spans: Sequence[Span], order: Array, row: int, description: str, tria
     return float("nan")
 
 
-def _over_recording(window: Window, spans: Sequence[Span], seconds: float) -> Laid:
+def _over_recording(window: Window, spans: Sequence[Span], seconds: float) -> WindowLayout:
     stride = window.stride or window.duration
     count = int((seconds - window.start - window.duration) // stride) + 1
     onsets = [number * stride for number in range(max(count, 0))]
@@ -231,7 +233,7 @@ def _over_recording(window: Window, spans: Sequence[Span], seconds: float) -> La
     if window.otherwise is not None:
         labelled = [span for span in spans if span.description in window.labels]
         labels = [_label(window, labelled, onset) for onset in onsets]
-    return Laid(["recording"] * len(onsets), onsets, {"label": labels})
+    return WindowLayout(["recording"] * len(onsets), onsets, {"label": labels})
 
 
 def _label(window: Window, labelled: Sequence[Span], onset: float) -> str:
@@ -245,7 +247,7 @@ def _label(window: Window, labelled: Sequence[Span], onset: float) -> str:
     return best if shared.get(best) else str(window.otherwise)
 
 
-def _over_events(window: Window, spans: Sequence[Span]) -> Laid:
+def _over_events(window: Window, spans: Sequence[Span]) -> WindowLayout:
     """Windows in each event that is labelled or marked; of events that begin together and are only marked, one set."""
     stride = window.stride or window.duration
     if window.labels:
@@ -261,7 +263,9 @@ def _over_events(window: Window, spans: Sequence[Span]) -> Laid:
             moments.setdefault((onset, label), span.description)
     places = sorted(moments)
     labels = [label or "event" for _, label in places]
-    return Laid([moments[place] for place in places], [onset for onset, _ in places], {"label": labels})
+    return WindowLayout(
+        [moments[place] for place in places], [onset for onset, _ in places], {"label": labels}
+    )
 
 
 def _shortened(window: Window, spans: Sequence[Span]) -> list[Span]:
@@ -279,21 +283,21 @@ def _shortened(window: Window, spans: Sequence[Span]) -> list[Span]:
     return cut
 
 
-def _counted(countdown: Countdown, window: Window, spans: Sequence[Span]) -> Laid:
+def _counted(countdown: Countdown, window: Window, spans: Sequence[Span]) -> WindowLayout:
     stride = window.stride or window.duration
     goals = [span.onset for span in spans if span.description in countdown.to]
     if not goals:
-        return Laid([], [], {"label": [], countdown.name: []})
+        return WindowLayout([], [], {"label": [], countdown.name: []})
     goal = min(goals)
     begin = max(0.0, goal - countdown.within) if countdown.within else 0.0
     onsets = [begin + number * stride for number in range(int((goal - begin + 1e-6) // stride))]
     left = [max(goal - (onset + window.start + window.duration), 0.0) for onset in onsets]
     seconds = [min(value, countdown.cap) if countdown.cap else value for value in left]
     names = ["recording"] * len(onsets)
-    return Laid(names, onsets, {"label": list(names), countdown.name: seconds})
+    return WindowLayout(names, onsets, {"label": list(names), countdown.name: seconds})
 
 
-def _marked(window: Window, laid: Laid, spans: Sequence[Span]) -> Laid:
+def _marked(window: Window, laid: WindowLayout, spans: Sequence[Span]) -> WindowLayout:
     """The windows with their marks."""
     extra = dict(laid.extra)
     for name, descriptions in window.marks.items():

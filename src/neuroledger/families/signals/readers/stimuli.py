@@ -1,4 +1,4 @@
-"""What was shown in the recordings of a BIDS folder, from their events alone."""
+"""What is shown in recordings, from their events alone, before any signal is read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+import numpy as np
 import pandas as pd
+import xarray as xr
 
+from neuroledger.data.file_names import matching
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
+from neuroledger.families.signals.fmri.events import ScanEvents, lists, shown
+from neuroledger.families.signals.fmri.runs import Rest, runs_among
 from neuroledger.families.signals.recordings.signal_stimuli import Events, Pictures, show, table_of
 from neuroledger.spec.registry import stimuli
 
-__all__ = ["stimuli_of_bids"]
+__all__ = ["stimuli_of_bids", "stimuli_of_scans", "stimuli_of_windows"]
+
 
 SUFFIX = "_events.tsv"
 ENTITY = re.compile(r"(?:^|_)(sub|ses|task|run)-([A-Za-z0-9+]+)")
@@ -53,7 +59,7 @@ def stimuli_of_bids(
     if not named:
         raise DataError(f"no {datatype} events of task {' or '.join(map(repr, tasks))} are among the files")
     names = sorted(named)
-    numbered = {start: _matching(pattern, files) for start, pattern in events.numbered.items()}
+    numbered = {start: matching(pattern, sorted(files)) for start, pattern in events.numbered.items()}
     places = [_place(name, events.numbered, numbered) for name in names]
     if events.pictures is not None:
         told = _told(files, events.pictures)
@@ -66,14 +72,9 @@ def stimuli_of_bids(
     return pd.DataFrame({"stimulus_id": names, "filename": places, "text": names})
 
 
-def _matching(pattern: str, files: Mapping[str, Path]) -> list[str]:
-    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
-    return [name for name in sorted(files) if re.fullmatch(expression, name)]
-
-
 def _told(files: Mapping[str, Path], pictures: Pictures) -> dict[str, str]:
     """The file of each stimulus, as tables say."""
-    tables = _matching(pictures.table, files)
+    tables = matching(pictures.table, sorted(files))
     if not tables:
         raise DataError(f"no table {pictures.table}, which says the files of the stimuli, is among the files")
     told: dict[str, str] = {}
@@ -104,3 +105,65 @@ def _place(name: str, patterns: Mapping[str, str], numbered: Mapping[str, Sequen
             )
         return found[int(number) - 1]
     return name
+
+
+@stimuli("fmri_windows")
+def stimuli_of_scans(
+    files: Mapping[str, Path],
+    *,
+    events: ScanEvents,
+    seconds: float,
+    subjects: tuple[str, ...] = (),
+    rest: Rest | None = None,
+) -> pd.DataFrame:
+    """Each stimulus once, in order of names; its file, and its text, are called as it is.
+
+    Raises
+    ------
+    DataError
+        There are no tables of events, or one is wrong.
+    """
+    runs = runs_among(sorted(files), events.file, events.file, subjects=subjects, rest=rest)
+    held = lists(events, files)
+    named = {name for run in runs for name in shown(files, run, events, held, seconds).names}
+    names = sorted(named)
+    return pd.DataFrame({"stimulus_id": names, "filename": names, "text": names})
+
+
+TOLD = ("text", "context", "filename", "start", "duration")
+
+
+@stimuli("prepared_signals")
+def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -> pd.DataFrame:
+    """`stimulus_id` of the windows, in the order in which they first come, with `text`, `filename`, … where they have it.
+
+    Windows that have none of these show images, or texts, that are called as the stimulus is.
+
+    Raises
+    ------
+    DataError
+        The file is missing or no windows, or one stimulus is told in two ways.
+    """
+    if file not in files:
+        raise DataError(f"{file!r} is not among the files: {', '.join(sorted(files)[:20])}")
+    try:
+        with xr.open_dataset(files[file], engine="netcdf4") as opened:
+            held = {
+                name: opened[name].values.astype(str)
+                for name in ("stimulus_id", *TOLD)
+                if name in opened and opened[name].dims == ("presentation",)
+            }
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} cannot be read as netCDF ({error}); fetch it again") from error
+    if "stimulus_id" not in held:
+        raise DataError(f"{file} has no coordinate `stimulus_id` of presentations")
+    if len(held) == 1:
+        held |= {"text": held["stimulus_id"], "filename": held["stimulus_id"]}
+    table = pd.DataFrame(held).drop_duplicates(ignore_index=True)
+    twice = table["stimulus_id"][table["stimulus_id"].duplicated()]
+    if len(twice):
+        raise DataError(
+            f"{file}: stimulus {twice.iloc[0]!r} is told in two ways ({', '.join(name for name in held if name in TOLD)} "
+            "differ between its windows): give the two different names"
+        )
+    return table.replace({np.nan: ""})
