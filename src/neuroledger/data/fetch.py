@@ -248,7 +248,8 @@ CONFIG: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset({"remote", "analytics", "check_update", "autostage"}),
     "remote": frozenset({"url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login",
                          "account_name", "projectname", "access_key_id", "secret_access_key", "session_token", "user",
-                         "password", "port", "account_key", "sas_token", "jobs", "timeout", "read_timeout", "connect_timeout"}),
+                         "password", "port", "account_key", "sas_token", "jobs", "timeout",
+                         "read_timeout", "connect_timeout"}),
 }  # fmt: skip
 
 
