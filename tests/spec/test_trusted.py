@@ -167,7 +167,7 @@ def test_after_the_owner_trusts_a_package_the_next_run_tries_again(
 
     def status() -> str:
         catalog = lab.open()
-        jobs = plan(catalog, benchmarks=["lab.V4-ridge"], models=["own"], request=Request())
+        jobs = plan(catalog, benchmarks=["lab.V4-ridge"], models=["own"], request=Request()).jobs
         (outcome,) = run(catalog, jobs, Request(), NoDisplay())
         return f"{outcome.record.status} {(outcome.record.error or {}).get('message', '')}"
 

@@ -169,6 +169,17 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--recompute", action="store_true", help="also compute the scores again and compare")
     p.add_argument("--json", action="store_true", help="machine-readable")
 
+    p.add_argument(
+        "--signers",
+        type=Path,
+        metavar="FILE",
+        help="allowed signers: tell signed records from self-reported ones",
+    )
+
+    p = verb("sign", "scoring", "recompute records, and sign those that are reproduced with an SSH key")
+    p.add_argument("records", nargs="*", type=Path, metavar="RECORD", help="default: all records")
+    p.add_argument("--key", type=Path, required=True, help="an SSH key, such as ~/.ssh/id_ed25519")
+
     p = verb("leaderboard", "results", "the table of scores, with ties, floor and ceiling")
     p.add_argument("--suite", help="default: the suite in params.yaml")
     p.add_argument("--format", choices=("text", "json", "csv", "markdown", "latex"), default="text")

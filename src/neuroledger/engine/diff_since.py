@@ -189,6 +189,10 @@ class _Proposal:
             yield _found("review.spec", "note", path, "changed: the bibliography")
         elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
             yield from self._record(path, state)
+        elif len(parts) == 4 and path.startswith("results/records/") and self._is_signature(path, state):
+            yield _found(
+                "review.signature", "note", path, f"{state}: a signature; `verify --signers` says whose"
+            )
         elif len(parts) == 3 and path.startswith("results/validation/") and path.endswith(".json"):
             yield from self._report(path, state)
         elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
@@ -463,6 +467,13 @@ class _Proposal:
         else:
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
             yield _found("review.record", "note", path, f"{state}: {words}, as reported; not recomputed here")
+
+    def _is_signature(self, path: str, state: State) -> bool:
+        text = "" if state == "removed" else self._text(self.now, path)
+        signed = path.endswith(".json.sig") and (
+            state == "removed" or path.removesuffix(".sig") in self.now.entries
+        )
+        return signed and (state == "removed" or text.startswith("-----BEGIN SSH SIGNATURE-----"))
 
     def _report(self, path: str, state: State) -> Iterator[Finding]:
         id = PurePosixPath(path).stem

@@ -151,11 +151,11 @@ def _built(session: Session, id: str) -> Model:
 
 def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
     """The benchmark's data: past the gate, verified, read, checked, selected, and cut to the request's limit."""
-    from neuroledger.data.gate.validation import refusal
+    from neuroledger.data.gate.validate import refused_here
 
     id, limit = benchmark.dataset, session.request.limit
     if id not in session.valid:
-        problem = refusal(session.catalog, id)
+        problem = refused_here(session.catalog, id)
         if problem:
             raise DataError(f"{problem.where}: {problem.what}; {problem.fix}")
         session.valid.add(id)

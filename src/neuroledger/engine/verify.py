@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from neuroledger.engine.plan import Job, inputs_of
 from neuroledger.engine.record import PAYLOAD, Record, read_record
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
+from neuroledger.engine.signatures import sign, signature_path, signer_of
 from neuroledger.errors import DataError, Finding, IntegrityError, NeuroLedgerError, RequestError, Severity
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of
@@ -27,13 +29,22 @@ HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95
 AGAIN: Final = "run it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
-def verify(catalog: Catalog, paths: Sequence[Path], *, recompute: bool, display: Display) -> list[Finding]:
+def verify(
+    catalog: Catalog,
+    paths: Sequence[Path],
+    *,
+    recompute: bool,
+    display: Display,
+    signers: Path | None = None,
+    key: Path | None = None,
+) -> list[Finding]:
     """One finding for each record at ``paths`` (all of them when none are given).
 
     A record was edited when its own hash does not match its content, is stale when today's specs and components give
     another identity, and its data changed when a file's bytes differ from the pin; every file is hashed anew. None of
     this shows that the numbers are right, for whoever edits a record can hash it again. With ``recompute`` everything
-    that the inputs determine is computed from scratch, without a cache, and compared number by number.
+    that the inputs determine is computed from scratch, without a cache, and compared number by number. With ``key``, an SSH
+    key, what was reproduced is signed; with ``signers``, a file of allowed signers, signatures are verified.
 
     Raises
     ------
@@ -48,9 +59,27 @@ def verify(catalog: Catalog, paths: Sequence[Path], *, recompute: bool, display:
         if not path.is_file():
             raise RequestError(f"{path} does not exist")
         display.progress("verifying", number, len(chosen))
-        findings.append(_verified(catalog, path, recompute, sessions, hashed))
+        finding = _verified(catalog, path, recompute, sessions, hashed)
+        if finding.code in {"record.current", "record.reproduced"}:
+            finding = _signed(path, finding, signers, key if recompute else None)
+        findings.append(finding)
     display.progress("verifying", len(chosen), len(chosen))
     return findings
+
+
+def _signed(path: Path, finding: Finding, signers: Path | None, key: Path | None) -> Finding:
+    """The finding on a good record, with who signed it."""
+    record = read_record(path)
+    if key is not None and finding.code == "record.reproduced":
+        sign(path, record, key)
+        finding = replace(finding, what=f"{finding.what}; signed with {key.name}")
+    who = None if signers is None else signer_of(path, record, signers)
+    if who is not None:
+        return replace(finding, code="record.signed", what=f"recomputed and signed by {who}; {finding.what}")
+    if signers is not None and signature_path(path).is_file():
+        words = "the signature is of other numbers, or of nobody in the file of allowed signers"
+        return Finding("record.signature", "error", finding.where, words, "remove it, and sign again")
+    return finding
 
 
 def _verified(
@@ -89,7 +118,10 @@ def _verified(
         if record.status == "failed":
             return Finding("record.failed", "note", shown, (record.error or {}).get("message", ""))
         return Finding(
-            "record.current", "ok", shown, "its inputs are current; its numbers were not recomputed"
+            "record.current",
+            "ok",
+            shown,
+            "its inputs are current; its numbers are self-reported, and were not recomputed",
         )
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))

@@ -19,8 +19,10 @@ from neuroledger.data.gate.validation import (
     is_valid,
     read_report,
     refusal,
+    remember_here,
     report_path,
     seal,
+    seen_here,
     write_report,
 )
 from neuroledger.data.integrity import remembering, verify_file
@@ -31,7 +33,7 @@ from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.registry import get
 
-__all__ = ["is_here", "is_valid", "refusal", "trial", "validate"]
+__all__ = ["is_here", "is_valid", "refusal", "refused_here", "trial", "validate"]
 
 NOT_REACHED: Final = "not reached"
 
@@ -83,11 +85,23 @@ def validate(
         broken = list(_hash(catalog, spec, trust_memory=not force))
     path = report_path(catalog.root, id)
     known = None if force or broken else read_report(path)
-    if known is not None and known.success and known.identity == identity(spec):
+    if known is not None and known.success and known.identity == identity(spec) and seen_here(catalog, known):
         return known
     report = seal(_report(catalog, spec, broken, data_docs))
     write_report(path, report)
+    remember_here(catalog, report)
     return report
+
+
+def refused_here(catalog: Catalog, id: str) -> Finding | None:
+    """Why nothing may be scored on the data set, or None; a report that another machine made is made again first."""
+    refused = refusal(catalog, id)
+    if refused is not None:
+        return refused
+    report = read_report(report_path(catalog.root, id))
+    if report is None or not seen_here(catalog, report):
+        validate(catalog, id)
+    return refusal(catalog, id)
 
 
 def trial(catalog: Catalog, id: str, files: Mapping[str, Path]) -> tuple[Finding, ...]:

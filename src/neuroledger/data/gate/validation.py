@@ -31,8 +31,10 @@ __all__ = [
     "is_valid",
     "read_report",
     "refusal",
+    "remember_here",
     "report_path",
     "seal",
+    "seen_here",
     "write_report",
 ]
 
@@ -182,6 +184,24 @@ def write_report(path: Path, report: ValidationReport) -> bool:
         The disk is full or read-only.
     """
     return write_json(path, report.to_dict())
+
+
+def _mark(catalog: Catalog, dataset: str) -> Path:
+    return catalog.root / ".cache" / "validated" / f"{dataset}.json"
+
+
+def remember_here(catalog: Catalog, report: ValidationReport) -> None:
+    """Note that this machine made the report: the hash in a report finds damage, and anybody can compute it."""
+    write_json(_mark(catalog, report.dataset), {"payload_sha256": report.payload_sha256})
+
+
+def seen_here(catalog: Catalog, report: ValidationReport) -> bool:
+    """Whether this machine made the report itself, from the bytes that it had."""
+    try:
+        mark = json.loads(_mark(catalog, report.dataset).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(mark == {"payload_sha256": report.payload_sha256})
 
 
 def refusal(catalog: Catalog, dataset: str) -> Finding | None:

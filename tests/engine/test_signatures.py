@@ -1,0 +1,118 @@
+"""A score is believed because somebody recomputed it: forged records and reports are found, signatures say by whom."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neuroledger.cli import main
+from neuroledger.data.gate.validate import validate
+from neuroledger.data.gate.validation import read_report, report_path, seal, write_report
+from neuroledger.display import NoDisplay
+from neuroledger.engine.plan import plan
+from neuroledger.engine.record import Record, read_record, record_path, write_record
+from neuroledger.engine.run import run
+from neuroledger.engine.session import Request
+from neuroledger.engine.signatures import signature_path
+from neuroledger.engine.verify import verify
+from neuroledger.errors import Finding
+from tests.engine.lab import Lab
+
+RIDGE = "lab.V4-ridge"
+
+
+@pytest.fixture
+def scored(lab: Lab) -> Path:
+    lab.dataset()
+    validate(lab.open(), "lab")
+    jobs = plan(lab.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
+    run(lab.open(), jobs, Request(), NoDisplay())
+    return record_path(lab.root, RIDGE, "pixels4")
+
+
+def verified(lab: Lab, path: Path, **options: Any) -> Finding:
+    options = {"recompute": True, "display": NoDisplay()} | options
+    (finding,) = verify(lab.open(), [path], **options)
+    return finding
+
+
+def forge(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    plain = read_record(path).model_dump(mode="json")
+    change(plain)
+    write_record(path, Record.model_validate(plain))
+
+
+def interval(plain: dict[str, Any]) -> None:
+    for score in (plain["score"], plain["scores"]["ridge"]):
+        score["low"] = score["value"] - 1e-4
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "value": lambda plain: (
+        [one.update(value=0.95) for one in (plain["score"], plain["scores"]["ridge"])] and None
+    ),
+    "headline only": lambda plain: plain["score"].update(value=0.95),
+    "interval": interval,
+    "ceiling": lambda plain: plain["scores"]["ridge"]["ceiling"].update(value=0.99),
+    "count": lambda plain: plain["scores"]["ridge"]["n"].update(neuroid=500),
+    "controls": lambda plain: plain["controls"].clear(),
+    "note": lambda plain: plain["scores"]["ridge"].update(notes=["state of the art"]),
+    "samples": lambda plain: plain["scores"]["ridge"].update(samples_sha256="0" * 64),
+    "failure": lambda plain: plain.update(
+        status="failed", score=None, scores={}, error={"type": "X", "message": "x"}
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_record_is_never_confirmed(lab: Lab, scored: Path, forgery: str) -> None:
+    forge(scored, FORGERIES[forgery])
+    assert verified(lab, scored, recompute=False).code in {"record.current", "record.failed"}
+    assert "self-reported" in verified(lab, scored, recompute=False).what or forgery == "failure"
+    assert verified(lab, scored).code == "record.not-reproduced"
+
+
+def test_signed_is_told_from_self_reported(lab: Lab, scored: Path, tmp_path: Path) -> None:
+    key, other = tmp_path / "key", tmp_path / "other"
+    for one in (key, other):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(one)], check=True)
+    signers, strangers = tmp_path / "signers", tmp_path / "strangers"
+    signers.write_text(f"maintainer@example.org {key.with_suffix('.pub').read_text()}")
+    strangers.write_text(f"stranger@example.org {other.with_suffix('.pub').read_text()}")
+    assert verified(lab, scored, recompute=False, signers=signers).code == "record.current"
+    assert main(["--root", str(lab.root), "sign", str(scored), "--key", str(key)]) == 0
+    found = verified(lab, scored, recompute=False, signers=signers)
+    assert found.code == "record.signed" and "maintainer@example.org" in found.what
+    assert verified(lab, scored, recompute=False, signers=strangers).code == "record.signature"
+    forge(scored, FORGERIES["value"])
+    assert verified(lab, scored, recompute=False, signers=signers).code == "record.signature"
+
+
+def test_what_is_not_reproduced_is_not_signed(lab: Lab, scored: Path, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    forge(scored, FORGERIES["value"])
+    assert main(["--root", str(lab.root), "sign", str(scored), "--key", str(tmp_path / "key")]) == 1
+    assert not signature_path(scored).exists()
+
+
+def test_a_forged_validation_report_lets_nothing_pass(lab: Lab) -> None:
+    expectations = {"assembly": [{"check": "repetitions", "count": 99}]}
+    lab.dataset(expectations=expectations)
+    catalog = lab.open()
+    report = validate(catalog, "lab")
+    assert not report.success
+    stages = dict.fromkeys(report.stages, "passed")
+    checks = tuple(check.model_copy(update={"success": True}) for check in report.checks)
+    forged = seal(report.model_copy(update={"stages": stages, "findings": (), "checks": checks}))
+    path = report_path(catalog.root, "lab")
+    write_report(path, forged)
+    assert (read_report(path) or report).success
+    jobs = plan(catalog, benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
+    (outcome,) = run(catalog, jobs, Request(), NoDisplay())
+    assert outcome.record.status == "failed" and outcome.record.score is None
+    assert not json.loads(path.read_text())["success"]
