@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: repro test public verify check fix test-slow test-hub test-braindecode mutants perf schemas reference-data clean
+.PHONY: repro test public verify check fix test-slow test-hub test-braindecode mutants perf calibrate schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -77,6 +77,9 @@ mutants: $(READY)
 
 perf: $(READY)
 	python -m perf
+
+calibrate: $(READY)
+	neuroledger calibrate
 
 schemas: $(READY)
 	neuroledger check --write-schemas

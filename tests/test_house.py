@@ -24,7 +24,6 @@ LONG_FILE = 500
 OTHER_MEANINGS = {
     ("spec/base.py", "accuracy"): "a scale",
     ("stats/score.py", "accuracy"): "a scale",
-    ("report/table.py", "accuracy"): "a scale",
     ("report/plots/__init__.py", "agreement"): "a figure",
     ("report/plots/boards.py", "agreement"): "a figure",
     ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
@@ -33,10 +32,9 @@ OTHER_MEANINGS = {
 }
 INSIDE_TEXT = {("data/package.py", "netcdf"): "the reader of the files that this module writes"}
 # To be emptied: what is about to move.
-PENDING_NAMES = {("report/paired.py", "decoding")}
+PENDING_NAMES: set[tuple[str, str]] = set()
 PENDING_IMPORTS = {
     ("neuroledger.report.board", "neuroledger.report.text"),
-    ("neuroledger.report.compare", "neuroledger.report.text"),
 }
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from neuroledger import errors, plot
     from neuroledger.data.stimuli import StimulusSet
     from neuroledger.engine.bound_metric import ceiling, metric
+    from neuroledger.engine.compare import compare
     from neuroledger.engine.public import find, layers, load, records, run, score
     from neuroledger.engine.record import Record
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.efficiency.cost import cost
     from neuroledger.models import api as models
-    from neuroledger.report.compare import compare
     from neuroledger.report.table import leaderboard
     from neuroledger.stats.score import Score
 
@@ -33,7 +33,7 @@ _PUBLIC = {
     "Score": ("neuroledger.stats.score", "Score"),
     "StimulusSet": ("neuroledger.data.stimuli", "StimulusSet"),
     "ceiling": ("neuroledger.engine.bound_metric", "ceiling"),
-    "compare": ("neuroledger.report.compare", "compare"),
+    "compare": ("neuroledger.engine.compare", "compare"),
     "cost": ("neuroledger.families.efficiency.cost", "cost"),
     "decode": ("neuroledger.families.decoding.decode", "decode"),
     "errors": ("neuroledger.errors", None),

@@ -1,80 +1,100 @@
-"""Differences are paired over shared samples, corrected for how many were tested, and honest when there are none."""
+"""Differences are paired over shared items, corrected for how many were tested, and honest when there are none."""
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
-import xarray as xr
 from scipy import stats
 
+import neuroledger as nl
 from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
+from neuroledger.engine.compare import compare
+from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.plan import plan
+from neuroledger.engine.record import read_record, record_path, write_record
+from neuroledger.engine.resolve import model_of
 from neuroledger.engine.run import run
-from neuroledger.engine.session import Request
-from neuroledger.errors import DataError, RequestError
-from neuroledger.report.compare import Difference, _corrected, _shared, compare, difference
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import RequestError
+from neuroledger.stats.differences import Difference, corrected, difference
 from neuroledger.stats.score import Score
+from neuroledger.stats.spread import Influence, moved
 from tests.engine.lab import Lab
 
 
-def samples(values: np.ndarray, names: list[str] | None = None) -> xr.DataArray:
-    ids = names or [f"n{i}" for i in range(values.shape[1])]
-    return xr.DataArray(values, dims=("split", "neuroid"), coords={"neuroid_id": ("neuroid", ids)})
+def scored(values: np.ndarray, population: str = "lab") -> Score:
+    """The mean of one value per stimulus."""
+    ids = [f"s{i}" for i in range(len(values))]
+    items = moved(ids, (values - values.mean()) / len(values))
+    return Score(
+        float(values.mean()),
+        scale="correlation",
+        influence=Influence({"stimulus": items}),
+        population=population,
+    )
 
 
-def scored(values: np.ndarray, draws: np.ndarray | None) -> Score:
-    return Score(float(np.mean(values)), scale="correlation", samples=samples(values), replicates=draws)
-
-
-def test_interval_p_and_effect_agree_with_their_definitions() -> None:
+def test_interval_p_and_effect_are_those_of_a_paired_t_test() -> None:
     rng = np.random.default_rng(0)
-    a, b = rng.normal(0.5, 0.1, (3, 40)), rng.normal(0.4, 0.1, (3, 40))
-    draws_a, draws_b = rng.normal(0.5, 0.01, 999), rng.normal(0.4, 0.01, 999)
-    found, draws = difference("x", scored(a, draws_a), scored(b, draws_b))
-    assert found.value == pytest.approx(a.mean() - b.mean())
-    assert [found.low, found.high] == pytest.approx(np.quantile(draws_a - draws_b, [0.025, 0.975]))
-    assert found.p == pytest.approx(2 * 1 / 1000)
-    each = (a - b).mean(axis=0)
-    assert found.pairs == 40
-    # The effect is what a paired t statistic is made of: t = effect · √n.
-    assert found.effect * np.sqrt(40) == pytest.approx(stats.ttest_1samp(each, 0).statistic)
-    assert draws.shape == (999,)
+    common = rng.normal(0.5, 1.0, 40)
+    a, b = common + rng.normal(0.1, 0.1, 40), common + rng.normal(0.0, 0.1, 40)
+    found = difference("x", scored(a), scored(b))
+    test = stats.ttest_rel(a, b)
+    low, high = test.confidence_interval()
+    assert found.value == pytest.approx((a - b).mean())
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+    assert np.log(found.p) == pytest.approx(np.log(test.pvalue), rel=0.15)
+    assert found.effect * np.sqrt(40) == pytest.approx(test.statistic, rel=0.1)
+    assert found.pairs == 40 and found.covers == "new stimuli"
+    error = (a - b).std(ddof=1) / np.sqrt(40)
+    assert found.detectable == pytest.approx((stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)) * error, rel=0.1)
+
+
+def test_p_has_no_floor_that_a_correction_cannot_pass() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(0, 1, 50)
+    found = difference("x", scored(values + rng.normal(1, 0.1, 50)), scored(values))
+    assert found.p < 1e-12
+    assert corrected([found, *[Difference(f"{i}", p=0.9) for i in range(25)]])[0].better == "a"
 
 
 def test_equal_models_do_not_differ() -> None:
-    rng = np.random.default_rng(1)
-    values, draws = rng.normal(size=(3, 20)), rng.normal(size=500)
-    found, _ = difference("x", scored(values, draws), scored(values, draws))
+    values = np.random.default_rng(1).normal(size=20)
+    found = difference("x", scored(values), scored(values))
     assert (found.value, found.low, found.high, found.p) == (0, 0, 0, 1.0)
     assert found.effect is None and found.better == ""
 
 
 def test_p_is_uniform_when_nothing_differs() -> None:
     rng = np.random.default_rng(2)
-    found = []
-    for _ in range(300):
-        each = rng.normal(size=30)
-        draws = each[rng.integers(0, 30, (400, 30))].mean(axis=1)
-        zero = scored(np.zeros((1, 30)), np.zeros(400))
-        found.append(difference("x", scored(each[None], draws), zero)[0].p)
-    assert 0.01 < np.mean(np.array(found) < 0.05) < 0.13
-    assert stats.kstest(found, "uniform").pvalue > 1e-4
+    found = [difference("x", scored(rng.normal(size=30)), scored(rng.normal(size=30))).p for _ in range(400)]
+    assert 0.025 < np.mean(np.array(found) < 0.05) < 0.08
+    assert stats.kstest(found, "uniform").pvalue > 1e-3
 
 
-def test_holm_over_the_benchmarks_that_were_tested() -> None:
+def test_scores_of_other_items_are_not_paired() -> None:
+    rng = np.random.default_rng(3)
+    common = rng.normal(0, 1, 100)
+    a, b = common + 0.1, common + rng.normal(0, 0.05, 100)
+    assert difference("x", scored(a), scored(b)).better == ""  # not yet corrected
+    assert corrected([difference("x", scored(a), scored(b))])[0].better == "a"
+    assert corrected([difference("x", scored(a, "one"), scored(b, "other"))])[0].better == ""
+
+
+def test_holm_within_the_families_that_were_declared() -> None:
     given = [
         Difference("a", p=0.01),
         Difference("b", reason="failed"),
         Difference("c", p=0.04),
         Difference("d", p=0.03),
     ]
-    corrected = [each.p_corrected for each in _corrected(given)]
-    assert corrected[1] is None
-    assert [corrected[i] for i in (0, 2, 3)] == pytest.approx([0.03, 0.06, 0.06])
-    assert _corrected([]) == ()
+    found = [each.p_corrected for each in corrected(given)]
+    assert found[1] is None
+    assert [found[i] for i in (0, 2, 3)] == pytest.approx([0.03, 0.06, 0.06])
+    apart = [each.p_corrected for each in corrected(given, ["V4", "V4", "IT", "IT"])]
+    assert [apart[i] for i in (0, 2, 3)] == pytest.approx([0.01, 0.06, 0.06])
+    assert corrected([]) == ()
 
 
 def test_lower_is_better_is_known() -> None:
@@ -83,22 +103,23 @@ def test_lower_is_better_is_known() -> None:
     assert Difference("x", value=-1.0, p_corrected=0.2).better == ""
 
 
-def test_scores_without_replicates_say_so() -> None:
-    values = np.zeros((2, 3))
-    found, draws = difference("x", scored(values, None), scored(values, None))
-    assert found.low is None and "nothing to resample" in found.reason and draws.size == 0
+def test_scores_without_an_interval_say_so() -> None:
+    found = difference("x", Score(0.1), Score(0.2))
+    assert found.low is None and found.value == pytest.approx(-0.1) and "no interval" in found.reason
 
 
-def test_shared_neuroids_meet_each_other_whatever_their_order() -> None:
-    a = samples(np.arange(6.0).reshape(2, 3), ["p", "q", "r"])
-    b = samples(np.arange(8.0).reshape(2, 4), ["r", "x", "p", "q"])
-    first, second = _shared(a, b)
-    assert first["neuroid_id"].values.tolist() == second["neuroid_id"].values.tolist() == ["p", "q", "r"]
-    assert second.values.tolist() == [[2, 3, 0], [6, 7, 4]]
-    with pytest.raises(DataError, match="not paired"):
-        _shared(a, samples(np.zeros((3, 3)), ["p", "q", "r"]))
-    with pytest.raises(DataError, match="not paired"):
-        _shared(a, a.isel(split=0))
+def test_scores_and_mappings_of_scores_are_compared_without_a_repository() -> None:
+    rng = np.random.default_rng(5)
+    values = rng.normal(0, 1, 60)
+    a, b = scored(values + rng.normal(0.5, 0.2, 60)), scored(values)
+    assert nl.compare(a, b).differences[0].better == "a"
+    both = nl.compare({"x": a, "y": b, "z": a}, {"x": b, "y": b})
+    assert [each.benchmark for each in both.differences] == ["x", "y"]
+    assert [each.better for each in both.differences] == ["a", ""]
+    assert both.overall.value == pytest.approx((a.value - b.value) / 2)
+    assert "detectable" in str(both) and "cover new stimuli" in str(both)
+    with pytest.raises(RequestError, match="share no benchmark"):
+        nl.compare({"x": a}, {"y": b})
 
 
 @pytest.fixture
@@ -113,23 +134,39 @@ def run_lab(lab: Lab) -> Lab:
     return lab
 
 
-def test_two_models_end_to_end_from_kept_samples_and_again_without_them(run_lab: Lab) -> None:
+def test_two_models_end_to_end_by_id_in_memory_and_as_scores(run_lab: Lab) -> None:
     catalog = run_lab.open()
     kept = compare("pixels4", "coarse", catalog=catalog, tell=pytest.fail)
     [found] = kept.differences
-    assert found.better == "a" and found.pairs == 5
+    assert found.better == "a" and found.covers == "new stimuli and new neuroids"
     assert found.low is not None and 0 < found.low < (found.value or 0) < (found.high or 0)
-    shutil.rmtree(catalog.root / ".cache" / "neuroledger" / "samples")
-    told: list[str] = []
-    [again] = compare("pixels4", "coarse", catalog=catalog, tell=told.append).differences
-    assert told == ["lab.V4-ridge: no samples of pixels4 and coarse are kept here; both are scored again"]
-    assert again.value == pytest.approx(found.value, abs=1e-9)
-    assert again.effect == pytest.approx(found.effect)
     turned = compare("coarse", "pixels4", catalog=catalog)
     assert turned.differences[0].value == pytest.approx(-(found.value or 0))
     assert turned.overall.better == "b"
-    text = str(kept)
-    assert "A = pixels4, B = coarse" in text and "lab.V4-ridge" in text
+    assert "A = pixels4, B = coarse" in str(kept) and "lab.V4-ridge" in str(kept)
+    session = Session(catalog, Request())
+    model = model_of(session, "coarse")
+    [again] = compare("pixels4", model, benchmark="lab.V4-ridge", catalog=catalog).differences
+    assert again.value == pytest.approx(found.value, abs=1e-9)
+    assert (again.low, again.high) == pytest.approx((found.low, found.high), rel=0.01)
+    score = evaluate(session, catalog.benchmark("lab.V4-ridge"), model, controls=False).headline
+    [given] = compare("pixels4", {"lab.V4-ridge": score}, catalog=catalog).differences
+    assert given.p == pytest.approx(again.p)
+
+
+def test_records_without_draws_are_scored_again(run_lab: Lab) -> None:
+    catalog = run_lab.open()
+    [found] = compare("pixels4", "coarse", catalog=catalog).differences
+    for model in ("pixels4", "coarse"):
+        path = record_path(catalog.root, "lab.V4-ridge", model)
+        old = read_record(path)
+        bare = {name: part for name, part in (old.score or {}).items() if name != "spread"}
+        write_record(path, old.model_copy(update={"score": bare}))
+    told: list[str] = []
+    [again] = compare("pixels4", "coarse", catalog=catalog, tell=told.append).differences
+    assert len(told) == 1 and "pixels4 and coarse" in told[0]
+    assert again.value == pytest.approx(found.value, abs=1e-9)
+    assert again.low == pytest.approx(found.low, rel=0.01)
 
 
 def test_what_cannot_be_compared_says_why(run_lab: Lab) -> None:

@@ -188,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("a")
     p.add_argument("b")
     p.add_argument("--suite", help="default: the suite in params.yaml")
+    p.add_argument("--benchmark", help="on this benchmark alone")
     p.add_argument("--json", action="store_true", help="machine-readable")
 
     p = verb("ranks", "results", "mean normalised ranks of a suite's models, and how another suite agrees")
@@ -217,6 +218,14 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--out", type=Path, default=Path("site"))
     p.add_argument("--suite", help="default: the suite in params.yaml")
     p.add_argument("--serve", action="store_true", help="show them on http://localhost")
+
+    p = verb("calibrate", "results", "simulate a benchmark's experiments: do its intervals and tests hold")
+    p.add_argument(
+        "benchmarks", nargs="*", metavar="BENCHMARK", help="default: those of the suite in params.yaml"
+    )
+    p.add_argument("--runs", type=int, default=200, help="simulated experiments each; default: 200")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--json", action="store_true", help="machine-readable")
 
     p = verb(
         "doctor", "results", "versions, devices, remotes, missing data, each with the command that mends it"

@@ -6,6 +6,7 @@ import argparse
 import functools
 import http.server
 from pathlib import Path
+from typing import Any
 
 from neuroledger.cli.output import say, say_json
 from neuroledger.display import choose
@@ -30,18 +31,53 @@ def leaderboard(options: argparse.Namespace) -> int:
 
 def compare(options: argparse.Namespace) -> int:
     """Two models."""
-    from neuroledger.report.compare import compare as compare_models
-    from neuroledger.report.text import comparison_text
+    from neuroledger.engine.compare import compare as compare_models
 
     with choose() as display:
         comparison = compare_models(
-            options.a, options.b, suite=options.suite, catalog=open_catalog(options.root), tell=display.line
+            options.a,
+            options.b,
+            suite=options.suite,
+            benchmark=options.benchmark,
+            catalog=open_catalog(options.root),
+            tell=display.line,
         )
     if options.json:
         say_json(comparison.to_dict())
     else:
-        say(comparison_text(comparison).rstrip("\n"))
+        say(str(comparison))
     return 0
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Coverage, width, false positives and false ranks in simulated experiments."""
+    from neuroledger.engine.calibrate import calibrate_benchmark
+    from neuroledger.errors import NeuroLedgerError
+
+    catalog = open_catalog(options.root)
+    suite = catalog.suite(read_params(catalog.root).suite)
+    found: dict[str, Any] = {}
+    for id in options.benchmarks or [item.id for item in suite.benchmarks]:
+        try:
+            one = calibrate_benchmark(catalog, id, runs=options.runs, seed=options.seed)
+        except NeuroLedgerError as error:
+            if options.benchmarks:
+                raise
+            found[id] = {"reason": str(error)}
+            continue
+        found[id] = one.to_dict()
+        if not options.json:
+            rates = (one.coverage, one.false_positives, one.false_ranks)
+            cells = [f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" for each in rates]
+            say(f"{'passed' if one.passed else 'FAILED'}  {id}: coverage {cells[0]}, width {one.width:.2f}, "
+                f"equal models differ {cells[1]}, false ranks {cells[2]}")  # fmt: skip
+    if options.json:
+        say_json(found)
+    else:
+        for id, plain in found.items():
+            if "reason" in plain:
+                say(f"not calibrated  {id}: {plain['reason']}")
+    return 1 if any(plain.get("passed") is False for plain in found.values()) else 0
 
 
 def ranks(options: argparse.Namespace) -> int:

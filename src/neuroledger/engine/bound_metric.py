@@ -19,9 +19,10 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.identity import spec_sha256
-from neuroledger.stats.resampling import aggregate, bootstrap, error_of
+from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import draw, first_values, given, predefined
+from neuroledger.stats.spread import Influence
 from neuroledger.stats.workspace import Memo, Workspace
 
 __all__ = ["BoundCeiling", "BoundMetric", "ceiling", "metric", "resolve"]
@@ -85,7 +86,7 @@ class _Bound:
                     f"{self.spec.id} cannot be computed from a {bare[0]} ({error}); give an xarray.DataArray with the "
                     "dimensions and coordinates that docs/behaviour.md names"
                 ) from error
-        return _score(self.spec, samples, self.seed, rows)
+        return _score(self.spec, self.component, samples, rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,7 +232,9 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
-def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArray) -> Score:
+def _score(
+    spec: Comparison, component: registry.Registered, samples: xr.DataArray, rows: xr.DataArray
+) -> Score:
     steps = [(step.over, step.with_) for step in spec.aggregate]
     notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
     value = aggregate(samples, steps)
@@ -241,8 +244,17 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
     error = float("nan")
     if spec.error is not None:
         error = error_of(samples, steps, spec.error.over, spec.error.with_)
-    over = spec.interval.over if spec.interval else tuple(str(d) for d in samples.dims if d != "split")
-    given = samples.attrs.pop("replicates", None)  # an array, or a function that makes it when asked
+    # Each is a value, or a function that makes it when asked.
+    given, cells, influence = (samples.attrs.pop(name, None) for name in ("replicates", "cells", "influence"))
+
+    def influences() -> Influence | None:
+        if influence is not None:
+            found: Influence | None = influence() if callable(influence) else influence
+        else:
+            held: Cells | None = cells() if callable(cells) else cells
+            found = influence_of(samples, steps, held)
+        return found if found is None or spec.interval is None else found.only(spec.interval.over)
+
     n: dict[str, float] = {}
     dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
     if "presentation" in dims and "stimuli" not in samples.attrs.get("n", {}):
@@ -266,5 +278,7 @@ def _score(spec: Comparison, samples: xr.DataArray, seed: int, rows: xr.DataArra
         n=n,
         notes=notes,
         id=spec.id,
-        replicates=given if given is not None else lambda: bootstrap(samples, steps, over, seed=seed),
+        replicates=given,
+        influence=None if given is not None else influences,
+        generalise=component.resampled_by if given is not None else None,
     )

@@ -9,6 +9,7 @@ from functools import partial
 
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.controls import controlled, require_passed
+from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved, model_of, resolve
 from neuroledger.engine.score import measure, normalised_by, score
 from neuroledger.engine.session import Control, Session
@@ -22,10 +23,11 @@ __all__ = ["Evaluation", "evaluate", "layer_scores"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of one model on one benchmark, the headline first, and what the controls did."""
+    """The scores of one model on one benchmark, the headline first, what the controls did, and what was measured."""
 
     scores: Mapping[str, Score]
     controls: Mapping[str, Control]
+    measured: Measurement
 
     @property
     def headline(self) -> Score:
@@ -54,7 +56,7 @@ def evaluate(
         done = controlled(job, measured, session, dummy, partial(_bare_value, session, benchmark))
         if not job.control:
             require_passed(benchmark.id, done)
-    return Evaluation(scores, done)
+    return Evaluation(scores, done, measured)
 
 
 def _headline(session: Session, benchmark: BenchmarkSpec, model: Model | str) -> Score:

@@ -31,6 +31,7 @@ from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import DataError, NeuroLedgerError
 from neuroledger.models.activation_store import open_store
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.stats.spread import pack
 from neuroledger.store.files import sweep
 
 __all__ = ["Outcome", "Work", "current", "grouped", "not_ready", "run", "run_job"]
@@ -72,7 +73,7 @@ class Work:
 def _failed(catalog: Catalog, request: Request, job: Job, error: BaseException) -> tuple[Record, str]:
     """The record of a job that could not be computed where it was sent."""
     described = {"type": type(error).__name__, "message": f"on a worker: {error or 'no reason given'}"}
-    record = _record(Session(catalog, request), job, None, described, {})
+    record = _record(Session(catalog, request), job, None, (None, {}), described, {})
     return record, described["message"]
 
 
@@ -218,8 +219,13 @@ def run_job(session: Session, job: Job) -> tuple[Record, Evaluation | None]:
     started, began = time.perf_counter(), time.process_time()
     evaluation: Evaluation | None = None
     error: dict[str, str] | None = None
+    plain: tuple[dict[str, Any] | None, dict[str, Any]] = None, {}
     try:
-        evaluation = evaluate(session, session.catalog.benchmark(job.benchmark), job.model)
+        done = evaluate(session, session.catalog.benchmark(job.benchmark), job.model)
+        plain, evaluation = (
+            _plain(session, job, done),
+            done,
+        )  # intervals are computed here, where errors are caught
     except NeuroLedgerError as problem:
         error = {"type": type(problem).__name__, "message": str(problem)}
     except Exception as problem:
@@ -230,22 +236,34 @@ def run_job(session: Session, job: Job) -> tuple[Record, Evaluation | None]:
         "wall_s": round(time.perf_counter() - started, 3),
         "cpu_s": round(time.process_time() - began, 3),
     }
-    return _record(session, job, evaluation, error, timing), evaluation
+    return _record(session, job, evaluation, plain, error, timing), evaluation
+
+
+def _plain(
+    session: Session, job: Job, evaluation: Evaluation
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The headline and every score as plain data; the headline with its joint draws, unless the data are private."""
+    scores = {name: score.to_dict() for name, score in evaluation.scores.items()}
+    headline, spread = dict(next(iter(scores.values()))), evaluation.headline.spread
+    data = session.catalog.dataset(session.catalog.benchmark(job.benchmark).dataset)
+    if spread is not None and data.access != "private":
+        headline["spread"] = pack(spread)
+    return headline, scores
 
 
 def _record(
     session: Session,
     job: Job,
     evaluation: Evaluation | None,
+    plain: tuple[dict[str, Any] | None, dict[str, Any]],
     error: dict[str, str] | None,
     timing: dict[str, float],
 ) -> Record:
     request, root = session.request, session.catalog.root
-    scores: dict[str, Any] = {}
+    headline, scores = plain
     controls: dict[str, Any] = {}
     status: Any = "failed"
     if evaluation is not None:
-        scores = {name: score.to_dict() for name, score in evaluation.scores.items()}
         controls = {name: asdict(control) for name, control in evaluation.controls.items()}
         status = "partial" if request.limit is not None else evaluation.headline.status
     if not session.environment:
@@ -255,7 +273,7 @@ def _record(
         status=status,
         model=job.model,
         benchmark=job.benchmark,
-        score=next(iter(relative(scores, root).values()), None),
+        score=relative(headline, root),
         scores=relative(scores, root),
         controls=relative(controls, root),
         request={"seed": request.seed, "limit": request.limit, "device": request.device},

@@ -1,11 +1,11 @@
-"""Samples of a score, its predictions and how it is resampled, kept in the store for later comparisons."""
+"""Samples of a score and its predictions, kept in the store for whoever analyses them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import xarray as xr
 
@@ -14,21 +14,11 @@ from neuroledger.errors import AssemblyError
 from neuroledger.stats.score import Score
 from neuroledger.store.store import Written, open_store
 
-__all__ = ["Resampled", "keep_samples", "predictions_of", "resampled_of", "samples_of"]
+__all__ = ["keep_samples", "predictions_of", "samples_of"]
 
 KIND: Final = "samples"
 SAMPLES: Final = "samples"
 PREDICTIONS: Final = "predictions"
-
-
-class Resampled(NamedTuple):
-    """A score of predictions under resampling of what was drawn independently, (draw,), and of each of these, (cluster,).
-
-    Both are raw: before a floor normalises them.
-    """
-
-    draws: xr.DataArray
-    clusters: xr.DataArray
 
 
 def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
@@ -45,8 +35,8 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
     for metric, score in scores.items():
         if score.samples is None:
             continue
-        attached = {part: score.samples.attrs.get(part) for part in (PREDICTIONS, *Resampled._fields)}
-        arrays = {part: _plain(value) for part, value in attached.items() if isinstance(value, xr.DataArray)}
+        predicted = score.samples.attrs.get(PREDICTIONS)
+        arrays = {PREDICTIONS: _plain(predicted)} if isinstance(predicted, xr.DataArray) else {}
         if score.samples.dims:
             arrays[SAMPLES] = _plain(score.samples)
         if arrays:
@@ -85,12 +75,6 @@ def samples_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
 def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     """The predictions that were kept, with the truth beside them, or None."""
     return _kept(root, job, metric, PREDICTIONS)[0]
-
-
-def resampled_of(root: Path, job: str, metric: str) -> Resampled | None:
-    """How the score of predictions was resampled, if that was kept."""
-    draws, clusters = _kept(root, job, metric, *Resampled._fields)
-    return None if draws is None or clusters is None else Resampled(draws, clusters)
 
 
 def _kept(root: Path, job: str, metric: str, *parts: str) -> list[xr.DataArray | None]:

@@ -10,6 +10,7 @@ from neuroledger.engine.measurement import Measurement, overlap_notes
 from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError
+from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score, normalise, normalise_by_floor
 
 __all__ = ["headline", "measure", "normalised_by", "score"]
@@ -54,7 +55,7 @@ def headline(job: Resolved, measured: Measurement, session: Session, dummy: floa
         assembly = measured.repeated if measured.repeated is not None else measured.target
         key = (repr(benchmark.ceiling), benchmark.compat or "", session.content(assembly))
         if key not in session.ceilings:
-            session.ceilings[key] = job.ceiling(assembly)
+            session.ceilings[key] = job.ceiling(assembly).replace(population=benchmark.dataset)
         return normalise(raw, session.ceilings[key], compat=benchmark.compat)
     if rule == "floor" and benchmark.floor is not None and dummy is not None:
         return normalise_by_floor(raw, dummy, benchmark.floor.perfect)
@@ -75,4 +76,19 @@ def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
     trials = bound.component.trials and measured.repeated is not None
     target = measured.repeated if trials else measured.target
     raw = bound(measured.source, target, splits=measured.splits)
-    return raw.replace(notes=(*measured.notes, *raw.notes))
+    return _generalised(raw.replace(notes=(*measured.notes, *raw.notes)), job.benchmark)
+
+
+def _generalised(raw: Score, benchmark: BenchmarkSpec) -> Score:
+    """The score with an interval over what the benchmark's claim is about, and what its items belong to."""
+    if benchmark.generalise is None:
+        return raw.replace(population=benchmark.dataset)
+    if raw.influence is not None:
+        return raw.replace(population=benchmark.dataset, generalise=benchmark.generalise)
+    known = raw.generalise or ()
+    if known and set(known) != set(benchmark.generalise):
+        raise MetricError(
+            f"{benchmark.id} cannot generalise over {', '.join(benchmark.generalise)} alone: {raw.id} resamples "
+            f"{', '.join(known)}; name these in `generalise`, or leave it out"
+        )
+    return raw

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from neuroledger.data.load import verified_files
 from neuroledger.display import Display
 from neuroledger.engine.plan import Job, inputs_of
@@ -18,6 +20,7 @@ from neuroledger.engine.signatures import sign, signature_path, signer_of
 from neuroledger.errors import DataError, Finding, IntegrityError, NeuroLedgerError, RequestError, Severity
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of
+from neuroledger.stats.spread import unpack
 
 __all__ = ["verify"]
 
@@ -25,6 +28,8 @@ __all__ = ["verify"]
 # its own answers, amplifies rounding; then a hundredth of the score's standard error says that it is the same score.
 TOLERANCE: Final = 1e-8
 SHARE: Final = 0.01
+# Draws are recorded with eleven significant bits.
+HALF_PRECISION: Final = 4e-3
 HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
 AGAIN: Final = "run it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
@@ -159,6 +164,9 @@ def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator
         if "value" in was:
             allowed = max(TOLERANCE, SHARE * _standard_error(was))
         numbers = list[tuple[str, float | None]]()
+        if at[-1] == "spread":
+            yield from _of_draws(was, now, at)
+            was, now = ({name: part for name, part in one.items() if name != "draws"} for one in (was, now))
         for name in sorted({*was, *now}):
             # The raw score has other units: what is allowed of the value is allowed of it in proportion.
             wide = allowed * _ratio(was) if name == "raw" else allowed
@@ -181,6 +189,19 @@ def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator
             yield words, None
         else:
             yield words, distance / (TOLERANCE * max(1.0, abs(was)))
+
+
+def _of_draws(
+    was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]
+) -> Iterator[tuple[str, float | None]]:
+    """Joint draws that differ by more than their half precision."""
+    first, second = unpack(was), unpack(now)
+    if first is None or second is None or set(first.draws) != set(second.draws):
+        yield f"{' '.join(at[2:])} has other factors", None
+        return
+    for name, draws in first.draws.items():
+        if np.abs(draws - second.draws[name]).max() > HALF_PRECISION * np.abs(draws).max():
+            yield f"{' '.join(at[2:])} {name} has other draws", None
 
 
 def _standard_error(score: Mapping[str, Any]) -> float:

@@ -17,7 +17,7 @@ Role = Literal["model", "positive", "negative"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one benchmark; ``top`` if nothing is clearly better."""
+    """One model on one benchmark; ``top`` if nothing is clearly better; ``covers`` says what the interval is about."""
 
     status: Status
     value: float | None = None
@@ -26,12 +26,13 @@ class Cell:
     raw: float | None = None
     reason: str = ""
     top: bool = False
+    covers: str = ""
 
     @property
-    def half_width(self) -> float:
-        """Half of the 95 % interval; 0 where the value has none, as counts have."""
+    def half_width(self) -> float | None:
+        """Half of the 95 % interval; None where the value has none."""
         if self.low is None or self.high is None:
-            return 0.0
+            return None
         return (self.high - self.low) / 2
 
 
@@ -69,7 +70,7 @@ class Column:
 class Row:
     """One model on all benchmarks, with the mean of each group of the suite's hierarchy.
 
-    ``rank`` is the interval of ranks that the intervals of the scores allow.
+    ``rank`` is the set of ranks that simultaneous paired comparisons with all others leave open.
     """
 
     model: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
+from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
@@ -17,23 +18,13 @@ from neuroledger.spec.hierarchy import Group, groups_of, weights_of
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 from neuroledger.spec.params import read_params
 from neuroledger.spec.suites import suites_of, to_score
+from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
+from neuroledger.stats.score import COMMENSURABLE, Score
+from neuroledger.stats.spread import Spread
+
+NORMAL_95: Final = 1.959964
 
 __all__ = ["board_of", "boards_of", "leaderboard", "tidy"]
-
-# Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
-COMMENSURABLE: Final = frozenset(
-    {
-        "correlation",
-        "reliability",
-        "explained_variance",
-        "similarity",
-        "consistency",
-        "accuracy",
-        "fraction",
-        "score",
-    }
-)
-NORMAL_95: Final = 1.959964
 
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
@@ -70,9 +61,10 @@ def leaderboard(
     """The board of a suite (that of ``params.yaml`` when none is named) from records (all that are kept).
 
     The score of a model is the weighted mean over the benchmarks whose scale runs from nothing to everything, or their
-    mean of means where the suite declares a hierarchy; its interval takes the benchmarks as independent. Two models
-    tie when the interval of their difference, had from their two 95 % intervals, holds 0. A model that lacks one of
-    these benchmarks is shown and not ranked; controls are shown apart.
+    mean of means where the suite declares a hierarchy; its interval joins benchmarks of one data set by their shared items
+    and takes others as independent. Ranks are sets: all pairs of models are compared at once, paired over shared items, at
+    a family-wise level of 5 % [mogstad2024]. A score without an interval is never clearly above or below another. A model
+    that lacks one of these benchmarks is shown and not ranked; controls are shown apart.
 
     Raises
     ------
@@ -102,7 +94,14 @@ def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> L
     by_benchmark: dict[str, dict[str, Record]] = {}
     for record in records:
         by_benchmark.setdefault(record.benchmark, {})[record.model] = record
-    here = {item.id: by_benchmark.get(item.id, {}) for item in suite.benchmarks}
+    withheld = refuted(catalog)
+    here = {
+        item.id: {
+            model: _withheld(record, withheld[item.id]) if item.id in withheld else record
+            for model, record in by_benchmark.get(item.id, {}).items()
+        }
+        for item in suite.benchmarks
+    }
     columns = tuple(_column(catalog, item.id, item.weight, here[item.id]) for item in suite.benchmarks)
     recorded = sorted({model for found in here.values() for model in found})
     known = set(catalog.ids("models"))
@@ -111,8 +110,8 @@ def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> L
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(counted, parents, suite.hierarchy))
     whole = weights_of(counted, parents, suite.hierarchy)
-    rows = [_row(catalog, model, columns, groups, whole, here) for model in models]
-    ordered = _ordered(_with_tops(rows, columns))
+    entries = [_row(catalog, model, columns, groups, whole, here) for model in models]
+    ordered = _ordered(_with_tops(entries, columns))
     return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)
 
 
@@ -170,13 +169,46 @@ def _row(
     groups: Sequence[Group],
     whole: Mapping[str, float],
     here: Mapping[str, Mapping[str, Record]],
-) -> Row:
+) -> _Entry:
     spec = catalog.model(model)
     cells = tuple(_cell(catalog, model, here[column.id].get(model), column) for column in columns)
     role: Role = spec.control or "model"
+    scores = {
+        column.id: _score(here[column.id][model])
+        for column, cell in zip(columns, cells, strict=True)
+        if cell.value is not None
+    }
     held = {column.id: cell for column, cell in zip(columns, cells, strict=True)}
-    means = tuple(_mean(held, group.shares) for group in groups)
-    return Row(model, spec.title, role, spec.simulated, cells, means, _mean(held, whole), None)
+    means = tuple(_mean(held, scores, group.shares)[0] for group in groups)
+    mean, joint = _mean(held, scores, whole)
+    joints = {id: joint_mean([(1.0, score)]) for id, score in scores.items()}
+    return _Entry(Row(model, spec.title, role, spec.simulated, cells, means, mean, None), joint, joints)
+
+
+def _withheld(record: Record, reason: str) -> Record:
+    """The record without an interval that failed its calibration."""
+    if record.score is None or not record.intact:
+        return record
+    plain = {name: part for name, part in record.score.items() if name not in ("spread", "covers")}
+    changed = record.model_copy(update={"score": plain | {"low": None, "high": None, "reason": reason}})
+    return changed.model_copy(update={"payload_sha256": changed.payload()})
+
+
+def _score(record: Record) -> Score:
+    """The recorded score; one whose draws are not recorded varies on its own, as far as its interval says."""
+    score = Score.of_record(record.score or {})
+    if score.spread is None and math.isfinite(score.low):
+        error = (score.high - score.low) / (2 * NORMAL_95)
+        return score.replace(spread=Spread.alone(f"{record.model} on {record.benchmark}", error))
+    return score
+
+
+class _Entry(NamedTuple):
+    """A row with the joint draws of its score, and of its score on each benchmark."""
+
+    row: Row
+    score: Joint | None
+    joints: Mapping[str, Joint]
 
 
 def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -> Cell:
@@ -193,9 +225,15 @@ def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -
         return Cell("failed", reason=_reason(record))
     plain = record.score
     low, high = plain.get("low"), plain.get("high")
-    if low is None and plain.get("error") is not None:
-        low, high = (plain["value"] + sign * NORMAL_95 * plain["error"] for sign in (-1, 1))
-    return Cell(record.status, plain["value"], low, high, plain.get("raw"), _reason(record))
+    return Cell(
+        record.status,
+        plain["value"],
+        low,
+        high,
+        plain.get("raw"),
+        _reason(record),
+        covers=plain.get("covers", ""),
+    )
 
 
 def _reason(record: Record) -> str:
@@ -204,52 +242,55 @@ def _reason(record: Record) -> str:
     return str((record.score or {}).get("reason", ""))
 
 
-def _mean(cells: Mapping[str, Cell], shares: Mapping[str, float]) -> Cell:
+def _mean(
+    cells: Mapping[str, Cell], scores: Mapping[str, Score], shares: Mapping[str, float]
+) -> tuple[Cell, Joint | None]:
     """The mean over benchmarks by their shares (which sum to 1), or why there is none."""
     lacking = [id for id in shares if cells[id].status != "scored" or cells[id].value is None]
     if not shares:
-        return Cell("missing", reason="the suite's benchmarks have no common scale")
+        return Cell("missing", reason="the suite's benchmarks have no common scale"), None
     if lacking:
-        return Cell("partial", reason=f"without {', '.join(lacking)}")
-    value = sum(share * (cells[id].value or 0.0) for id, share in shares.items())
-    spread = math.hypot(*(share * cells[id].half_width for id, share in shares.items()))
-    return Cell("scored", value, value - spread, value + spread)
+        return Cell("partial", reason=f"without {', '.join(lacking)}"), None
+    joint = joint_mean([(share, scores[id]) for id, share in shares.items()])
+    if joint.spread is None:
+        return Cell("scored", joint.value), joint
+    low, high = joint.spread.interval(joint.value)
+    return Cell("scored", joint.value, low, high), joint
 
 
-def _clearly_better(a: Cell, b: Cell, *, higher: bool) -> bool:
-    if a.value is None or b.value is None:
-        return False
-    difference = a.value - b.value if higher else b.value - a.value
-    return difference > math.hypot(a.half_width, b.half_width)
-
-
-def _with_tops(rows: Sequence[Row], columns: Sequence[Column]) -> list[Row]:
+def _with_tops(entries: Sequence[_Entry], columns: Sequence[Column]) -> list[Row]:
     """Rows with ranks, and with the cells marked that nothing is clearly better than; controls take no part."""
-    runners = [row for row in rows if row.role == "model"]
-    ranked = [row for row in runners if row.score.status == "scored"]
-    marked = []
-    for row in rows:
-        cells = tuple(
-            replace(cell, top=_is_top(cell, [other.cells[i] for other in runners], columns[i]))
-            if row.role == "model"
-            else cell
-            for i, cell in enumerate(row.cells)
+    runners = [entry for entry in entries if entry.row.role == "model"]
+    ranked = {entry.row.model: entry.score for entry in runners if entry.score is not None}
+    ranks = dict(zip(ranked, rank_sets(clearly_better(list(ranked.values()))), strict=True))
+    tops = [
+        _tops({e.row.model: e.joints[column.id] for e in runners if _runs(e, i, column)}, column)
+        for i, column in enumerate(columns)
+    ]
+    return [
+        replace(
+            row,
+            cells=tuple(
+                replace(cell, top=row.model in top) for cell, top in zip(row.cells, tops, strict=True)
+            ),
+            rank=ranks.get(row.model),
         )
-        rank = None
-        if row.role == "model" and row.score.status == "scored":
-            better = sum(_clearly_better(other.score, row.score, higher=True) for other in ranked)
-            worse = sum(_clearly_better(row.score, other.score, higher=True) for other in ranked)
-            rank = (1 + better, len(ranked) - worse)
-        marked.append(replace(row, cells=cells, rank=rank))
-    return marked
+        for row, _, _ in entries
+    ]
 
 
-def _is_top(cell: Cell, others: Sequence[Cell], column: Column) -> bool:
-    rivals = [other for other in others if other.status == "scored"]
+def _runs(entry: _Entry, index: int, column: Column) -> bool:
+    return column.id in entry.joints and entry.row.cells[index].status == "scored"
+
+
+def _tops(joints: Mapping[str, Joint], column: Column) -> set[str]:
+    """The models that nothing is clearly better than; exact counts are compared as they are."""
     higher = column.direction == "higher"
-    return cell.status == "scored" and not any(
-        _clearly_better(other, cell, higher=higher) for other in rivals
-    )
+    if not column.counts and all(joint.spread is None for joint in joints.values()):
+        best = max((joint.value if higher else -joint.value for joint in joints.values()), default=0.0)
+        return {model for model, joint in joints.items() if (joint.value if higher else -joint.value) == best}
+    better = clearly_better(list(joints.values()), higher=higher)
+    return {model for i, model in enumerate(joints) if not better[:, i].any()}
 
 
 def _ordered(rows: Sequence[Row]) -> tuple[Row, ...]:

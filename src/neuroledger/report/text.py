@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Final
 
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
-from neuroledger.report.compare import Comparison, Difference
 
 __all__ = [
     "FORMATS",
@@ -18,7 +17,6 @@ __all__ = [
     "as_latex",
     "as_markdown",
     "as_text",
-    "comparison_text",
     "leaderboard_text",
     "number",
 ]
@@ -129,7 +127,9 @@ def _legend(board: Leaderboard) -> list[str]:
             numbers[column.id] for column in board.columns if column.parent == group.name and column.counts
         ]
         lines.append(f"{group.name}: mean of {', '.join(inside)}")
-    lines.append("* nothing is clearly better. Ranks are shared where 95 % intervals leave the order open.")
+    lines.append(
+        "* nothing is clearly better. Ranks hold for all models at once (95 %), from differences paired over shared items."
+    )
     told = [f"{row.model}: not ranked, {row.score.reason}" for row in board.rows if _unranked(row)]
     failed = [
         f"{row.model} on {column.id}: {cell.status}: {cell.reason}"
@@ -154,47 +154,6 @@ def describe(column: Column) -> str:
     words += "" if column.direction == "higher" else ", lower is better"
     words += "" if column.counts else ", not part of the score"
     return f"{words} (simulated data)" if column.simulated else words
-
-
-def comparison_text(comparison: Comparison) -> str:
-    """The differences in lines, one per benchmark, the suite last."""
-    head = ["benchmark", "A", "B", "A − B", "95 % interval", "p", "effect", "pairs", "better"]
-    lines = [head, *[_difference(comparison, each) for each in (*comparison.differences, comparison.overall)]]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    text = [
-        "  ".join(
-            cell.ljust(w) if i in (0, 8) else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    rule = "─" * max(map(len, text))
-    told = [
-        f"{each.benchmark}: {each.reason}"
-        for each in (*comparison.differences, comparison.overall)
-        if each.reason
-    ]
-    title = f"A = {comparison.a}, B = {comparison.b} · suite {comparison.suite}, version {comparison.version}"
-    note = (
-        "p: two-sided, from paired resampling, of decoders from the flipped signs of each person's difference;\n"
-        "per benchmark corrected by Holm. effect: mean difference / its spread."
-    )
-    return "\n".join([title, "", text[0], rule, *text[1:-1], rule, text[-1], "", note, *told])
-
-
-def _difference(comparison: Comparison, each: Difference) -> list[str]:
-    interval = "" if each.low is None else f"[{number(each.low)}, {number(each.high)}]"
-    p = (
-        ""
-        if each.p_corrected is None
-        else f"{each.p_corrected:.3f}"
-        if each.p_corrected >= 0.001
-        else "<0.001"
-    )
-    effect = "" if each.effect is None else f"{each.effect:.2f}"
-    winner = {"a": comparison.a, "b": comparison.b}.get(each.better, "")
-    shown = [number(each.a), number(each.b), number(each.value)]
-    return [each.benchmark, *shown, interval, p, effect, str(each.pairs or ""), winner]
 
 
 def as_csv(board: Leaderboard) -> str:

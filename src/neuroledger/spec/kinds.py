@@ -82,7 +82,7 @@ class ErrorRule(Frozen):
 
 
 class IntervalRule(Frozen):
-    """Which dimensions of the samples are resampled for the 95 % interval."""
+    """Which of what is random the 95 % interval covers; without this rule, all that the metric knows to vary."""
 
     over: tuple[str, ...]
 
@@ -182,6 +182,8 @@ class BenchmarkSpec(Spec):
     metrics: tuple[Id | Override, ...] = ()
     ceiling: Id | Override | None = None
     floor: FloorRule | None = None
+    generalise: tuple[str, ...] | None = None
+    """What the claim generalises over: new stimuli, neuroids, subjects, …; all that the metric knows to vary if absent."""
     normalise: Literal["ceiling", "floor", "none"] | None = None
     compat: Literal["brainscore"] | None = None
     controls: Controls = Field(default_factory=Controls)
@@ -267,6 +269,8 @@ class SuiteSpec(Spec):
 
     benchmarks: tuple[Weighted, ...] = ()
     hierarchy: dict[str, str] = Field(default_factory=dict)
+    family: Literal["suite", "parent"] = "suite"
+    """Comparisons that are corrected together: all of the suite, or those of benchmarks of one parent."""
     includes: tuple[Id, ...] = ()
     models: tuple[Id, ...] = ()
     released: str | None = None

@@ -84,6 +84,8 @@ class Registered:
     ----------
     input
         What a metric or ceiling is computed from: `assemblies`, `behaviour`, `predictions` or `trace`.
+    resampled_by
+        What a metric or ceiling that makes its own replicates draws anew: ``stimulus``, ``subject``, …
     timed
         Whether a metric needs the dimension of time bins even where there is one bin.
     trials
@@ -114,6 +116,7 @@ class Registered:
     trials: bool = False
     inputs: Declared = ()
     outputs: Declared = ()
+    resampled_by: tuple[str, ...] = ()
     itself: bool = False
     permuted: Side | None = None
     reads: Reads | None = None
@@ -227,26 +230,42 @@ def metric(
     timed: bool = False,
     trials: bool = False,
     together: Callable[[Any], None] | None = None,
+    resampled_by: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` says what it is computed from: ``assemblies`` (the default), ``predictions``, or ``trace`` (the
     counts of one pass of a network). A metric that is ``timed`` needs time bins, even a single one; one that compares with
     ``trials`` gets the target before repetitions are averaged. ``together`` raises a ValueError on parameters that do not
-    fit together. ``version`` rises whenever its numbers can change.
+    fit together. A metric that returns replicates of its own says what they draw anew (``resampled_by``); replicates of
+    two models are paired draw by draw. ``version`` rises whenever its numbers can change.
     """
-    return _register("metric", name, version, input=input, timed=timed, trials=trials, together=together)
+    return _register(
+        "metric",
+        name,
+        version,
+        input=input,
+        timed=timed,
+        trials=trials,
+        together=together,
+        resampled_by=resampled_by,
+    )
 
 
 def ceiling(
-    name: str, *, version: int, input: str = "assemblies", together: Callable[[Any], None] | None = None
+    name: str,
+    *,
+    version: int,
+    input: str = "assemblies",
+    resampled_by: tuple[str, ...] = (),
+    together: Callable[[Any], None] | None = None,
 ) -> Callable[[F], F]:
     """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
     ``together`` as for a metric.
     """
-    return _register("ceiling", name, version, input=input, together=together)
+    return _register("ceiling", name, version, input=input, resampled_by=resampled_by, together=together)
 
 
 def paradigm(

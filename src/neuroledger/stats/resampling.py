@@ -1,23 +1,29 @@
-"""Samples to one number: aggregation, error, bootstrap; paired tests and their correction."""
+"""Samples to one number: aggregation, error, and how the number moves with what was drawn."""
 
 from __future__ import annotations
 
-import zlib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
+from scipy.special import betainc, betaln
 
 from neuroledger.errors import MetricError
+from neuroledger.stats.spread import Influence, Items, centred, moved
 
-__all__ = ["aggregate", "bootstrap", "error_of", "holm"]
+__all__ = ["Cells", "aggregate", "error_of", "holm", "influence_of"]
 
 Floats = npt.NDArray[np.float64]
 Step = tuple[str, str]
 
-DRAWS = 1000
+# Dimensions whose entries are chosen, not drawn: an interval says nothing about others.
+FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw"})
+# Values that share the slope of a median, in the limit of many.
+BROAD: Final = 10
 
 
 def _absolute_mean(values: Floats, axis: int) -> Floats:
@@ -110,32 +116,175 @@ def error_of(samples: xr.DataArray, steps: Sequence[Step], over: str, how: str) 
     return deviation / float(np.sqrt(series.size)) if how == "sem" else deviation
 
 
-def bootstrap(
-    samples: xr.DataArray, steps: Sequence[Step], over: Sequence[str], *, seed: int, draws: int = DRAWS
-) -> Floats:
-    """The aggregate under resampling of ``over`` with replacement (crossed design), shape ``(draw,)``.
+@dataclass(frozen=True)
+class Cells:
+    r"""How each item of one factor moves each sample: the influence of row ``i`` on a sample, weighted 1/n.
 
-    Each dimension has a generator of its own, seeded by ``seed``, the dimension's name and its size, so that a
-    metric and its ceiling over the same neuroids are resampled together. For very many samples there are fewer
-    draws (at least 200), so that an interval never costs more than the metric.
+    Attributes
+    ----------
+    ids
+        The item of each row, (row,).
+    parts
+        One for each entry of the samples' dimension ``split`` (one alone where there is none): the rows, and their
+        influence on that entry's samples, (row, \\*other dimensions of the samples).
+    factor
+        What the items are.
+    pairs
+        What pairs of items add to the aggregate beyond the two, (item, item) in the order of sorted ids.
+    refit
+        How much more the part that all samples share varies because what was fitted saw the same items.
+    """
+
+    ids: npt.NDArray[Any]
+    parts: Sequence[tuple[npt.NDArray[np.intp], Floats]]
+    factor: str = "stimulus"
+    refit: float = 1.0
+    pairs: Floats | None = None
+
+
+def influence_of(
+    samples: xr.DataArray, steps: Sequence[Step], cells: Cells | None = None
+) -> Influence | None:
+    """How the aggregate of the samples varies with what was drawn: each of their random dimensions, and ``cells``.
+
+    The aggregation is differentiated: items of a dimension move it where that dimension is reduced, and what moves a
+    sample moves the aggregate as far as the sample counts in it. None where nothing varies.
     """
     dims = [str(d) for d in samples.dims]
-    chosen = [dim for dim in over if dim in dims and samples.sizes[dim] > 1]
-    if not chosen or not steps:
-        return np.empty(0)
     values = np.asarray(samples.values, dtype=np.float64)
-    draws = int(max(200, min(draws, 40_000_000 // max(1, values.size))))
-    generators = {
-        dim: np.random.default_rng([seed, zlib.crc32(dim.encode()), samples.sizes[dim]]) for dim in chosen
-    }
-    result = np.empty(draws)
-    for i in range(draws):
-        drawn = values
-        for dim in chosen:
-            size = samples.sizes[dim]
-            drawn = np.take(drawn, generators[dim].integers(0, size, size), axis=dims.index(dim))
-        result[i] = _apply(drawn, list(dims), steps)[0]
-    return result
+    taken: list[_Reduced] = []
+    left = list(dims)
+    for over, how in steps:
+        if over in left:
+            axis = left.index(over)
+            taken.append(_Reduced(over, how, axis, values))
+            values = _reduce(values, axis, how)
+            left.pop(axis)
+    if left:
+        return None
+    factors: dict[str, Items] = {}
+    weight = np.ones(())
+    for step in reversed(taken):
+        items = step.values.shape[step.axis]
+        if step.over not in FIXED and items > 1:
+            own = step.items() * np.expand_dims(weight, step.axis)
+            own = np.nansum(own, axis=tuple(i for i in range(own.ndim) if i != step.axis))
+            factors[step.over] = moved(_names(samples, step.over), own)
+        weight = step.slope() * np.expand_dims(weight, step.axis)
+    crossed: dict[tuple[str, str], Floats] = {}
+    if cells is not None and len(cells.ids) > 1:
+        table, others = _through(cells, weight, dims)
+        table *= math.sqrt(cells.refit)
+        whole = table.reshape(len(table), -1).sum(axis=1)
+        first = moved(cells.ids, whole)
+        if cells.pairs is not None:
+            crossed[cells.factor, cells.factor] = cells.pairs
+        for dim in [name for name in others if name in factors]:
+            axes = tuple(1 + i for i, name in enumerate(others) if name != dim)
+            crossed[cells.factor, dim] = centred(
+                _ordered(cells.ids, _names(samples, dim), table.sum(axis=axes))
+            )
+        factors = {cells.factor: first, **factors}
+    return Influence(factors, crossed) if factors else None
+
+
+def _through(cells: Cells, weight: Floats, dims: list[str]) -> tuple[Floats, list[str]]:
+    """What each row does to the aggregate by way of each sample (splits added up), and the dimensions of those."""
+    others = [dim for dim in dims if dim != "split"]
+    weights = np.moveaxis(weight, dims.index("split"), 0) if "split" in dims else weight[None]
+    table = np.zeros((len(cells.ids), *weights.shape[1:]))
+    for (rows, values), each in zip(cells.parts, weights, strict=True):
+        np.add.at(table, rows, np.nan_to_num(values) * each)
+    return table, others
+
+
+def _ordered(rows: npt.NDArray[Any], columns: npt.NDArray[Any], table: Floats) -> Floats:
+    """The table with rows and columns joined and sorted by their names, as :func:`moved` sorts items."""
+    for names in (rows, columns):  # rows first; each pass turns the table
+        known, codes = np.unique(np.asarray(names).astype(str), return_inverse=True)
+        joined = np.zeros((len(known), table.shape[1]))
+        np.add.at(joined, codes.ravel(), table)
+        table = joined.T
+    return table
+
+
+def _names(samples: xr.DataArray, dim: str) -> npt.NDArray[Any]:
+    """What tells the items along a dimension apart, the same for every model."""
+    for key in (f"{dim}_id", dim):
+        if key in samples.coords and samples.coords[key].dims == (dim,):
+            names = np.asarray(samples.coords[key].values).astype(str)
+            if len(set(names.tolist())) == len(names):
+                return names
+    return np.arange(samples.sizes[dim]).astype(str)
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """One step of an aggregation: the values before it, and along which axis they become one."""
+
+    over: str
+    how: str
+    axis: int
+    values: Floats
+
+    def slope(self) -> Floats:
+        """Derivative of the reduced value by each value; of a median, the weights of the values around it."""
+        known = ~np.isnan(self.values)
+        count = np.maximum(known.sum(axis=self.axis, keepdims=True), 1)
+        if self.how == "sum":
+            return known.astype(np.float64)
+        if self.how in ("mean", "abs_mean"):
+            sign = np.sign(_reduce(self.values, self.axis, "mean")) if self.how == "abs_mean" else 1.0
+            return np.asarray(known / count * np.expand_dims(sign, self.axis))
+        if self.how == "median":
+            return np.apply_along_axis(_central, self.axis, self.values)
+        best = np.expand_dims(_reduce(self.values, self.axis, self.how), self.axis)
+        hit = self.values == best
+        return np.asarray(hit / np.maximum(hit.sum(axis=self.axis, keepdims=True), 1))
+
+    def items(self) -> Floats:
+        """Influence of each item along the axis on the reduced value, weighted 1/n; the shape is that of the values."""
+        known = ~np.isnan(self.values)
+        count = np.maximum(known.sum(axis=self.axis, keepdims=True), 1)
+        if self.how in ("mean", "abs_mean"):
+            mean = np.expand_dims(_reduce(self.values, self.axis, "mean"), self.axis)
+            sign = np.sign(mean) if self.how == "abs_mean" else 1.0
+            return np.where(known, (self.values - mean) / count, 0.0) * sign
+        if self.how == "median":
+            return np.apply_along_axis(_median_influence, self.axis, self.values)
+        whole = np.expand_dims(_reduce(self.values, self.axis, self.how), self.axis)
+        kept = np.arange(self.values.shape[self.axis])
+        others = [
+            _reduce(np.take(self.values, np.delete(kept, i), self.axis), self.axis, self.how) for i in kept
+        ]
+        return np.where(known, whole - np.stack(others, axis=self.axis), 0.0)
+
+
+def _central(values: Floats) -> Floats:
+    """Weights of the values around their median: broad, since the noise of single values says who is in the middle."""
+    known = np.flatnonzero(~np.isnan(values))
+    weights = np.zeros(len(values))
+    if known.size:
+        shape = (min(known.size, BROAD) + 1) / 2
+        steps = np.diff(betainc(shape, shape, np.arange(known.size + 1) / known.size))
+        weights[known[np.argsort(values[known], kind="stable")]] = steps
+    return weights
+
+
+def _median_influence(values: Floats) -> Floats:
+    """Influence of each value on the median, by way of the quantiles around it [harrell1982]."""
+    known = np.flatnonzero(~np.isnan(values))
+    n = known.size
+    influence = np.zeros(len(values))
+    if n > 1:
+        order = known[np.argsort(values[known], kind="stable")]
+        levels = np.arange(1, n) / n
+        shape = (n + 1) / 2
+        density = np.exp((shape - 1) * np.log(levels * (1 - levels)) - betaln(shape, shape))
+        gaps = np.diff(values[order]) * density
+        below = np.concatenate([[0.0], np.cumsum(gaps)])
+        influence[order] = (gaps @ levels - (below[-1] - below)) / n
+    return influence
 
 
 def holm(p_values: Sequence[float]) -> Floats:

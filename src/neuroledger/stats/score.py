@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.errors import MetricError
+from neuroledger.stats.spread import DRAWS, RESAMPLED, Influence, Spread, covers, unpack
 
-__all__ = ["Score", "normalise", "normalise_by_floor"]
+__all__ = ["COMMENSURABLE", "Score", "normalise", "normalise_by_floor"]
 
 Floats = npt.NDArray[np.float64]
 Status = Literal["scored", "partial", "failed"]
 NAN = float("nan")
+# Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
+COMMENSURABLE: Final = frozenset(
+    {
+        "correlation",
+        "reliability",
+        "explained_variance",
+        "similarity",
+        "consistency",
+        "accuracy",
+        "fraction",
+        "score",
+    }
+)
 
 
 class Score:
@@ -30,7 +44,10 @@ class Score:
     error
         Standard error (or deviation) that the metric declares, on the same scale; NaN where it declares none.
     low, high
-        95 % interval; computed when first asked for, from ``replicates``; NaN where there is nothing to resample.
+        95 % interval; computed when first asked for; NaN where nothing is known of how the score varies.
+    spread
+        Joint draws of the score over new items of what is random, shared with every score of the same items; None where
+        nothing is known of it. :attr:`interval_covers` says in words what is random.
     scale, direction, unit
         What the number is; whether ``higher`` or ``lower`` is better; its unit, where it has one.
     raw
@@ -48,8 +65,8 @@ class Score:
     """
 
     __slots__ = (
-        "_interval", "_replicates", "_samples", "ceiling", "direction", "error", "id", "n", "notes", "raw", "reason",
-        "scale", "status", "unit", "value",
+        "_interval", "_replicates", "_samples", "_spread", "ceiling", "direction", "error", "generalise", "id",
+        "influence", "n", "notes", "population", "raw", "reason", "scale", "status", "unit", "value",
     )  # fmt: skip
 
     value: float
@@ -64,7 +81,11 @@ class Score:
     reason: str
     notes: tuple[str, ...]
     id: str
+    influence: Influence | Callable[[], Influence | None] | None
+    generalise: tuple[str, ...] | None
+    population: str
     _interval: tuple[float, float] | None
+    _spread: Spread | Callable[[], Spread | None] | None
     _replicates: Floats | Callable[[], Floats] | None
     _samples: xr.DataArray | Callable[[], xr.DataArray] | None
 
@@ -87,6 +108,10 @@ class Score:
         notes: tuple[str, ...] = (),
         id: str = "",
         replicates: Floats | Callable[[], Floats] | None = None,
+        influence: Influence | Callable[[], Influence | None] | None = None,
+        generalise: Sequence[str] | None = None,
+        population: str = "",
+        spread: Spread | Callable[[], Spread | None] | None = None,
     ) -> None:
         fields: dict[str, Any] = {
             "value": float(value),
@@ -104,6 +129,10 @@ class Score:
             "id": id,
             "_interval": None if low is None or high is None else (float(low), float(high)),
             "_replicates": replicates,
+            "influence": influence,
+            "generalise": None if generalise is None else tuple(generalise),
+            "population": population,
+            "_spread": spread,
         }
         for name, content in fields.items():
             object.__setattr__(self, name, content)
@@ -113,7 +142,14 @@ class Score:
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything, for another process: what was left for later is computed now."""
-        made = {"_interval": self._bounds(), "_replicates": self.replicates, "_samples": self.samples}
+        made: dict[str, Any] = {
+            "_interval": self._bounds(),
+            "_samples": self.samples,
+            "_spread": self.spread,
+            "influence": None,
+        }
+        if callable(self._replicates):
+            made["_replicates"] = self.replicates
         return {name: getattr(self, name) for name in self.__slots__} | made
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -130,12 +166,43 @@ class Score:
         return held
 
     @property
+    def spread(self) -> Spread | None:
+        """Joint draws of the score's deviation; made when first asked for."""
+        found = self._spread
+        if found is None and self.influence is not None:
+            influence = self.influence() if callable(self.influence) else self.influence
+            found = None if influence is None else influence.spread(self.population, self.generalise)
+        elif found is None and self._replicates is not None:
+            found = _of_replicates(self.replicates)
+        elif callable(found):
+            found = found()
+        found = found if isinstance(found, Spread) and found.factors else None
+        object.__setattr__(self, "_spread", found)
+        if found is None:
+            object.__setattr__(self, "influence", None)
+        return found
+
+    @property
+    def interval_covers(self) -> str:
+        """What the interval is about, in one sentence; empty where there is no interval."""
+        if not math.isfinite(self.low):
+            return ""
+        spread = self.spread
+        names = self.generalise or (spread.factors if spread is not None else ())
+        named = [name for name in names if name != RESAMPLED]
+        return (
+            f"the 95 % interval covers {covers(named)}" if named else "the 95 % interval is the metric's own"
+        )
+
+    @property
     def replicates(self) -> Floats | None:
-        """The value under resampling, shape ``(draw,)``, or None."""
+        """The value over new items of what is random, shape ``(draw,)``, or None."""
         draws = self._replicates
         if callable(draws):
             draws = np.asarray(draws(), dtype=np.float64)
             object.__setattr__(self, "_replicates", draws)
+        if draws is None and self.spread is not None:
+            draws = self.value + self.spread.total
         return draws
 
     @property
@@ -151,11 +218,14 @@ class Score:
     def _bounds(self) -> tuple[float, float]:
         bounds = self._interval
         if bounds is None:
-            draws = self.replicates
-            finite = draws[np.isfinite(draws)] if draws is not None else np.empty(0)
             bounds = (NAN, NAN)
-            if finite.size >= 20:
-                bounds = (float(np.quantile(finite, 0.025)), float(np.quantile(finite, 0.975)))
+            if self._replicates is not None:
+                draws = self.replicates
+                finite = draws[np.isfinite(draws)] if draws is not None else np.empty(0)
+                if finite.size >= 20:
+                    bounds = (float(np.quantile(finite, 0.025)), float(np.quantile(finite, 0.975)))
+            elif self.spread is not None:
+                bounds = self.spread.interval(self.value)
             object.__setattr__(self, "_interval", bounds)
         return bounds
 
@@ -164,13 +234,16 @@ class Score:
         fields: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("value", "error", "scale", "direction", "unit", "raw", "ceiling", "n", "status",
-                         "reason", "notes", "id")
+                         "reason", "notes", "id", "generalise", "population")
         }  # fmt: skip
         fields["samples"] = self._samples
-        if not {"low", "high", "replicates"} & set(changes):
-            fields["replicates"] = self._replicates
-            if self._interval is not None:
-                fields["low"], fields["high"] = self._interval
+        if not {"low", "high", "replicates", "influence", "spread"} & set(changes):
+            fields |= {"replicates": self._replicates, "influence": self.influence}
+            renamed = {"generalise", "population"} & set(changes) and self.influence is not None
+            if not renamed:
+                fields["spread"] = self._spread
+                if self._interval is not None:
+                    fields["low"], fields["high"] = self._interval
         return Score(**(fields | changes))
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,9 +278,21 @@ class Score:
             plain["status"] = self.status
         if self.reason:
             plain["reason"] = self.reason
+        if self.interval_covers:
+            plain["covers"] = self.interval_covers
         if self.notes:
             plain["notes"] = list(self.notes)
         return plain
+
+    @classmethod
+    def of_record(cls, plain: Mapping[str, Any]) -> Score:
+        """The score that a record holds, without its samples."""
+        low, high = plain.get("low"), plain.get("high")
+        return cls(
+            plain["value"], low=low, high=high, scale=plain.get("scale", "score"), raw=plain.get("raw"),
+            direction=plain.get("direction", "higher"), n=plain.get("n"), id=plain.get("id", ""),
+            spread=unpack(plain.get("spread")),
+        )  # fmt: skip
 
     def __float__(self) -> float:
         return self.value
@@ -228,7 +313,9 @@ class Score:
         return f"{text}{' · ' + counts if counts else ''}{' · partial: ' + self.reason if self.status == 'partial' else ''}"
 
     def _repr_html_(self) -> str:
-        rows = [("value", f"{self.value:.4g}"), ("95 % interval", f"{self.low:.4g} – {self.high:.4g}")]
+        rows = [("value", f"{self.value:.4g}")]
+        if math.isfinite(self.low):
+            rows += [("95 % interval", f"{self.low:.4g} – {self.high:.4g}"), ("", self.interval_covers)]
         rows += [("scale", self.scale)]
         if self.ceiling is not None:
             rows += [("raw", f"{self.raw:.4g}"), ("ceiling", f"{self.ceiling.value:.4g}")]
@@ -236,6 +323,13 @@ class Score:
         rows += [("note", note) for note in self.notes]
         cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows)
         return f"<table><caption>{html.escape(self.id or 'score')} ({self.status})</caption>{cells}</table>"
+
+
+def _of_replicates(draws: Floats | None) -> Spread | None:
+    """A score that a metric resampled itself: paired with others draw by draw, where both drew alike."""
+    if draws is None or draws.ndim != 1 or draws.size < DRAWS or not np.isfinite(draws).all():
+        return None
+    return Spread({RESAMPLED: draws[:DRAWS] - draws[:DRAWS].mean()}, {RESAMPLED: DRAWS})
 
 
 def number(value: float) -> float | None:
@@ -294,28 +388,44 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
     if compat == "brainscore" and formula is _signed_square:
         formula = _unsigned_square
     value = float(formula(raw.value, ceiling.value))
-    step = 1e-6 * max(1.0, abs(raw.value))
-    slope = float(formula(raw.value + step, ceiling.value) - formula(raw.value - step, ceiling.value)) / (
-        2 * step
-    )
-
-    def replicates() -> Floats:
-        draws, tops = raw.replicates, ceiling.replicates
-        if draws is None:
-            return np.empty(0)
-        paired = tops if tops is not None and tops.shape == draws.shape else ceiling.value
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(formula(draws, paired), dtype=np.float64)
-
+    slope = _slope(lambda r: float(formula(r, ceiling.value)), raw.value, 1e-6 * max(1.0, abs(raw.value)))
     error = abs(slope) * raw.error
     if compat == "brainscore" and formula is _over_root and (each := _each_half(raw, ceiling)).size:
         value, error = float(each.mean()), float(each.std())
     notes = raw.notes + ceiling.notes
     if value > 1:
         notes += (f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",)
-    return raw.replace(
-        value=value, error=error, raw=raw.value, ceiling=ceiling, notes=notes, replicates=replicates
-    )
+    scored = raw.replace(value=value, error=error, raw=raw.value, ceiling=ceiling, notes=notes)
+    if raw._replicates is not None:  # a metric that resamples by itself has percentiles of its own
+
+        def replicates() -> Floats:
+            draws = raw.replicates
+            tops = None if ceiling._replicates is None else ceiling.replicates
+            if draws is None:
+                return np.empty(0)
+            paired = tops if tops is not None and tops.shape == draws.shape else ceiling.value
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return np.asarray(formula(draws, paired), dtype=np.float64)
+
+        return scored.replace(replicates=replicates)
+
+    def spread() -> Spread | None:
+        own, top = raw.spread, ceiling.spread
+        if own is None:
+            return None
+        whole = own * _slope(lambda r: float(formula(r, ceiling.value)), raw.value, 2 * own.error)
+        if top is not None:
+            reach = min(2 * top.error, 0.5 * ceiling.value)
+            whole = whole + top * _slope(lambda c: float(formula(raw.value, c)), ceiling.value, reach)
+        return whole
+
+    return scored.replace(spread=spread)
+
+
+def _slope(function: Callable[[float], float], at: float, reach: float) -> float:
+    """Mean slope over what the argument may be: near 0 a square is flat at its value and nowhere else."""
+    reach = max(reach, 1e-9 * max(1.0, abs(at)))
+    return (function(at + reach) - function(at - reach)) / (2 * reach)
 
 
 def _each_half(raw: Score, ceiling: Score) -> Floats:
@@ -343,8 +453,18 @@ def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
     span = perfect - dummy
     if not math.isfinite(span) or abs(span) < 1e-12:
         raise MetricError(f"cannot normalise: the dummy scores {dummy:.4g} and perfection is {perfect:.4g}")
-    ends = sorted(((raw.low - dummy) / span, (raw.high - dummy) / span))
-    return raw.replace(
-        value=(raw.value - dummy) / span, error=raw.error / abs(span), raw=raw.value, low=ends[0], high=ends[1],
-        direction="higher", n={**raw.n, "dummy": dummy},
-    )  # fmt: skip
+    scored: dict[str, Any] = {
+        "value": (raw.value - dummy) / span, "error": raw.error / abs(span), "raw": raw.value,
+        "direction": "higher", "n": {**raw.n, "dummy": dummy},
+    }  # fmt: skip
+    if raw._replicates is not None:
+        return raw.replace(**scored, replicates=lambda: (_drawn(raw) - dummy) / span)
+    if raw._interval is not None and raw.spread is None:
+        low, high = sorted(((raw.low - dummy) / span, (raw.high - dummy) / span))
+        return raw.replace(**scored, low=low, high=high)
+    return raw.replace(**scored, spread=lambda: None if raw.spread is None else raw.spread * (1 / span))
+
+
+def _drawn(score: Score) -> Floats:
+    draws = score.replicates
+    return np.empty(0) if draws is None else draws

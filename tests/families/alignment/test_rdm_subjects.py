@@ -8,6 +8,7 @@ import xarray as xr
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
+import neuroledger as nl
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm_subjects import rdm_subjects
 from neuroledger.stats.workspace import Workspace
@@ -24,7 +25,7 @@ def _assembly(values, subjects=None):
 
 
 def _compare(source, target):
-    return rdm_subjects(source, target, workspace=Workspace(), rng=np.random.default_rng(0))
+    return rdm_subjects(source, target, workspace=Workspace())
 
 
 def test_each_subject_against_scipy():
@@ -39,15 +40,16 @@ def test_each_subject_against_scipy():
         assert float(found.sel(subject=name)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_interval_resamples_stimuli_and_holds_the_value():
+def test_the_interval_covers_stimuli_and_subjects_and_holds_the_value():
     rng = np.random.default_rng(2)
     source = rng.standard_normal((30, 6))
     target = np.hstack([source + rng.standard_normal((30, 6)), source + rng.standard_normal((30, 6))])
-    found = _compare(_assembly(source), _assembly(target, ["A"] * 6 + ["B"] * 6))
-    draws = found.attrs["replicates"]()
-    low, high = np.percentile(draws, [2.5, 97.5])
-    assert low < float(found.mean()) < high
-    assert high - low > 0.05
+    score = nl.metric("rdm_subjects")(_assembly(source), _assembly(target, ["A"] * 6 + ["B"] * 6))
+    assert score.spread.factors == ("stimulus", "subject")
+    assert score.interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    assert score.low < score.value < score.high
+    # Two subjects leave one degree of freedom for what differs between them.
+    assert score.spread.freedom < 20
 
 
 def test_subjects_are_needed():

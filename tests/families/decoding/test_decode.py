@@ -55,7 +55,6 @@ def test_changed_data_seed_or_splits_give_a_new_score(arrays):
     moved = x.copy()
     moved[:30] *= -1
     assert nl.decode(LogisticRegression(), moved, y, groups=people).value != one.value
-    assert nl.decode(LogisticRegression(), x, y, groups=people, seed=1).low != one.low
     assert nl.decode(LogisticRegression(), x, y, splits=5).value != one.value
     first = nl.decode(LogisticRegression(), x, y, groups=people, shuffle_labels=True)
     second = nl.decode(LogisticRegression(), x, y, groups=people, shuffle_labels=True, seed=1)

@@ -62,7 +62,7 @@ def subject_predictivity(
         )
     complete = np.isfinite(values).all(axis=0)
     result = np.full((len(splits), values.shape[1]), np.nan)
-    facts = Facts([], {})
+    facts = Facts([], {}, [])
     for subject in subjects:
         others = (own != subject) & complete
         if not others.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.similarity.gram import gram, patterns, relative_gram
+from neuroledger.families.alignment.similarity.gram import (
+    complete_neuroids,
+    gram,
+    patterns,
+    relative_gram,
+)
+from neuroledger.families.alignment.similarity.influence import influence_of
 from neuroledger.spec.registry import metric
 from neuroledger.stats.splits import Split
+from neuroledger.stats.spread import Influence
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cka", "cka_subsets"]
@@ -35,7 +42,6 @@ def cka(
     target: xr.DataArray,
     *,
     workspace: Workspace,
-    rng: np.random.Generator,
     unbiased: bool = True,
     regularisation: Regularisation = 0.0,
 ) -> xr.DataArray:
@@ -49,7 +55,7 @@ def cka(
     Returns
     -------
     xr.DataArray
-        One number. The interval is a jackknife's: the normal deviates of the number with each stimulus left out.
+        One number; ``attrs["influence"]`` says how stimuli and neuroids move it.
 
     Raises
     ------
@@ -60,7 +66,7 @@ def cka(
     value = _alignment(K, L, unbiased, regularisation)
     if np.isnan(value):
         raise MetricError("an assembly does not vary over the stimuli; its alignment is undefined")
-    attrs = {"notes": notes, "replicates": _replicates(K, L, unbiased, value, rng)}
+    attrs = {"notes": notes, "influence": lambda: _influence(K, L, target, unbiased)}
     return xr.DataArray(value, attrs=attrs)
 
 
@@ -133,25 +139,44 @@ def _unbiased(K: Floats, L: Floats) -> float:
     return float(shifted / (n * (n - 3)))
 
 
-def _replicates(
-    K: Floats, L: Floats, unbiased: bool, value: float, rng: np.random.Generator
-) -> Callable[[], Floats]:
-    """Draws around the value with the jackknife's deviation, made when they are asked for.
+def _influence(K: Floats, L: Floats, target: xr.DataArray, unbiased: bool) -> Influence | None:
+    """How stimuli, by leaving each out, and neuroids, by derivatives, move the alignment."""
+    n = len(K)
+    if n < FEWEST:
+        return None
+    ids = np.asarray(target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(n)).astype(
+        str
+    )
+    left = _without_each(K, L, unbiased)
+    hsic = _unbiased if unbiased else _biased
+    kl, kk, ll = float(hsic(K, L)), float(hsic(K, K)), float(hsic(L, L))
+    if not kk * ll > 0:
+        return influence_of(ids, left, np.zeros_like(K))
+    k, m = _centred(K), _centred(L)
+    if unbiased:
+        np.fill_diagonal(k, 0.0)
+        np.fill_diagonal(m, 0.0)
+    k, m = k / np.linalg.norm(k), m / np.linalg.norm(m)
+    pairs = 2 * (k * m - np.vdot(k, m) / 2 * (k * k + m * m))
+    functional = _unbiased_functional if unbiased else _centred
+    by_target = functional(K) / math.sqrt(kk * ll) - kl / math.sqrt(kk * ll) / ll * functional(L)
+    names, Y = complete_neuroids(target)
+    Y = Y - Y.mean(axis=0)
+    Y = Y * math.sqrt(float(np.trace(L)) / float((Y * Y).sum()))
+    return influence_of(ids, left, pairs, names, Y * (by_target @ Y))
 
-    Resampling stimuli with replacement would put pairs of one stimulus with itself into both matrices and so make
-    them more alike than they are; leaving stimuli out does not.
-    """
-    seed = int(rng.integers(2**63))
 
-    def draw() -> Floats:
-        n = len(K)
-        if n < FEWEST:
-            return np.empty(0)
-        left = _without_each(K, L, unbiased)
-        deviation = float(np.sqrt((n - 1) / n * ((left - left.mean()) ** 2).sum()))
-        return np.random.default_rng(seed).normal(value, deviation, 1000)
+def _centred(K: Floats) -> Floats:
+    return np.asarray(K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean())
 
-    return draw
+
+def _unbiased_functional(K: Floats) -> Floats:
+    """The matrix M with which :func:`_unbiased` of K and any L is the sum of M∘L."""
+    n = len(K)
+    k = K.sum(axis=1) - K.diagonal()
+    M = K + k.sum() / ((n - 1) * (n - 2)) - (k[:, None] + k) / (n - 2)
+    np.fill_diagonal(M, 0.0)
+    return np.asarray(M / (n * (n - 3)))
 
 
 def _without_each(K: Floats, L: Floats, unbiased: bool) -> Floats:

@@ -27,7 +27,6 @@ def crossnobis(
     target: xr.DataArray,
     *,
     workspace: Workspace,
-    rng: np.random.Generator,
     fold: str = "repetition",
     noise: Noise = "univariate",
     distance: Distance = "squared_euclidean",
@@ -49,7 +48,7 @@ def crossnobis(
     Returns
     -------
     xr.DataArray
-        One number; the interval resamples stimuli, as for :func:`~neuroledger.families.alignment.metrics.rdm.rdm`.
+        One number; stimuli move it as they move :func:`~neuroledger.families.alignment.metrics.rdm.rdm`.
 
     Raises
     ------
@@ -76,7 +75,6 @@ def crossnobis(
         source.isel(presentation=first),
         given,
         workspace=workspace,
-        rng=rng,
         distance=distance,
         comparison=comparison,
     )

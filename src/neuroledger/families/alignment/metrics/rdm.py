@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -10,20 +10,27 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.similarity.gram import Gram, patterns, relative_gram
+from neuroledger.families.alignment.similarity.gram import Gram, complete_neuroids, patterns, relative_gram
+from neuroledger.families.alignment.similarity.influence import (
+    beyond_each,
+    influence_of,
+    pair_influence,
+    rdm_neuroids,
+    without_each_stimulus,
+)
 from neuroledger.families.alignment.similarity.rdm import (
-    ALIKE,
     Comparison,
     Distance,
     agreement,
     condensed,
     dissimilarities,
-    mean_ranks,
     patterned,
     prepared,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import Cells
 from neuroledger.stats.splits import Split
+from neuroledger.stats.spread import Influence, from_left_out
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rdm", "rdm_subsets"]
@@ -113,7 +120,6 @@ def rdm(
     target: xr.DataArray,
     *,
     workspace: Workspace,
-    rng: np.random.Generator,
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
     ties: Ties = "exact",
@@ -132,8 +138,8 @@ def rdm(
     Returns
     -------
     xr.DataArray
-        One number, or one per ``subject``. The interval resamples stimuli (a stimulus drawn twice is never compared
-        with itself); under ``spearman`` with the ranks of the full RDM.
+        One number, or one per ``subject``. ``attrs["influence"]`` (``cells``) says how stimuli and neuroids (or subjects)
+        move it.
 
     Raises
     ------
@@ -142,10 +148,12 @@ def rdm(
     """
     pair = _pair(source, target, distance, workspace, ties)
     values = pair.compared(np.flatnonzero(pair.usable), comparison)
-    attrs = {"notes": pair.notes, "replicates": _replicates(pair, comparison, rng)}
+    notes = {"notes": pair.notes}
     if not pair.subjects:
-        return xr.DataArray(values[0], attrs=attrs)
-    return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=attrs)
+        influence = {"influence": lambda: _influence(pair, target, comparison)}
+        return xr.DataArray(values[0], attrs=notes | influence)
+    cells = {"cells": lambda: _cells(pair, target, comparison)}
+    return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=notes | cells)
 
 
 @metric("rdm_subsets", version=2, together=_fits)
@@ -259,48 +267,36 @@ def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     return source.isel(presentation=rows)
 
 
-def _replicates(pair: _Pair, comparison: Comparison, rng: np.random.Generator) -> Callable[[], Floats]:
-    """The mean over subjects with stimuli drawn anew, made when it is asked for.
-
-    A stimulus that is drawn ``w`` times weighs ``w``, a pair the product of its two weights: every draw is then a
-    handful of quadratic forms of the RDMs.
-    """
-    seed = int(rng.integers(2**63))
-
-    def draw() -> Floats:
-        if comparison == "kendall_tau_a":
-            return np.empty(0)
-        rows = np.flatnonzero(pair.usable)
-        draws = int(max(200, min(1000, 2_000_000_000 // max(1, len(rows) ** 2))))
-        weights = np.random.default_rng(seed).multinomial(
-            len(rows), np.full(len(rows), 1 / len(rows)), size=draws
-        )
-        ranked = comparison in ("spearman", "rho_a")
-        sides = (*pair.source.condensed(rows, pair.distance), *pair.target.condensed(rows, pair.distance))
-        a, *rest = (_square(one, ranked) for one in sides)
-        return np.asarray(
-            np.mean([_weighted(a, b, weights.astype(np.float64), comparison) for b in rest], axis=0)
-        )
-
-    return draw
-
-
-def _square(values: Floats, ranked: bool) -> Floats:
-    """Entries, or their ranks, as a matrix with a zero diagonal."""
+def _matrices(pair: _Pair) -> tuple[Floats, list[Floats]]:
+    """The dissimilarities of the source, and those of each subject of the target, as matrices of the usable stimuli."""
     from scipy.spatial.distance import squareform
 
-    return cast(Floats, squareform(mean_ranks(values, ALIKE) if ranked else values, checks=False))
+    rows = np.flatnonzero(pair.usable)
+    sides = (pair.source.condensed(rows, pair.distance), pair.target.condensed(rows, pair.distance))
+    (a,), others = ([cast(Floats, squareform(one, checks=False)) for one in side] for side in sides)
+    return a, others
 
 
-def _weighted(a: Floats, b: Floats, W: Floats, comparison: Comparison) -> Floats:
-    """Correlation (or cosine) of the entries of ``a`` and ``b`` under each row of weights."""
+def _ids(target: xr.DataArray, rows: NDArray[np.bool_]) -> NDArray[np.str_]:
+    ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(len(rows))
+    return np.asarray(ids).astype(str)[rows]
 
-    def total(matrix: Floats) -> Floats:
-        return cast(Floats, ((W @ matrix) * W).sum(axis=1))
 
-    aa, bb, ab = total(a * a), total(b * b), total(a * b)
-    if comparison != "cosine":
-        pairs = W.sum(axis=1) ** 2 - (W * W).sum(axis=1)
-        sa, sb = total(a), total(b)
-        aa, bb, ab = aa - sa * sa / pairs, bb - sb * sb / pairs, ab - sa * sb / pairs
-    return ab / np.sqrt(aa * bb)
+def _influence(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Influence:
+    """How stimuli and, where the target holds responses, neuroids move the similarity."""
+    a, (b,) = _matrices(pair)
+    ids, left = _ids(target, pair.usable), without_each_stimulus(a, b, comparison)
+    pairs = pair_influence(a, b, comparison)
+    if "neuroid" not in target.dims:
+        return influence_of(ids, left, pairs)
+    names, Y = complete_neuroids(target)
+    return influence_of(ids, left, pairs, names, rdm_neuroids(a, Y[pair.usable], pair.distance, comparison))
+
+
+def _cells(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Cells:
+    """How stimuli move the similarity with each subject."""
+    a, others = _matrices(pair)
+    left = np.stack([without_each_stimulus(a, b, comparison) for b in others], axis=1)
+    ids = _ids(target, pair.usable)
+    beyond = np.mean([beyond_each(ids, pair_influence(a, b, comparison)) for b in others], axis=0)
+    return Cells(ids, [(np.arange(len(left)), from_left_out(left))], pairs=beyond)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import rdm
 from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import Cells
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rdm_subjects"]
@@ -21,7 +21,6 @@ def rdm_subjects(
     target: xr.DataArray,
     *,
     workspace: Workspace,
-    rng: np.random.Generator,
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
 ) -> xr.DataArray:
@@ -37,7 +36,7 @@ def rdm_subjects(
     Returns
     -------
     xr.DataArray
-        One number per ``subject``; the interval resamples stimuli, the same for all subjects.
+        One number per ``subject``; ``attrs["cells"]`` says how stimuli move each.
 
     Raises
     ------
@@ -48,7 +47,6 @@ def rdm_subjects(
         raise MetricError("the neuroids say no subject; for one RDM of all neuroids use `rdm`")
     of = target["subject"].values.astype(str)
     names = list(dict.fromkeys(of.tolist()))
-    seed = int(rng.integers(2**63))
     parts = []
     for name in names:
         own = target.isel(neuroid=np.flatnonzero(of == name))
@@ -57,14 +55,20 @@ def rdm_subjects(
                 source,
                 own,
                 workspace=workspace,
-                rng=np.random.default_rng(seed),
                 distance=distance,
                 comparison=comparison,
             )
         )
 
-    def replicates() -> NDArray[np.float64]:
-        return np.asarray(np.mean([part.attrs["replicates"]() for part in parts], axis=0))
+    def cells() -> Cells:
+        found = [part.attrs["influence"]() for part in parts]
+        ids = np.unique(np.concatenate([each.factors["stimulus"].ids for each in found]))
+        values, beyond = np.zeros((len(ids), len(found))), np.zeros((len(ids), len(ids)))
+        for column, each in enumerate(found):
+            at = np.searchsorted(ids, each.factors["stimulus"].ids)
+            values[at, column] = each.factors["stimulus"].deviation
+            beyond[np.ix_(at, at)] += each.crossed["stimulus", "stimulus"] / len(found)
+        return Cells(ids, [(np.arange(len(ids)), values)], pairs=beyond)
 
     notes = [
         f"{name}: {note}" for name, part in zip(names, parts, strict=True) for note in part.attrs["notes"]
@@ -73,5 +77,5 @@ def rdm_subjects(
         [float(part) for part in parts],
         dims="subject",
         coords={"subject": names},
-        attrs={"notes": notes, "replicates": replicates},
+        attrs={"notes": notes, "cells": cells},
     )

@@ -10,11 +10,18 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.regression.held_out import Correlation, Facts, MapEstimator, correlations
+from neuroledger.families.alignment.regression.held_out import (
+    Correlation,
+    Facts,
+    MapEstimator,
+    correlation_influence,
+    correlations,
+)
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
 from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import Cells
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Array, Workspace
 
@@ -71,7 +78,7 @@ def regression(
     if by_order:
         source, target, splits = _by_stimulus(source, target, splits)
     readout = estimator.over(source) if isinstance(estimator, Mask) else estimator
-    facts = Facts([], {})
+    facts = Facts([], {}, [])
     if time == "separate":
         bins = [
             correlations(
@@ -99,7 +106,10 @@ def regression(
             count,
             facts,
         )
-    return _labelled(values, target, time, facts)
+    samples = _labelled(values, target, time, facts)
+    refit = _refit(splits, source.sizes["neuroid"])
+    samples.attrs["cells"] = lambda: _cells(samples, target, facts, time, refit)
+    return samples
 
 
 def _by_stimulus(
@@ -141,6 +151,36 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
     return [
         Split(*(np.concatenate([part + t * rows for t in range(bins)]) for part in split)) for split in splits
     ]
+
+
+def _refit(splits: Sequence[Split], features: int) -> float:
+    """How much more the part that all neuroids share varies than what is tested shows, since folds share training data.
+
+    Nadeau and Bengio's term [nadeau2003], tested over trained stimuli, as far as the readout can follow its training
+    stimuli: by the number of features over theirs.
+    """
+    tested = len(np.unique(np.concatenate([split.test for split in splits])))
+    trained = float(np.mean([len(split.train) for split in splits]))
+    return 1 + tested / trained * min(1.0, features / trained)
+
+
+def _cells(samples: xr.DataArray, target: xr.DataArray, facts: Facts, time: str, refit: float) -> Cells:
+    """How each stimulus moves the correlations of each split."""
+    rows = target.sizes["presentation"]
+    ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(rows)
+    bins = samples.sizes.get("time_bin", 1)
+    splits = samples.sizes["split"]
+    influence = correlation_influence(facts.held)
+    # Bins that are fitted apart come one after the other, those of one fit split by split.
+    parts = []
+    for split in range(splits):
+        at = [bin * splits + split if time == "separate" else split * bins + bin for bin in range(bins)]
+        test = facts.held[at[0]].rows % rows
+        values = (
+            np.stack([influence[i] for i in at], axis=1) if "time_bin" in samples.dims else influence[at[0]]
+        )
+        parts.append((test, values))
+    return Cells(ids, parts, refit=refit)
 
 
 def _labelled(values: NDArray[np.float64], target: xr.DataArray, time: str, facts: Facts) -> xr.DataArray:

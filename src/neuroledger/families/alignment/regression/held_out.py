@@ -20,7 +20,15 @@ from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Array, Workspace
 
-__all__ = ["Correlation", "Estimator", "Facts", "MapEstimator", "correlations"]
+__all__ = [
+    "Correlation",
+    "Estimator",
+    "Facts",
+    "Held",
+    "MapEstimator",
+    "correlations",
+    "correlation_influence",
+]
 
 Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
 # With those that need features with a place: a model's, not a brain's.
@@ -32,6 +40,8 @@ FEWEST_TESTED = 3
 # Targets are rescaled beyond this power of two, before their squares overflow or underflow.
 EXTREME = 100
 # Predictions of equal rows, as of a stimulus that was entered twice, differ by rounding: in the last places of the target.
+# With so few rows a correlation without one of them is nearly always 1 or -1.
+FEWEST_LEFT = 3
 ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -42,11 +52,22 @@ class _Usable(NamedTuple):
     notes: tuple[str, ...]
 
 
+class Held(NamedTuple):
+    """Predictions and responses (row, target) of one split and time bin, and which rows of the target they are."""
+
+    rows: NDArray[np.intp]
+    predicted: NDArray[np.float64]
+    measured: NDArray[np.float64]
+    r: NDArray[np.float64]
+    columns: NDArray[np.bool_]
+
+
 class Facts(NamedTuple):
-    """What is learnt along the way: notes for the reader, and attributes of the samples."""
+    """What is learnt along the way: notes for the reader, attributes of the samples, and what was held out."""
 
     notes: list[str]
     attrs: dict[str, Any]
+    held: list[Held]
 
 
 def correlations(
@@ -87,6 +108,7 @@ def correlations(
     exponent = int(np.frexp(np.abs(Y).max())[1])
     if abs(exponent) > EXTREME:  # correlations ignore the targets' units; a power of two changes no digit
         Y = np.ldexp(Y, -exponent)
+    whole = splits
     X, Y, splits = _apart(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
@@ -110,9 +132,61 @@ def correlations(
                 a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
             r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
             result[at, t, usable.columns] = workspace.take(r)
+            rows = whole[at].test[t * each : (t + 1) * each]
+            facts.held.append(
+                Held(
+                    rows, workspace.take(a), workspace.take(b), result[at, t, usable.columns], usable.columns
+                )
+            )
     if alphas:
         facts.attrs["alpha"] = np.stack(alphas).tolist()
     return result
+
+
+def correlation_influence(held: Sequence[Held]) -> list[NDArray[np.float64]]:
+    """Influence of each row on the correlation of each of its targets, (row, all targets), for each held-out part.
+
+    The mean of two: of leaving the row out of its own part, which says too much of small parts [efron1981], and of the
+    derivative of the correlation at the moments of all parts together, which says too little.
+    """
+    count = sum(len(part.rows) for part in held)
+    mean_a = sum(part.predicted.sum(axis=0) for part in held) / count
+    mean_b = sum(part.measured.sum(axis=0) for part in held) / count
+    aa, bb, ab = (
+        sum((each[0] * each[1]).sum(axis=0) for each in pairs) / count
+        for pairs in zip(
+            *(
+                ((a, a), (b, b), (a, b))
+                for a, b in ((part.predicted - mean_a, part.measured - mean_b) for part in held)
+            ),
+            strict=True,
+        )
+    )
+    found = []
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pooled = ab / np.sqrt(aa * bb)
+        for part in held:
+            n = len(part.rows)
+            a, b = (part.predicted - mean_a) / np.sqrt(aa), (part.measured - mean_b) / np.sqrt(bb)
+            smooth = (a * b - pooled / 2 * (a * a + b * b)) / n
+            if n > FEWEST_LEFT:
+                left = _without_each(part.predicted, part.measured)
+                sharp = (np.nanmean(left, axis=0) - left) * np.sqrt((n - 1) / n)
+                smooth = (smooth + np.where(np.isfinite(sharp), sharp, smooth)) / 2
+            whole = np.zeros((n, len(part.columns)))
+            whole[:, part.columns] = np.where(np.isfinite(part.r), np.nan_to_num(smooth), 0.0)
+            found.append(whole)
+    return found
+
+
+def _without_each(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Correlation of each column with each row left out in turn, from sums, (row, column)."""
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    rest = len(a) - 1
+    product = (a * b).sum(axis=0) - a * b - a * b / rest
+    own = (a * a).sum(axis=0) - a * a - a * a / rest
+    other = (b * b).sum(axis=0) - b * b - b * b / rest
+    return np.asarray(product / np.sqrt(own * other))
 
 
 def _apart(

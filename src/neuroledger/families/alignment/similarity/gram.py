@@ -23,6 +23,7 @@ __all__ = [
     "features",
     "gram",
     "mirror_upper",
+    "complete_neuroids",
     "patterns",
     "relative_gram",
     "square",
@@ -271,6 +272,21 @@ def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missin
     if not X.shape[1]:
         raise MetricError(f"{name}: no neuroid is left; {notes[-1] if notes else 'there are none'}")
     return X
+
+
+def complete_neuroids(assembly: xr.DataArray) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps; the largest is below 1."""
+    if "time_bin" in assembly.dims:
+        assembly = assembly.isel(time_bin=0)
+    X = np.asarray(assembly.transpose("presentation", "neuroid").values)
+    complete = np.isfinite(X).all(axis=0)
+    names = next(
+        (assembly[name].values for name in ("neuroid_id", "neuroid") if name in assembly.coords),
+        np.arange(X.shape[1]),
+    )
+    X = X[:, complete].astype(np.float64)
+    X = np.ldexp(X, -int(np.frexp(np.abs(X).max())[1]))
+    return np.asarray(names).astype(str)[complete], X
 
 
 def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:

@@ -17,6 +17,7 @@ __all__ = [
     "Answers",
     "answers_of_model",
     "answers_of_people",
+    "cell_influence",
     "choices",
     "compare",
     "correctness",
@@ -250,6 +251,26 @@ def measured(pairs: Agreement, measure: Measure, undefined: Literal["skip", "one
         return np.asarray((pairs.accuracy_a - pairs.accuracy_b) ** 2)
     kappa = pairs.kappa
     return np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa) if undefined == "one" else kappa
+
+
+def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: Measure) -> Floats:
+    """How each cell moves the agreement of the model with each person, (cell, condition, person), weighted 1/n."""
+    n, a, b, o = (part[:, 0, :][people.condition] for part in pairs)
+    right_a, right_b, seen = model.correct[0][:, None], people.correct.T, people.seen.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        da, db = (right_a - a) / n, (right_b - b) / n
+        do = ((right_a == right_b) - o) / n
+        if measure == "observed_consistency":
+            moved = do
+        elif measure == "squared_accuracy_difference":
+            moved = 2 * (a - b) * (da - db)
+        else:
+            expected = a * b + (1 - a) * (1 - b)
+            de = (2 * b - 1) * da + (2 * a - 1) * db
+            moved = (do * (1 - expected) - de * (1 - o)) / (1 - expected) ** 2
+    table = np.zeros((len(people.condition), len(people.conditions), len(people.observers)))
+    table[np.arange(len(table)), people.condition] = np.nan_to_num(moved) * (seen > 0)
+    return table
 
 
 def resampled(

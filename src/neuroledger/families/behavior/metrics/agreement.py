@@ -12,11 +12,12 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     Measure,
     answers_of_model,
     answers_of_people,
+    cell_influence,
     compare,
     measured,
-    resampled,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import Cells
 
 __all__ = ["agreement"]
 
@@ -26,7 +27,6 @@ def agreement(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
-    rng: np.random.Generator,
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
@@ -54,7 +54,7 @@ def agreement(
     Returns
     -------
     xr.DataArray
-        ``attrs["replicates"]``: the mean when stimuli (within conditions) and people are drawn with replacement.
+        ``attrs["cells"]``: how each stimulus moves the agreement with each person.
 
     Raises
     ------
@@ -79,11 +79,9 @@ def agreement(
         dims=("condition", "subject"),
         coords={"condition": people.conditions, "subject": people.observers},
     )
-    mine = np.stack(
-        [np.zeros(len(people.observers), dtype=np.intp), np.arange(len(people.observers))], axis=1
-    )
-    out.attrs["replicates"] = lambda: resampled(
-        model, people, mine, rng, measure=measure, undefined=undefined
+    out.attrs["cells"] = lambda: Cells(
+        people.stimuli[people.stimulus],
+        [(np.arange(len(people.stimulus)), cell_influence(model, people, pairs, measure))],
     )
     out.attrs["notes"] = _notes(missing, int((pairs.n[:, 0, :] == 0).sum()))
     return out

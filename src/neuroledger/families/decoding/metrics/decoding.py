@@ -7,26 +7,20 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from scipy.special import ndtri, stdtrit
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Measure, Rows
 from neuroledger.spec.registry import metric
+from neuroledger.stats.spread import Influence, Items, from_left_out, moved
 
 __all__ = ["decoding"]
 
 
 FEW_CLUSTERS = 6
-MOST_CLUSTERS = 1000
-BOUNDS = {
-    "rmse": (0.0, np.inf),
-    "mae": (0.0, np.inf),
-    "binned_mae": (0.0, np.inf),
-    "r2": (-np.inf, 1.0),
-    "pearson_r": (-1.0, 1.0),
-    "word_error_rate": (0.0, np.inf),
-}
+# Share of Nadeau and Bengio's term for overlapping training sets: the whole is too much where people differ more than
+# trainings do, none is too little where they do not.
+OVERLAP = 0.5
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
 
@@ -35,7 +29,6 @@ def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
-    rng: np.random.Generator,
     measure: Literal[
         "accuracy",
         "balanced_accuracy",
@@ -52,7 +45,6 @@ def decoding(
     per: Literal["window", "recording", "subject"] = "window",
     cluster: str = "subject",
     pool: bool = False,
-    resamples: int = 1000,
     k: int | None = None,
     symbols: Literal["word", "character"] | None = None,
     edges: tuple[float, ...] | None = None,
@@ -73,20 +65,16 @@ def decoding(
         The coordinate that is resampled for the interval: what was drawn independently, subjects as a rule.
     pool
         Score all splits of a seed together, not each and then their mean: needed where a split tests one class.
-    resamples, k, symbols, edges
-        Bootstrap resamples; candidates that count as a hit (retrieval); what an error rate counts; bins of the truth.
+    k, symbols, edges
+        Candidates that count as a hit (retrieval); what an error rate counts; bins of the truth.
 
     Returns
     -------
     xr.DataArray
-        attrs["replicates"] (resample,): the mean over splits and seeds when clusters are drawn with replacement,
-        spread about the value by :math:`\sqrt{n/(n-1)}\, t_{0.975,n-1}/z_{0.975}`, which makes the percentile
-        interval of few clusters as wide as Student's [hesterberg2015], and with :math:`K > 1` splits by
-        :math:`\sqrt{1 + K/(K-1)}` more: what their folds learn, they learn from the same data, so that the mean over
-        folds varies more than the folds tell [nadeau2003]. A split counts in a resample as often as its clusters do.
-        attrs["draws"] (draw,): the replicates before they are kept within bounds, for models that are compared: their
-        clusters are drawn alike. attrs["clusters"] (cluster,): each cluster's own value, mean over splits and seeds, up to
-        1,000 of them; NaN where a cluster alone has none.
+        attrs["influence"]: how each cluster moves the mean over splits and seeds, from the measure without it (Tukey's
+        jackknife); a split counts as often as its clusters do. With :math:`K > 1` splits the variance grows by
+        :math:`1 + K/(2(K-1))`: what the folds learn, they learn from the same clusters, so that the mean varies more
+        than what is tested shows [nadeau2003].
         attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
@@ -120,34 +108,49 @@ def decoding(
     names = np.unique(clusters)
     samples.attrs["notes"] = _notes(per, cluster, len(names), folds) + _undefined(values, len(constant))
     samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
-    samples.attrs["replicates"] = np.empty(0)
     samples.attrs["predictions"] = _predictions(source, target)
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
-        raw = _resample(cells, scorers, clusters, names, resamples, rng)
-        spread = np.sqrt(len(names) / (len(names) - 1)) * stdtrit(len(names) - 1, 0.975) / ndtri(0.975)
-        spread *= np.sqrt(1 + folds / (folds - 1)) if folds > 1 else 1.0
-        value = float(np.nanmean(values, axis=1).mean())
-        drawn = value + spread * (raw - value)
-        samples.attrs["replicates"] = np.clip(drawn, *BOUNDS.get(measure, (0.0, 1.0)))
-        samples.attrs["draws"] = xr.DataArray(drawn, dims=("draw",))
-        samples.attrs["clusters"] = _of_each(cells, scorers, clusters, names)
+        samples.attrs["influence"] = lambda: _influence(cells, scorers, clusters, names, cluster, folds)
+    else:
+        samples.attrs["influence"] = lambda: None
     return samples
 
 
-def _of_each(
+def _influence(
     cells: dict[tuple[Any, Any], Array],
     scorers: dict[tuple[Any, Any], Measure],
     clusters: Array,
     names: Array,
-) -> xr.DataArray:
-    """The measure on the rows of each cluster alone, (cluster,)."""
-    names = names if len(names) <= MOST_CLUSTERS else names[:0]
-    found: dict[str, list[float]] = {str(name): [] for name in names}
+    factor: str,
+    folds: int,
+) -> Influence:
+    """How each cluster moves the mean over splits and seeds."""
+    left = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
+    items = moved(names, from_left_out(left))
+    scale = np.sqrt(1 + OVERLAP * folds / (folds - 1)) if folds > 1 else 1.0
+    return Influence({factor: Items(items.ids, scale * items.deviation)})
+
+
+def _without_each(
+    cells: dict[tuple[Any, Any], Array], scorers: dict[tuple[Any, Any], Measure], codes: Array, count: int
+) -> Floats:
+    """The mean over splits and seeds with each cluster left out, (cluster,): a split counts as its clusters do."""
+    total, shares = np.zeros(count), np.zeros(count)
     for cell, at in cells.items():
-        for name in np.unique(clusters[at]) if found else ():
-            found[str(name)].append(scorers[cell]((clusters[at] == name).astype(float)))
-    values = np.array([np.mean(each) for each in found.values()])
-    return xr.DataArray(values, dims=("cluster",), coords={"cluster": np.array(list(found), dtype=str)})
+        own = codes[at]
+        present = np.unique(own)
+        whole = scorers[cell](np.ones(len(at)))
+        values, weight = np.full(count, whole), np.ones(count)
+        for code in present:
+            kept = (own != code).astype(float)
+            values[code] = scorers[cell](kept) if len(present) > 1 else np.nan
+            weight[code] = 1 - 1 / len(present)
+        weight = np.where(np.isfinite(values), weight, 0.0)
+        total += np.where(np.isfinite(values), values, 0.0) * weight
+        shares += weight
+    out = np.full(count, np.nan)
+    np.divide(total, shares, out=out, where=shares > 0)
+    return out
 
 
 def _constant(
@@ -171,31 +174,6 @@ def _undefined(values: Floats, constant: int) -> list[str]:
     notes = [f"{lost} of {values.size} trainings have no score, since what they test does not vary: left out"]
     said = f"{constant} of {values.size} trainings predict a constant, which has no correlation: counted as 0"
     return (notes if lost else []) + ([said] if constant else [])
-
-
-def _resample(
-    cells: dict[tuple[Any, Any], Array],
-    scorers: dict[tuple[Any, Any], Measure],
-    clusters: Array,
-    names: Array,
-    resamples: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """The mean over splits and seeds of every resample of the clusters, (resample,); undefined ones are left out."""
-    codes = np.searchsorted(names, clusters)
-    draws = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples).astype(float)
-    scores = np.empty((resamples, len(cells)))
-    shares = np.empty_like(scores)
-    for column, (cell, at) in enumerate(cells.items()):
-        present = np.unique(codes[at])
-        of_row = codes[at]
-        scores[:, column] = [scorers[cell](draw[of_row]) if draw[present].any() else np.nan for draw in draws]
-        shares[:, column] = draws[:, present].mean(axis=1)
-    shares = np.where(np.isfinite(scores), shares, 0.0)
-    total = shares.sum(axis=1)
-    defined = total > 0
-    mean: Floats = (np.where(np.isfinite(scores), scores, 0.0) * shares).sum(axis=1)[defined] / total[defined]
-    return mean
 
 
 def _units(

@@ -1,0 +1,96 @@
+"""Does a benchmark's inference hold what it says: simulated from its own data, and written beside the records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import xarray as xr
+
+from neuroledger.engine.bound_metric import BoundMetric, metric
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.overrides import in_compat
+from neuroledger.engine.plan import fits
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import DataError, MetricError, RequestError
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.identity import spec_sha256
+from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.stats.calibration import Calibration, calibrate, generator_of
+from neuroledger.stats.score import Score
+from neuroledger.store.files import write_json
+
+__all__ = ["calibrate_benchmark", "calibration_path", "refuted"]
+
+
+def calibration_path(root: Path, benchmark: str) -> Path:
+    """Where the calibration of a benchmark is kept."""
+    return root / "results" / "calibration" / f"{benchmark}.json"
+
+
+def calibrate_benchmark(
+    catalog: Catalog, id: str, *, runs: int = 200, seed: int = 0, write: bool = True
+) -> Calibration:
+    """Simulate ``runs`` experiments like the benchmark's and record what its intervals, tests and ranks do there.
+
+    Raises
+    ------
+    NeuroLedgerError
+        The benchmark cannot be scored here, has no interval, or no generative model of its data is known.
+    """
+    if runs < 20:
+        raise RequestError(f"{runs} runs say nothing about a rate of 5 %; simulate at least 20")
+    spec = catalog.benchmark(id)
+    session = Session(catalog, Request(seed=seed))
+    measured = evaluate(session, spec, _model(catalog, spec), controls=False).measured
+    bound = _metric(catalog, spec, seed)
+
+    def score(source: xr.DataArray, target: xr.DataArray) -> Score:
+        return bound(source, target).replace(generalise=spec.generalise)
+
+    found = calibrate(score, generator_of(measured.source, measured.target), runs=runs, seed=seed)
+    if write:
+        plain = {
+            "benchmark": id,
+            "identity": {"benchmark": spec_sha256(spec), "metric": bound.identity},
+            "seed": seed,
+            "runs": runs,
+        }
+        write_json(calibration_path(catalog.root, id), plain | found.to_dict())
+    return found
+
+
+def _model(catalog: Catalog, spec: BenchmarkSpec) -> str:
+    """Any model that the benchmark can be asked of: what it gives is replaced, its shape is not."""
+    controls = (*spec.controls.negative, *spec.controls.positive)
+    for id in (*controls, *catalog.ids("models")):
+        model = catalog.model(id)
+        if model.unavailable is None and (id in controls or fits(catalog, id, spec.id)):
+            return id
+    raise MetricError(f"{spec.id} has no model here to simulate others after")
+
+
+def _metric(catalog: Catalog, spec: BenchmarkSpec, seed: int) -> BoundMetric:
+    wanted = spec.all_metrics[0]
+    name = wanted if isinstance(wanted, str) else wanted.name
+    return metric(wanted, catalog=catalog, seed=seed, **in_compat(catalog.metric(name), spec.compat))
+
+
+def refuted(catalog: Catalog) -> dict[str, str]:
+    """Benchmarks whose intervals failed their calibration, with the reason; those of changed specs do not count."""
+    found: dict[str, str] = {}
+    for path in sorted(calibration_path(catalog.root, "x").parent.glob("*.json")):
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            id, passed = plain["benchmark"], plain["passed"]
+            current = plain["identity"]["benchmark"] == spec_sha256(catalog.benchmark(id))
+        except (OSError, ValueError, KeyError, TypeError, RequestError) as error:
+            raise DataError(
+                f"{path} is not a calibration ({error}); delete it and calibrate again"
+            ) from error
+        if not passed and current:
+            found[id] = (
+                f"interval withheld: in {plain['runs']} simulated experiments it covers the truth in "
+                f"{plain['coverage']['value']:.0%}, and {plain['false_positives']['value']:.0%} of equal models differ"
+            )
+    return found

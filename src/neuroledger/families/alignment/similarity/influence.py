@@ -1,0 +1,228 @@
+"""How single stimuli and neuroids move the similarity of two representations: derivatives, not resampling."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neuroledger.errors import MetricError
+from neuroledger.families.alignment.similarity.rdm import ALIKE, Comparison, Distance, condensed, mean_ranks
+from neuroledger.stats.spread import Influence, centred, left_out, moved
+
+__all__ = [
+    "beyond_each",
+    "influence_of",
+    "pair_influence",
+    "pair_slopes",
+    "rdm_neuroids",
+    "without_each_stimulus",
+]
+
+Floats = NDArray[np.float64]
+
+# A dissimilarity's neighbours, as a share of all pairs, over which the density of its values is averaged.
+NEIGHBOURS = 1 / 20
+OFFSETS = 32
+
+
+def influence_of(
+    ids: NDArray[np.str_],
+    left: Floats,
+    pairs: Floats,
+    neuroids: NDArray[np.str_] | None = None,
+    cells: Floats | None = None,
+) -> Influence:
+    """The influence of stimuli, from the value with each of them left out, and of neuroids.
+
+    Parameters
+    ----------
+    left
+        The value without each stimulus, (stimulus,).
+    pairs
+        Influence of each pair of stimuli, (stimulus, stimulus), symmetric. What a pair does beyond its two stimuli is in the
+        values of both, so that it is counted twice and taken off once [efron1981].
+    cells
+        Derivative of the value by the weights of each stimulus in each neuroid's part of it, (stimulus, neuroid): its sum
+        over stimuli is the derivative by the weight of the neuroid. Pairs of stimuli enter, each for both.
+    """
+    factors = {"stimulus": left_out(ids, left)}
+    rows = np.argsort(ids.astype(str))
+    crossed = {("stimulus", "stimulus"): beyond_each(ids, pairs)}
+    if cells is not None and neuroids is not None and len(neuroids) > 1:
+        columns = np.argsort(neuroids.astype(str))
+        factors["neuroid"] = moved(neuroids, cells.sum(axis=0))
+        crossed["stimulus", "neuroid"] = centred(2 * cells[np.ix_(rows, columns)])
+    return Influence(factors, crossed)
+
+
+def beyond_each(ids: NDArray[np.str_], pairs: Floats) -> Floats:
+    """What pairs of stimuli add beyond the two, (first < second) in the order of sorted ids."""
+    rows = np.argsort(ids.astype(str))
+    own = pairs[np.ix_(rows, rows)].copy()
+    np.fill_diagonal(own, 0.0)
+    sums = own.sum(axis=0) / (len(own) - 2)
+    return np.asarray(np.triu(own - sums - sums[:, None], 1))
+
+
+def pair_influence(a: Floats, b: Floats, comparison: Comparison) -> Floats:
+    """Influence of each pair of stimuli on the similarity of two dissimilarity matrices, (stimulus, stimulus)."""
+    from scipy.spatial.distance import squareform
+
+    x, y = condensed(a), condensed(b)
+    if comparison == "kendall_tau_a":
+        concordance = _concordance(x, y)
+        return cast(
+            Floats, squareform(2 * (concordance - concordance.mean()) / len(concordance), checks=False)
+        )
+    if comparison in ("spearman", "rho_a"):
+        x, y = mean_ranks(x, ALIKE), mean_ranks(y, ALIKE)
+    if comparison != "cosine":
+        x, y = x - x.mean(), y - y.mean()
+    x, y = x / np.linalg.norm(x), y / np.linalg.norm(y)
+    return cast(Floats, squareform(x * y - (x @ y) / 2 * (x * x + y * y), checks=False))
+
+
+def without_each_stimulus(a: Floats, b: Floats, comparison: Comparison) -> Floats:
+    """Similarity of two dissimilarity matrices with each stimulus left out in turn, (stimulus,), from row sums.
+
+    Ranks are those among all pairs.
+    """
+    n = len(a)
+    if comparison == "kendall_tau_a":
+        return _tau_without_each(a, b)
+    if comparison in ("spearman", "rho_a"):
+        a, b = _ranked(a), _ranked(b)
+
+    def rest(matrix: Floats) -> Floats:
+        rows = matrix.sum(axis=1)
+        return np.asarray(rows.sum() / 2 - rows)
+
+    aa, bb, ab = rest(a * a), rest(b * b), rest(a * b)
+    if comparison != "cosine":
+        pairs = (n - 1) * (n - 2) / 2
+        sa, sb = rest(a), rest(b)
+        aa, bb, ab = aa - sa * sa / pairs, bb - sb * sb / pairs, ab - sa * sb / pairs
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(ab / np.sqrt(aa * bb))
+
+
+def _ranked(matrix: Floats) -> Floats:
+    from scipy.spatial.distance import squareform
+
+    return cast(Floats, squareform(mean_ranks(condensed(matrix), ALIKE), checks=False))
+
+
+def _tau_without_each(a: Floats, b: Floats) -> Floats:
+    """Kendall's tau-a without each stimulus, to first order: pairs of pairs that agree, counted for each pair."""
+    n = len(a)
+    first, second = np.triu_indices(n, 1)
+    concordance = _concordance(a[first, second], b[first, second])
+    tau, pairs = float(concordance.mean()), len(concordance)
+    excess = np.zeros(n)
+    np.add.at(excess, first, concordance - tau)
+    np.add.at(excess, second, concordance - tau)
+    return tau - 2 * excess / (pairs - (n - 1))
+
+
+def _concordance(a: Floats, b: Floats) -> Floats:
+    """For each entry, the share of others that both vectors order alike, less those that they order otherwise."""
+    count = len(a)
+    by_a = np.lexsort((b, a))
+    ranks = np.empty(count, np.int64)
+    ranks[np.lexsort((a, b))] = np.arange(count)
+    smaller = np.empty(count)
+    smaller[by_a] = _smaller_before(ranks[by_a])
+    place = np.empty(count)
+    place[by_a] = np.arange(count)
+    both = 2 * smaller + (count - 1) - place - ranks
+    return np.asarray((2 * both - (count - 1)) / (count - 1))
+
+
+def _smaller_before(ranks: NDArray[np.int64]) -> Floats:
+    """How many earlier entries are smaller, for a permutation: bit by bit, each group of equal leading bits apart."""
+    count = len(ranks)
+    order, found = np.arange(count), np.zeros(count)
+    for bit in range(max(1, (count - 1).bit_length()) - 1, -1, -1):
+        keys = ranks[order]
+        one = (keys >> bit) & 1
+        zeros = np.cumsum(1 - one) - (1 - one)
+        group = keys >> (bit + 1)
+        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+        sizes = np.diff(np.append(starts, count))
+        found[order] += one * (zeros - np.repeat(zeros[starts], sizes))
+        order = order[np.argsort(keys >> bit, kind="stable")]
+    return found
+
+
+def pair_slopes(a: Floats, b: Floats, comparison: Comparison) -> Floats:
+    """Derivative of the similarity of two condensed matrices by each entry of the second, (pair,).
+
+    A rank moves with the density of values around its own, estimated from the nearest twentieth of them, and takes the
+    place of its neighbours': what counts is how its partner in ``a`` differs from theirs.
+    """
+    if comparison in ("pearson", "cosine"):
+        if comparison == "pearson":
+            a, b = a - a.mean(), b - b.mean()
+        size_a, size_b = math.sqrt(a @ a), math.sqrt(b @ b)
+        return np.asarray((a / size_a - (a @ b) / (size_a * size_b) * b / size_b) / size_b)
+    count = len(b)
+    order = np.argsort(b, kind="stable")
+    reach = max(2, int(NEIGHBOURS * count / 2))
+    low, high = np.maximum(np.arange(count) - reach, 0), np.minimum(np.arange(count) + reach, count - 1)
+    ordered = b[order]
+    width = ordered[high] - ordered[low]
+    density = np.divide(high - low, width, out=np.zeros(count), where=width > ALIKE * np.abs(ordered).max())
+    ranks = mean_ranks(a, ALIKE)[order] - (count + 1) / 2
+    slopes = np.empty(count)
+    if comparison == "kendall_tau_a":
+        offsets = np.unique(np.linspace(-reach, reach, OFFSETS).round().astype(int))
+        others = np.clip(np.arange(count)[:, None] + offsets[offsets != 0], 0, count - 1)
+        sign = np.sign(ranks[:, None] - ranks[others]).mean(axis=1)
+        slopes[order] = 4 * density * sign / (count * (count - 1))
+        return slopes
+    sums = np.concatenate([[0.0], np.cumsum(ranks)])
+    around = (sums[high + 1] - sums[low]) / (high + 1 - low)
+    if comparison == "rho_a":
+        size = (count**3 - count) / 12
+    else:
+        own = mean_ranks(b, ALIKE) - (count + 1) / 2
+        size = math.sqrt(float(ranks @ ranks) * float(own @ own))
+    slopes[order] = density * (ranks - around) / size
+    return slopes
+
+
+def rdm_neuroids(a: Floats, Y: Floats, distance: Distance, comparison: Comparison) -> Floats:
+    """Derivative of the similarity of ``a`` with the dissimilarities of ``Y`` by neuroids' weights, (stimulus, neuroid).
+
+    ``a`` is a matrix (stimulus × stimulus), ``Y`` (stimulus × neuroid); the sum over stimuli is that by the weight of a
+    neuroid.
+
+    Raises
+    ------
+    MetricError
+        The distance is not known here.
+    """
+    from scipy.spatial.distance import squareform
+
+    if distance in ("correlation", "cosine"):
+        U = Y - Y.mean(axis=1, keepdims=True) if distance == "correlation" else Y
+        U = U / np.linalg.norm(U, axis=1, keepdims=True)
+        R = U @ U.T
+        Q = squareform(pair_slopes(condensed(a), condensed(1 - R), comparison), checks=False)
+        QR, square = Q * R, U * U
+        return np.asarray((0.5 * (QR.sum(axis=1)[:, None] * square + QR @ square) - U * (Q @ U)) / 2)
+    if distance in ("euclidean", "squared_euclidean"):
+        Y = Y - Y.mean(axis=0)
+        power = (Y * Y).sum(axis=1)
+        D = np.maximum(power[:, None] + power - 2 * (Y @ Y.T), 0.0)
+        if distance == "euclidean":
+            D = np.sqrt(D)
+        Q = squareform(pair_slopes(condensed(a), condensed(D), comparison), checks=False)
+        if distance == "euclidean":
+            Q = np.divide(Q, 2 * D, out=np.zeros_like(D), where=D > 0)
+        square = Y * Y
+        return np.asarray((square * Q.sum(axis=1)[:, None] - 2 * Y * (Q @ Y) + Q @ square) / 2)
+    raise MetricError(f"the influence of neuroids on {distance} dissimilarities is not known")

@@ -1,0 +1,317 @@
+"""Spread: how a score varies with the items that were drawn, jointly with every other score of the same items."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri, stdtr, stdtrit
+
+from neuroledger.errors import MetricError
+
+__all__ = [
+    "DRAWS",
+    "RESAMPLED",
+    "Influence",
+    "Items",
+    "Spread",
+    "centred",
+    "covers",
+    "from_left_out",
+    "left_out",
+    "moved",
+    "multipliers",
+    "pack",
+    "unpack",
+]
+
+Floats = npt.NDArray[np.float64]
+
+# Joint draws of a score: enough that the deviation of a difference of two scores is known to 3 %.
+DRAWS: Final = 512
+LEVEL: Final = 0.95
+CROSS: Final = " × "
+ALONE: Final = "score"
+# The one factor of scores whose metric resamples by itself.
+RESAMPLED: Final = "resampled"
+MANY: Final = 1 << 30
+PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli"}
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items of one random factor and what each adds to the deviation of the score: variance is the sum of squares."""
+
+    ids: npt.NDArray[np.str_]
+    deviation: Floats
+
+    @property
+    def variance(self) -> float:
+        """Variance of the score that this factor causes."""
+        return float(self.deviation @ self.deviation)
+
+
+def moved(ids: Sequence[Any] | npt.NDArray[Any], influence: Floats) -> Items:
+    """Items from their empirical influence on the score (the change per item, weighted 1/n); rows of one id are joined."""
+    names, sums = _joined(ids, influence)
+    n = len(names)
+    scale = math.sqrt(n / (n - 1)) if n > 1 else 0.0
+    return Items(names, scale * (sums - sums.mean()))
+
+
+def from_left_out(values: Floats) -> Floats:
+    """The influence that :func:`moved` takes, from values with each item left out in turn, (item, …)."""
+    n = len(values)
+    return np.asarray(np.nan_to_num((np.nanmean(values, axis=0) - values) * (n - 1) / n))
+
+
+def left_out(ids: Sequence[Any] | npt.NDArray[Any], values: Floats) -> Items:
+    """Items from the score with each item left out in turn, (item,): Tukey's jackknife."""
+    return moved(ids, from_left_out(values))
+
+
+def _joined(ids: Sequence[Any] | npt.NDArray[Any], values: Floats) -> tuple[npt.NDArray[np.str_], Floats]:
+    names, codes = np.unique(np.asarray(ids).astype(str), return_inverse=True)
+    if len(names) == len(codes):
+        ordered = np.empty_like(values)
+        ordered[codes.ravel()] = values
+        return names, ordered
+    sums = np.zeros((len(names), *values.shape[1:]))
+    np.add.at(sums, codes.ravel(), values)
+    return names, sums
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What each item of each random factor adds to the deviation of a score.
+
+    Attributes
+    ----------
+    factors
+        Items by the name of the factor: ``stimulus``, ``neuroid``, ``subject``, …
+    crossed
+        For two crossed factors, what each pair of items (first, second), in the order of their ids, adds beyond the two:
+        the noise of single measurements, which the variance of each factor holds once. For a factor crossed with itself,
+        what pairs of its items add, (first < second), which its own variance holds twice.
+    """
+
+    factors: Mapping[str, Items]
+    crossed: Mapping[tuple[str, str], Floats] = field(default_factory=dict)
+
+    def only(self, names: Sequence[str]) -> Influence | None:
+        """The same of those factors that are named, or None if there are none."""
+        kept = {name: items for name, items in self.factors.items() if name in names}
+        crossed = {pair: cells for pair, cells in self.crossed.items() if set(pair) <= set(kept)}
+        return Influence(kept, crossed) if kept else None
+
+    def spread(self, population: str, over: Sequence[str] | None = None) -> Spread:
+        """The joint draws over the factors named (all, if none are), whose items belong to ``population``.
+
+        Raises
+        ------
+        MetricError
+            A factor is named that this score does not have.
+        """
+        chosen = tuple(self.factors) if over is None else tuple(over)
+        unknown = [name for name in chosen if name not in self.factors]
+        if unknown:
+            raise MetricError(
+                f"the score cannot generalise over {', '.join(unknown)}; what varies here is {', '.join(self.factors)}"
+            )
+        chosen = tuple(name for name in chosen if len(self.factors[name].ids) > 1)
+        signs = {name: multipliers(population, name, self.factors[name].ids) for name in chosen}
+        draws = {
+            name: _exact(signs[name] @ self.factors[name].deviation, self.factors[name].variance)
+            for name in chosen
+        }
+        for (first, second), cells in self.crossed.items():
+            if first in signs and second in signs:
+                drawn = ((signs[first] @ cells) * signs[second]).sum(axis=1)
+                draws[first + CROSS + second] = _exact(drawn, float((cells**2).sum()))
+        return Spread(draws, {name: len(self.factors[name].ids) for name in chosen})
+
+
+def centred(cells: Floats) -> Floats:
+    """The table without what its rows and its columns add."""
+    return np.asarray(cells - cells.mean(axis=0) - cells.mean(axis=1, keepdims=True) + cells.mean())
+
+
+def _exact(draws: Floats, variance: float) -> Floats:
+    power = float((draws**2).mean())
+    return draws * math.sqrt(variance / power) if power > 0 else draws
+
+
+@lru_cache(maxsize=1)
+def _normals() -> Floats:
+    return np.asarray(ndtri((np.arange(1 << 16) + 0.5) / (1 << 16)))
+
+
+def multipliers(population: str, factor: str, ids: Sequence[str] | npt.NDArray[np.str_]) -> Floats:
+    """Standard normal multipliers of each item, (draw, item), that depend on nothing but the item's name and place.
+
+    Whoever measures the same item of the same population, in whatever order and company, draws it alike: differences of
+    scores are paired, and scores of one data set are joined, without the scores knowing of each other.
+    """
+    return _multipliers(f"{population}\0{factor}\0", tuple(map(str, ids)))
+
+
+@lru_cache(maxsize=8)
+def _multipliers(place: str, ids: tuple[str, ...]) -> Floats:
+    raw = b"".join(hashlib.shake_256((place + id).encode()).digest(2 * DRAWS) for id in ids)
+    return np.asarray(_normals()[np.frombuffer(raw, "<u2").reshape(len(ids), DRAWS)].T)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Joint draws of a score's deviation, one series for each random factor and each crossed pair of them.
+
+    Two factors each hold the noise of single measurements, so their variances are added and that of the crossed draws is
+    taken off (two-way clustering, Cameron et al. 2011; the same expectation as the corrected two-factor bootstrap of
+    Schütt et al. 2023), bounded by the largest single factor and by the sum.
+    """
+
+    draws: Mapping[str, Floats]
+    items: Mapping[str, int]
+
+    @classmethod
+    def alone(cls, name: str, error: float) -> Spread:
+        """The spread of a score of which nothing but a standard error is known; independent of all others."""
+        return cls({ALONE: _exact(multipliers("", ALONE, [name])[:, 0], error**2)}, {ALONE: MANY})
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """What was drawn."""
+        return tuple(name for name in self.draws if CROSS not in name)
+
+    @property
+    def variance(self) -> float:
+        """Variance of the score over new items of all factors."""
+        parts = {name: float((draws**2).mean()) for name, draws in self.draws.items()}
+        return float(combined(parts))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the score."""
+        return math.sqrt(self.variance)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the variance, by Satterthwaite's formula."""
+        parts = {name: float((self.draws[name] ** 2).mean()) for name in self.factors}
+        return float(freedom(parts, self.items))
+
+    @property
+    def total(self) -> Floats:
+        """Draws of the whole deviation, (draw,), with the variance above."""
+        whole = sum((self.draws[name] for name in self.factors), np.zeros(DRAWS))
+        return _exact(whole, self.variance)
+
+    def __mul__(self, factor: float) -> Spread:
+        return Spread({name: factor * draws for name, draws in self.draws.items()}, self.items)
+
+    def __add__(self, other: Spread) -> Spread:
+        names = dict.fromkeys([*self.draws, *other.draws])
+        zero = np.zeros(DRAWS)
+        draws = {name: self.draws.get(name, zero) + other.draws.get(name, zero) for name in names}
+        counts = {
+            name: min(self.items.get(name, n), other.items.get(name, n))
+            for name, n in {**self.items, **other.items}.items()
+        }
+        return Spread(draws, counts)
+
+    def __sub__(self, other: Spread) -> Spread:
+        return self + other * -1.0
+
+    def interval(self, value: float) -> tuple[float, float]:
+        """The 95 % interval around ``value``: Student's."""
+        half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
+        return value - half, value + half
+
+    def p(self, value: float) -> float:
+        """Two-sided p of ``value`` being 0, from Student's distribution: as small as the data say."""
+        if self.error == 0:
+            return 1.0 if value == 0 else 0.0
+        return float(2 * stdtr(self.freedom, -abs(value) / self.error))
+
+
+def combined(parts: Mapping[str, Any]) -> Any:
+    """Variance from those of each factor and of their crossed draws; numbers or arrays of one shape."""
+    single = []
+    for name, part in parts.items():
+        if CROSS not in name:  # pairs of its own items are in it twice
+            twice = parts.get(name + CROSS + name, 0.0)
+            single.append(np.maximum(part - twice, part / 2))
+    if not single:
+        return 0.0
+    whole = np.sum(single, axis=0)
+    between = [part for name, part in parts.items() if CROSS in name and len(set(name.split(CROSS))) > 1]
+    crossed = np.sum(between or [0.0 * whole], axis=0)
+    bounded = np.maximum(whole - crossed, np.max(single, axis=0))
+    return float(bounded) if np.ndim(bounded) == 0 else bounded
+
+
+def freedom(parts: Mapping[str, Any], items: Mapping[str, int]) -> Any:
+    """Degrees of freedom of a sum of variances, each of its factor's items less one."""
+    if not parts:
+        return math.inf
+    whole = np.sum(list(parts.values()), axis=0)
+    share = np.sum([part**2 / max(1, items[name] - 1) for name, part in parts.items()], axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.where(share > 0, whole**2 / share, np.inf)
+    return float(found) if np.ndim(found) == 0 else found
+
+
+def quantile(level: float, degrees: float) -> float:
+    """Quantile of Student's distribution; the normal one for endless degrees of freedom."""
+    return float(ndtri(level) if math.isinf(degrees) else stdtrit(degrees, level))
+
+
+def covers(factors: Sequence[str]) -> str:
+    """What an interval covers, in words: ``new stimuli and new neuroids``."""
+    ordered = sorted(factors, key=lambda name: (name != "stimulus", name))
+    ordered = [name for name in ordered if name not in (RESAMPLED, ALONE)]
+    words = [f"new {PLURAL.get(name, f'{name}s')}" for name in ordered]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def pack(spread: Spread) -> dict[str, Any]:
+    """The draws as a record holds them: half precision, 1.4 kB a series.
+
+    With the names of the items, what each of them adds can be computed from the draws: of private data none are kept.
+    """
+    deviation = {name: float(np.sqrt((draws**2).mean())) for name, draws in spread.draws.items()}
+    packed = {
+        name: base64.b64encode((draws / (deviation[name] or 1.0)).astype("<f2").tobytes()).decode("ascii")
+        for name, draws in spread.draws.items()
+    }
+    return {"draws": packed, "deviation": deviation, "items": dict(spread.items)}
+
+
+def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
+    """The draws that :func:`pack` wrote, or None where there are none.
+
+    Raises
+    ------
+    MetricError
+        They are damaged.
+    """
+    if not plain:
+        return None
+    try:
+        draws = {
+            str(name): _exact(
+                np.frombuffer(base64.b64decode(text, validate=True), "<f2").astype(np.float64).reshape(DRAWS),
+                float(plain["deviation"][name]) ** 2,
+            )
+            for name, text in plain["draws"].items()
+        }
+        return Spread(draws, {str(name): int(count) for name, count in plain["items"].items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

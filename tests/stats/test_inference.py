@@ -1,0 +1,217 @@
+"""Intervals cover what they say, equal models do not differ, and ranks are not false: simulations with known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import xarray as xr
+from scipy import stats
+
+import neuroledger as nl
+from neuroledger.errors import MetricError
+from neuroledger.stats.calibration import calibrate, generator_of
+from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
+from neuroledger.stats.score import Score
+from neuroledger.stats.spread import Influence, moved
+
+Floats = npt.NDArray[np.float64]
+# The chance that a right procedure fails one of these bounds is below one in a thousand for the numbers of runs below.
+RUNS = 60
+
+
+def assembly(values: Floats, kind: str = "neuroid") -> xr.DataArray:
+    coords = {
+        "stimulus_id": ("presentation", [f"s{i}" for i in range(len(values))]),
+        "neuroid_id": ("neuroid", [f"{kind}{i}" for i in range(values.shape[1])]),
+    }
+    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
+
+
+class World:
+    """Stimuli with latent features, neurons that weight them, and models that see them through noise of their own."""
+
+    def __init__(self, stimuli: int, neurons: int, seed: int, fixed: str = "") -> None:
+        self.shape, self.rng, self.fixed = (stimuli, neurons), np.random.default_rng(seed), fixed
+        self.stimuli, self.neurons, self.noise = self._stimuli(), self._neurons(), self._noise()
+
+    def _stimuli(self) -> Floats:
+        return self.rng.standard_normal((self.shape[0], 8))
+
+    def _neurons(self) -> Floats:
+        return self.rng.standard_normal((8, self.shape[1])) / np.sqrt(8)
+
+    def _noise(self) -> Floats:
+        return self.rng.standard_normal((2, self.shape[0], 16))
+
+    def experiment(self) -> tuple[list[xr.DataArray], xr.DataArray]:
+        """Two exchangeable models and the responses, with new stimuli, new neurons or both."""
+        if self.fixed != "stimuli":
+            self.stimuli, self.noise = self._stimuli(), self._noise()
+        if self.fixed != "neurons":
+            self.neurons = self._neurons()
+        Y = self.stimuli @ self.neurons + self.rng.standard_normal(self.shape)
+        features = np.concatenate([self.stimuli, np.zeros_like(self.stimuli)], axis=1)
+        return [assembly(features + 0.7 * noise, "f") for noise in self.noise], assembly(Y)
+
+
+def scores(world: World, metric: str, runs: int, over: tuple[str, ...] | None) -> list[list[Score]]:
+    bound = nl.metric(metric)
+    found = []
+    for _ in range(runs):
+        models, target = world.experiment()
+        found.append([bound(model, target).replace(generalise=over) for model in models])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fixed", "over"), [("", None), ("neurons", ("stimulus",)), ("stimuli", ("neuroid",))]
+)
+@pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
+def test_intervals_cover_new_stimuli_new_neurons_and_both(
+    metric: str, fixed: str, over: tuple[str, ...] | None
+) -> None:
+    found = scores(World(50, 30, 7, fixed), metric, RUNS, over)
+    values = np.array([[score.value for score in pair] for pair in found])
+    errors = np.array([[pair[0].spread.error, (pair[0].spread - pair[1].spread).error] for pair in found])
+    truth = values[:, 0].mean()
+    held = np.mean([pair[0].low <= truth <= pair[0].high for pair in found])
+    assert held >= 0.85
+    # The mean variance that is claimed against the variance that there is, of the score and of the difference.
+    there = np.array([values[:, 0].var(ddof=1), (values[:, 0] - values[:, 1]).var(ddof=1)])
+    ratio = np.sqrt((errors**2).mean(axis=0) / there)
+    assert (ratio > 0.78).all() and (ratio < 1.35).all(), ratio
+
+
+@pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
+def test_equal_models_differ_no_more_often_than_they_may(metric: str) -> None:
+    found = scores(World(50, 30, 11), metric, RUNS, None)
+    p = [nl.compare(a, b).differences[0].p for a, b in found]
+    assert np.mean(np.array(p) < 0.05) <= 0.15
+    assert np.mean(np.array(p) < 0.5) > 0.2, "not so wide that nothing could ever be found"
+
+
+def draws_of(values: Floats) -> Score:
+    ids = [f"s{i}" for i in range(len(values))]
+    influence = Influence({"stimulus": moved(ids, (values - values.mean()) / len(values))})
+    return Score(float(values.mean()), scale="correlation", influence=influence, population="lab")
+
+
+def leagues(models: int, runs: int, correlation: float, seed: int) -> list[list[Joint]]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(runs):
+        common = rng.standard_normal(60) * np.sqrt(correlation)
+        own = rng.standard_normal((models, 60)) * np.sqrt(1 - correlation)
+        found.append([joint_mean([(1.0, draws_of(common + each))]) for each in own])
+    return found
+
+
+@pytest.mark.parametrize(("models", "correlation"), [(5, 0.0), (5, 0.9), (20, 0.0), (20, 0.9), (50, 0.5)])
+def test_leagues_of_equal_models_have_no_false_ranks(models: int, correlation: float) -> None:
+    false = [
+        any(rank != (1, models) for rank in rank_sets(clearly_better(league)))
+        for league in leagues(models, 100, correlation, models)
+    ]
+    assert np.mean(false) <= 0.12
+
+
+def test_a_difference_that_a_paired_t_test_finds_is_found() -> None:
+    rng = np.random.default_rng(3)
+    mine, theirs = [], []
+    for _ in range(200):
+        common = rng.standard_normal(40)
+        a, b = common + rng.normal(0.15, 0.3, 40), common + rng.normal(0, 0.3, 40)
+        mine.append(nl.compare(draws_of(a), draws_of(b)).differences[0].p < 0.05)
+        theirs.append(stats.ttest_rel(a, b).pvalue < 0.05)
+    assert np.mean(mine) >= np.mean(theirs) - 0.03
+    assert np.mean(theirs) > 0.5
+
+
+def test_the_detectable_difference_is_found_in_four_of_five_experiments() -> None:
+    rng = np.random.default_rng(4)
+    sd, n = 0.3, 40
+    found, claimed = [], []
+    for _ in range(200):
+        common = rng.standard_normal(n)
+        shift = (stats.t.ppf(0.975, n - 1) + stats.t.ppf(0.8, n - 1)) * sd * np.sqrt(2 / n)
+        a, b = common + rng.normal(shift, sd, n), common + rng.normal(0, sd, n)
+        each = nl.compare(draws_of(a), draws_of(b)).differences[0]
+        found.append(each.p < 0.05)
+        claimed.append(each.detectable)
+    assert 0.7 < np.mean(found) < 0.9
+    assert np.mean(claimed) == pytest.approx(shift, rel=0.05)
+
+
+def brute(value: Callable[[Floats, Floats], float], X: Floats, Y: Floats) -> tuple[Floats, Floats]:
+    """The value with each stimulus, and with each neuron, left out in turn."""
+    stimuli = [value(np.delete(X, i, 0), np.delete(Y, i, 0)) for i in range(len(X))]
+    neurons = [value(X, np.delete(Y, j, 1)) for j in range(Y.shape[1])]
+    return np.array(stimuli), np.array(neurons)
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        ("cka", {}),
+        ("cka_biased", {}),
+        ("rdm", {}),
+        ("rdm", {"comparison": "pearson"}),
+        ("rdm", {"comparison": "cosine", "distance": "squared_euclidean"}),
+        ("rdm", {"comparison": "kendall_tau_a", "distance": "euclidean"}),
+        ("rdm", {"comparison": "rho_a", "distance": "cosine"}),
+    ],
+)
+def test_influences_are_those_of_leaving_items_out(metric: str, options: dict[str, str]) -> None:
+    rng = np.random.default_rng(9)
+    Z = rng.standard_normal((40, 6))
+    X, Y = (
+        Z + 0.5 * rng.standard_normal((40, 6)),
+        Z @ rng.standard_normal((6, 60)) + rng.standard_normal((40, 60)),
+    )
+    bound = nl.metric(metric, **options)
+    influence = bound(assembly(X, "f"), assembly(Y)).influence()
+    left = brute(lambda x, y: bound(assembly(x, "f"), assembly(y)).value, X, Y)
+    for name, without in zip(("stimulus", "neuroid"), left, strict=True):
+        items = influence.factors[name]
+        own = np.argsort([f"s{i}" if name == "stimulus" else f"neuroid{i}" for i in range(len(without))])
+        n = len(without)
+        jackknife = (np.sqrt((n - 1) / n) * (without.mean() - without))[own]
+        # Leaving one of 60 neurons out is a large step, which a derivative takes without its curvature.
+        alike, within = (0.97, 0.15) if name == "stimulus" else (0.9, 0.4)
+        assert np.corrcoef(items.deviation, jackknife)[0, 1] > alike
+        assert items.variance == pytest.approx(float(jackknife @ jackknife), rel=within)
+
+
+def test_calibration_passes_what_holds_and_fails_what_does_not() -> None:
+    target = World(60, 30, 1).experiment()[1]
+    bound = nl.metric("cka")
+    generator = generator_of(target, target)
+    good = calibrate(bound, generator, runs=40, seed=1)
+    assert good.passed and good.covers == "the 95 % interval covers new stimuli and new neuroids"
+    assert 0.8 < good.width < 1.25 and good.sizes == {"stimulus": 60, "neuroid": 30}
+
+    def stubborn(source: xr.DataArray, target: xr.DataArray) -> Score:
+        return bound(source, target).replace(generalise=("neuroid",))  # says nothing about new stimuli
+
+    bad = calibrate(stubborn, generator, runs=40, seed=1)
+    assert not bad.passed and bad.coverage.value < 0.9 and bad.width < 0.8
+
+
+def test_people_are_simulated_as_they_answer() -> None:
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(12), 20)
+    coords = {
+        "subject": ("presentation", person.astype(str)),
+        "split": ("presentation", person % 3),
+        "stimulus_id": ("presentation", np.arange(240)),
+    }
+    truth = np.tile(["a", "b"], 120)
+    answer = np.where(rng.random(240) < 0.7, truth, np.where(truth == "a", "b", "a"))
+    source, target = (xr.DataArray(each, dims="presentation", coords=coords) for each in (answer, truth))
+    found = calibrate(nl.metric("balanced_accuracy"), generator_of(source, target), runs=60, seed=2)
+    assert found.passed and found.truth == pytest.approx((answer == truth).mean(), abs=0.05)
+    with pytest.raises(MetricError, match="no generative model"):
+        generator_of(source, target.rename(presentation="window"))
