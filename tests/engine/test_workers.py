@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from neuroledger.engine.plan import Job, plan  # noqa: E402
 from neuroledger.engine.run import run  # noqa: E402
 from neuroledger.engine.session import Request  # noqa: E402
 from neuroledger.models import torch_layers  # noqa: E402
-from neuroledger.models.model import LayeredModel  # noqa: E402
+from neuroledger.models.model import LayeredModel, of_layers  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.torch_module import assemble  # noqa: E402
 from neuroledger.models.torch_weights import seeded  # noqa: E402
@@ -53,7 +54,7 @@ class Convolution(torch.nn.Module):
         return torch.relu(self.filter(images)) + 0.1 * images
 
 
-@builder("convolutions_from_a_seed", version=1)
+@builder("convolutions_from_a_seed", version=1, takes={"images"}, gives=partial(of_layers, layers=LAYERS))
 def convolutions_from_a_seed(
     *, id: str, seed: int = 0, regions: Any = None, device: str = "cpu", store: Any = None
 ) -> LayeredModel:
@@ -101,7 +102,7 @@ def scored(lab: Lab, executor: str, folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS", str(folder))
     runs._session.cache_clear()
     catalog, request = lab.open(), Request()
-    jobs = plan(catalog, suites=[catalog.suite("lab")], request=request)
+    jobs = plan(catalog, suites=[catalog.suite("lab")], request=request).jobs
     outcomes = run(catalog, jobs, request, NoDisplay(), executor=executor, force=True)
     assert all(outcome.record.error is None for outcome in outcomes), [o.record.error for o in outcomes]
     scores = {f"{o.job.benchmark} {o.job.model}": o.record.scores for o in outcomes}
@@ -200,7 +201,7 @@ def test_a_job_that_a_worker_cannot_do_is_a_failed_record_that_is_tried_again(
     networks: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog, request = networks.open(), Request()
-    (job, *_) = plan(catalog, suites=[catalog.suite("lab")], request=request)
+    (job, *_) = plan(catalog, suites=[catalog.suite("lab")], request=request).jobs
 
     def lost(*given: Any, **_: Any) -> Any:
         failed = given[3]
