@@ -1,0 +1,429 @@
+"""Damaged files: every parser and every registered reader is given mutated bytes, and answers or gives one clear error.
+
+    python -m tests.hostile.fuzz                      # 100,000 inputs; prints what became of them
+    python -m tests.hostile.fuzz --inputs 2000 --seed 5 --only yaml --only reader:netcdf
+
+Text and table parsers that run in the program's own process may raise nothing but the project's errors. Readers of foreign
+files run in a child process with limits; there any outcome of a library is one clear error, which is checked through that
+child for every input at which the library itself crashed, stalled or asked for too much.
+
+The corpus of the readers is what their tests read: the stand-ins in the published layouts are written by those tests, and
+each set of files that a reader has read is kept (``collect``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import mmap
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from neuroledger.data.sandbox import Limits, confined
+from neuroledger.errors import NeuroLedgerError
+from neuroledger.spec import registry
+
+__all__ = ["Case", "Outcome", "collect", "fuzz", "mutated", "parser_cases", "reader_cases"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+BATCH: Final = 200
+SECONDS: Final = 10
+MEMORY: Final = 4 << 30
+LARGEST: Final = 4 << 20
+"""Bytes of a set of stand-ins; larger ones are left out."""
+COLLECTED: Final = (
+    "tests/families/signals", "tests/families/efficiency", "tests/families/alignment", "tests/families/behavior",
+    "tests/families/decoding",
+)  # fmt: skip
+TELLING: Final = (
+    0, 1, -1, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1,
+)  # fmt: skip
+WORDS: Final = (
+    b"nan", b"inf", b"-1", b"1e999", b"0x10", b"null", b"\0", b"\xff\xfe", b"\xe2\x80\xae", b"../../x", b"{", b"[" * 40,
+    b"&a", b"*a", b"!!python/object", b"<<: ", b"\r\n", b",", b'"', b"9" * 5000, b"%", b"\x1b[31m",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files and what is done with them; ``inside`` where the program does it in its own process."""
+
+    name: str
+    files: dict[str, bytes]
+    run: Callable[[Path], object]
+    inside: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one input: ``read``, ``refused``, ``translated``, ``contained``, or ``WRONG`` with what was raised."""
+
+    kind: str
+    said: str = ""
+
+
+def mutated(files: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
+    """The files with one of them changed: bits, numbers, words, cuts, repeats, swaps; sometimes it is empty."""
+    changed = dict(files)
+    name = rng.choice(sorted(changed))
+    data = bytearray(changed[name])
+    for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
+        at = rng.randrange(len(data) + 1)
+        # Headers decide more than samples.
+        at = min(at, rng.choice((len(data), 64, 512, 4096)))
+        what = rng.randrange(9)
+        if what == 0 and data:
+            data[at % len(data)] ^= 1 << rng.randrange(8)
+        elif what == 1 and data:
+            data[at % len(data)] = rng.randrange(256)
+        elif what == 2:
+            number, size = rng.choice(TELLING), rng.choice((1, 2, 4, 8))
+            data[at : at + size] = (number & (2 ** (8 * size) - 1)).to_bytes(
+                size, rng.choice(("little", "big"))
+            )
+        elif what == 3:
+            data[at:at] = rng.choice(WORDS)
+        elif what == 4:
+            del data[at:]
+        elif what == 5:
+            del data[at : at + rng.randrange(1, 64)]
+        elif what == 6:
+            data[at:at] = data[at : at + rng.randrange(1, 256)] * rng.randrange(1, 4)
+        elif what == 7:
+            other = rng.randrange(len(data) + 1)
+            size = rng.randrange(1, 32)
+            data[at : at + size], data[other : other + size] = (
+                data[other : other + size],
+                data[at : at + size],
+            )
+        elif what == 8 and rng.random() < 0.1:
+            data = bytearray(files[rng.choice(sorted(files))])
+        del data[2 * LARGEST :]
+    changed[name] = bytes(data)
+    if rng.random() < 0.01:
+        changed[name] = b""
+    return changed
+
+
+def parser_cases() -> Iterator[Case]:
+    """Parsers that run in the program's own process, on files of this repository."""
+    from neuroledger.data.gate.validation import read_report
+    from neuroledger.data.images import decode
+    from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
+    from neuroledger.engine.record import read_record
+    from neuroledger.report.diagnosis import from_csv
+    from neuroledger.spec.bibliography import read_bibliography
+    from neuroledger.spec.kinds import KINDS
+    from neuroledger.spec.load import read_spec
+    from neuroledger.spec.params import read_params
+
+    def spec(kind: str, name: str) -> Callable[[Path], object]:
+        return lambda folder: read_spec(folder / name, kind)
+
+    for kind in KINDS:
+        for path in sorted((ROOT / "specs" / kind).glob("*.yaml"))[:12]:
+            files = {
+                one.name: one.read_bytes() for one in path.parent.glob(f"{path.stem}.*") if one.is_file()
+            }
+            if sum(map(len, files.values())) < 1 << 16:
+                yield Case(f"yaml:{kind}", files, spec(kind, path.name), inside=True)
+    records = sorted((ROOT / "results" / "records").rglob("*.json"))[:30]
+    for path in records:
+        yield Case(
+            "record",
+            {"r.json": path.read_bytes()},
+            lambda folder: read_record(folder / "r.json"),
+            inside=True,
+        )
+    for path in sorted((ROOT / "results" / "validation").glob("*.json"))[:10]:
+        yield Case(
+            "report",
+            {"r.json": path.read_bytes()},
+            lambda folder: read_report(folder / "r.json"),
+            inside=True,
+        )
+    bib = (ROOT / "specs" / "references.bib").read_bytes()[:6000]
+    yield Case(
+        "bibliography", {"r.bib": bib}, lambda folder: read_bibliography(folder / "r.bib"), inside=True
+    )
+    params = {"params.yaml": (ROOT / "params.yaml").read_bytes()}
+    yield Case("params", params, read_params, inside=True)
+    yield Case(
+        "table",
+        {"t.csv": b"model,a,b\n#metric,pls,rdm\nx,1,.5\ny,.25,failed\nz,,.125\n"},
+        lambda folder: from_csv(folder / "t.csv"),
+        inside=True,
+    )
+    data = ROOT / "data" / "Digits.simulated"
+    if (data / "stimuli.zip").is_file():
+        table = b"".join((data / "stimuli.csv").read_bytes().splitlines(keepends=True)[:30])
+        yield Case(
+            "stimulus table", {"s.csv": table}, lambda folder: read_table(folder / "s.csv"), inside=True
+        )
+        yield Case(
+            "stimulus archive", _small_archive(data), _read_stimuli(StimulusSet, read_table), inside=True
+        )
+        archive = _small_archive(data)
+        yield Case("archive", archive, lambda folder: safe_members(folder / "s.zip"), inside=True)
+    for name, image in _images().items():
+        yield Case(
+            "image", {name: image}, lambda folder, n=name: decode((folder / n).read_bytes(), n), inside=True
+        )
+
+
+def _small_archive(data: Path) -> dict[str, bytes]:
+    import io
+    import zipfile
+
+    rows = (data / "stimuli.csv").read_text().splitlines()[:6]
+    held = io.BytesIO()
+    with zipfile.ZipFile(data / "stimuli.zip") as whole, zipfile.ZipFile(held, "w") as small:
+        for name in whole.namelist():
+            if any(name in row for row in rows):
+                small.writestr(name, whole.read(name))
+    return {"s.csv": "\n".join(rows).encode() + b"\n", "s.zip": held.getvalue()}
+
+
+def _read_stimuli(kind: Any, read_table: Callable[[Path], Any]) -> Callable[[Path], object]:
+    def run(folder: Path) -> object:
+        stimuli = kind(id="s", table=read_table(folder / "s.csv"), archive=folder / "s.zip")
+        return [len(content) for content in stimuli.read(stimuli.ids)]
+
+    return run
+
+
+def _images() -> dict[str, bytes]:
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8)
+    found = {}
+    for ending in ("png", "jpeg", "bmp", "gif", "tiff", "webp", "ppm"):
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, ending)
+        found[f"i.{ending}"] = file.getvalue()
+    return found
+
+
+def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 240) -> None:
+    """Run tests of readers and keep, below ``folder``, the files and parameters of what each reader read."""
+    environment = {
+        **os.environ,
+        "NEUROLEDGER_CORPUS": str(folder),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.hostile.recorder",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(command, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, check=False)
+
+
+def reader_cases(corpus: Path) -> Iterator[Case]:
+    """What was collected, as cases."""
+    for place in sorted(corpus.glob("*/*")):
+        about = place / "about.pickle"
+        if not about.is_file():
+            continue
+        with about.open("rb") as file:
+            name, names, parameters = pickle.load(file)
+        files = {kept: (place / str(number)).read_bytes() for number, kept in enumerate(names)}
+        yield Case(f"reader:{name}", files, functools.partial(_read, name, names, parameters), inside=False)
+
+
+def _read(name: str, names: Sequence[str], parameters: dict[str, Any], folder: Path) -> object:
+    return registry.get("reader", name).function({kept: folder / kept for kept in names}, **parameters)
+
+
+def fuzz(
+    cases: Sequence[Case], inputs: int, seed: int, *, until: float = float("inf")
+) -> Counter[tuple[str, str, str]]:
+    """Try so many inputs, drawn over the cases in turn by name; counts by case, outcome and what was said."""
+    by_name: dict[str, list[Case]] = {}
+    for case in cases:
+        by_name.setdefault(case.name, []).append(case)
+    names = sorted(by_name)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    done = 0
+    while done < inputs and time.monotonic() < until:
+        name = names[(done // BATCH) % len(names)]
+        number = min(BATCH, inputs - done)
+        jobs = [(by_name[name][k % len(by_name[name])], f"{seed}:{done + k}") for k in range(number)]
+        for (_, key), outcome in zip(jobs, _batch(jobs), strict=True):
+            counts[name, outcome.kind, f"{key} {outcome.said}" if outcome.kind == "WRONG" else ""] += 1
+        done += number
+    return counts
+
+
+def _batch(jobs: Sequence[tuple[Case, str]]) -> Iterator[Outcome]:
+    """Outcomes of the jobs; a child does them one after the other, and a new one goes on where one died."""
+    at = 0
+    while at < len(jobs):
+        outcomes = _in_child(jobs[at:])
+        yield from outcomes
+        at += len(outcomes)
+        if at < len(jobs):  # the child died of this input
+            yield _through_the_product(*jobs[at])
+            at += 1
+
+
+def _in_child(jobs: Sequence[tuple[Case, str]]) -> list[Outcome]:
+    reading, writing = os.pipe()
+    alive = mmap.mmap(-1, 8)
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        with os.fdopen(writing, "wb") as said:
+            _work(jobs, said, alive)
+        os._exit(0)
+    os.close(writing)
+    outcomes = []
+    with os.fdopen(reading, "rb") as said:
+        while head := said.read(4):
+            outcomes.append(Outcome(*json.loads(said.read(struct.unpack("<I", head)[0]))))
+    os.waitpid(child, 0)
+    return outcomes
+
+
+def _work(jobs: Sequence[tuple[Case, str]], said: Any, alive: mmap.mmap) -> None:
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    warnings.simplefilter("ignore")
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for case, key in jobs:
+        signal.alarm(SECONDS)
+        outcome = _tried(case, key, case.run)
+        signal.alarm(0)
+        plain = json.dumps([outcome.kind, outcome.said]).encode()
+        said.write(struct.pack("<I", len(plain)) + plain)
+        said.flush()
+
+
+def _tried(case: Case, key: str, run: Callable[[Path], object]) -> Outcome:
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    try:
+        for name, data in mutated(case.files, random.Random(key)).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        run(folder)
+    except NeuroLedgerError:
+        return Outcome("refused")
+    except MemoryError as error:
+        return Outcome("WRONG", f"MemoryError: {error}") if case.inside else Outcome("translated")
+    except Exception as error:
+        if not case.inside:
+            return Outcome("translated")  # the readers' process makes one clear error of it
+        return Outcome("WRONG", f"{type(error).__name__}: {str(error)[:200]}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Outcome("read")
+
+
+def _through_the_product(case: Case, key: str) -> Outcome:
+    """An input that killed a plain child: within the program's own limits it must be one clear error."""
+    if case.inside:
+        return Outcome("WRONG", f"the process died or took more than {SECONDS} s")
+
+    def run(folder: Path) -> object:
+        limits = Limits(tuple(folder.rglob("*")), (folder,), SECONDS, MEMORY)
+        return confined(lambda: case.run(folder), limits, case.name)
+
+    outcome = _tried(case, key, run)
+    return (
+        Outcome("WRONG", "no clear error from the readers' process")
+        if outcome.kind == "translated"
+        else (Outcome("contained") if outcome.kind == "refused" else outcome)
+    )
+
+
+def main() -> int:
+    """Collect, fuzz, print; exit 1 if anything went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name begins like this")
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time (%(default)s)")
+    options = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="corpus-") as corpus:
+        cases = list(parser_cases())
+        if not options.only or any(name.startswith("reader") for name in options.only):
+            collect(Path(corpus))
+            cases += reader_cases(Path(corpus))
+        if options.only:
+            cases = [case for case in cases if case.name.startswith(tuple(options.only))]
+        readers = {case.name for case in cases if not case.inside}
+        print(f"{len(cases)} sets of files, {len(readers)} readers", flush=True)
+        counts = _side_by_side(cases, options.inputs, options.seed, began + 60 * options.minutes)
+    for name in sorted({name for name, _, _ in counts}):
+        kinds = Counter(dict.fromkeys(("read", "refused", "translated", "contained", "WRONG"), 0))
+        for (of, kind, _), count in counts.items():
+            kinds[kind] += count if of == name else 0
+        print(f"{name:32}" + "".join(f"{kind} {count:7,}  " for kind, count in kinds.items()))
+    wrong: dict[tuple[str, str], list[str]] = {}
+    for name, kind, said in counts:
+        if kind == "WRONG":
+            key, _, what = said.partition(" ")
+            wrong.setdefault((name, what.split(":")[0]), []).append(f"{key} {what}")
+    for (name, what), said in sorted(wrong.items()):
+        print(f"WRONG {name}, {what}: {len(said)} times, such as {said[0]}")
+    number = sum(map(len, wrong.values()))
+    print(f"{counts.total():,} inputs, {number} wrong, {time.monotonic() - began:.0f} s")
+    return int(bool(wrong))
+
+
+def _side_by_side(
+    cases: Sequence[Case], inputs: int, seed: int, until: float
+) -> Counter[tuple[str, str, str]]:
+    """Each processor takes its share of the inputs, with seeds of its own."""
+    workers = os.cpu_count() or 1
+    pipes = []
+    for number in range(workers):
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            os.close(reading)
+            with os.fdopen(writing, "wb") as said:
+                pickle.dump(fuzz(cases, -(-inputs // workers), seed * workers + number, until=until), said)
+            os._exit(0)
+        os.close(writing)
+        pipes.append(reading)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for reading in pipes:
+        with os.fdopen(reading, "rb") as said:
+            counts += pickle.load(said)
+        os.wait()
+    return counts
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

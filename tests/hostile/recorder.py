@@ -1,0 +1,60 @@
+"""A pytest plugin that keeps what registered readers read in tests, as the corpus of `tests.hostile.fuzz`."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from neuroledger.spec import registry
+
+LARGEST = 4 << 20
+EACH = 12  # sets of files kept of each reader
+
+
+def pytest_configure() -> None:
+    """Wrap every reader as it is registered; this plugin is loaded before any reader is imported."""
+    folder = Path(os.environ["NEUROLEDGER_CORPUS"])
+    register = registry._register
+
+    def registering(kind: str, name: str, version: int, **declared: Any) -> Callable[..., Any]:
+        decorate = register(kind, name, version, **declared)
+        if kind != "reader":
+            return decorate
+
+        def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+            decorate(function)
+
+            @functools.wraps(function)
+            def reading(files: Any, **parameters: Any) -> Any:
+                data = function(files, **parameters)
+                _keep(folder / name, name, dict(files), parameters)
+                return data
+
+            return reading
+
+        return decorated
+
+    registry._register = registering  # type: ignore[assignment]
+
+
+def _keep(place: Path, name: str, files: dict[str, Path], parameters: dict[str, Any]) -> None:
+    if place.is_dir() and len(list(place.iterdir())) >= EACH:
+        return
+    if sum(path.stat().st_size for path in files.values() if path.is_file()) > LARGEST:
+        return
+    try:
+        about = pickle.dumps((name, list(files), parameters))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return
+    kept = place / hashlib.sha256(about).hexdigest()[:16]
+    if kept.exists() or not all(path.is_file() for path in files.values()):
+        return
+    kept.mkdir(parents=True)
+    for number, path in enumerate(files.values()):
+        (kept / str(number)).write_bytes(path.read_bytes())
+    (kept / "about.pickle").write_bytes(about)
