@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: repro test public verify check fix test-slow test-hub test-braindecode mutants perf calibrate schemas reference-data clean
+.PHONY: repro test public verify check fix test-slow test-hub test-braindecode mutants hostile perf calibrate schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -74,6 +74,12 @@ test-braindecode: .cache/braindecode/.ready
 # Single changes of the kernel that tests must notice: MUTANTS="--only 'src/neuroledger/stats/*'"
 mutants: $(READY)
 	python -m tests.mutants $(MUTANTS)
+
+# Malicious proposals, failures of every file operation, and damaged files; a short part belongs to `make test`.
+hostile: $(READY)
+	python -m tests.hostile.proposals
+	python -m tests.hostile.crash_points
+	python -m tests.hostile.fuzz --minutes 12
 
 perf: $(READY)
 	python -m perf

@@ -14,6 +14,7 @@ each set of files that a reader has read is kept (``collect``).
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import functools
 import json
 import mmap
@@ -231,17 +232,8 @@ def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 240
         "NEUROLEDGER_CORPUS": str(folder),
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
     }
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "tests.hostile.recorder",
-        "-p",
-        "no:cacheprovider",
-        *tests,
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.hostile.recorder", "-p", "no:cacheprovider"]
+    command += ["--continue-on-collection-errors", *tests]
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(command, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, check=False)
 
@@ -316,6 +308,7 @@ def _work(jobs: Sequence[tuple[Case, str]], said: Any, alive: mmap.mmap) -> None
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
+    faulthandler.disable()
     warnings.simplefilter("ignore")
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
@@ -382,6 +375,8 @@ def main() -> int:
             cases += reader_cases(Path(corpus))
         if options.only:
             cases = [case for case in cases if case.name.startswith(tuple(options.only))]
+        if not cases:
+            parser.error("nothing to fuzz: no case has such a name")
         readers = {case.name for case in cases if not case.inside}
         print(f"{len(cases)} sets of files, {len(readers)} readers", flush=True)
         counts = _side_by_side(cases, options.inputs, options.seed, began + 60 * options.minutes)

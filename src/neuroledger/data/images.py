@@ -49,7 +49,9 @@ def decode(data: bytes, name: str) -> Image:
         raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # decoders raise nearly anything on damaged files
         raise DataError(f"image of {name!r} is truncated or damaged ({error}): fetch it again") from error
     return _to_rgb(upright, name)
 

@@ -200,7 +200,7 @@ def safe_members(path: Path) -> list[zipfile.ZipInfo]:
     try:
         with zipfile.ZipFile(path) as opened:
             members = [info for info in opened.infolist() if not info.is_dir()]
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise AssemblyError(f"{path.name} is not a readable zip ({error}); fetch it again") from error
     seen: set[str] = set()
     for info in members:

@@ -86,6 +86,8 @@ def from_csv(path: Path) -> Table:
         if len(row) != len(rows[0]):
             raise DataError(f"{path}:{number} has {len(row)} cells, the header has {len(rows[0])}")
     models = [row for row in rows[1:] if not row[0].startswith("#")]
+    if not models:
+        raise DataError(f"{path} has no scores: it needs a row for each model")
     names = [row[0] for row in models]
     for kind, listed in (("benchmark", benchmarks), ("model", names)):
         twice = sorted({name for name in listed if listed.count(name) > 1})

@@ -36,7 +36,11 @@ def read_bibliography(path: Path) -> Bibliography:
         return Bibliography({})
     # The parser also logs what it returns as a failed block.
     logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
-    found = parse_string(path.read_text(encoding="utf-8"))
+    try:
+        found = parse_string(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        line = 1 + error.object[: error.start].count(b"\n")
+        return Bibliography({}, ((line, f"no text in UTF-8 ({error.reason})", "save the file as UTF-8"),))
     references = {
         entry.key: Reference(
             {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}, str(entry.raw)
