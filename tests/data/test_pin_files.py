@@ -192,9 +192,9 @@ def test_what_the_reader_or_an_expectation_refuses_is_said_before_anything_is_wr
     place: Path, folder: Path
 ) -> None:
     path = write(place, folder, ("neuroid: 6", "neuroid: 7"))
-    with pytest.raises(DataError, match=r"1 things are wrong; nothing was written\n.*neuroid"):
+    with pytest.raises(DataError, match=r"with 1 error; nothing was written\n.*neuroid"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder))
-    with pytest.raises(DataError, match=r"things are wrong; nothing was written"):
+    with pytest.raises(DataError, match=r"error; nothing was written"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder), dry_run=True)
     assert untouched(place, path)
     assert pin(open_catalog(place), "Cells", Downloads(folder=folder, check=False)).placed == 2

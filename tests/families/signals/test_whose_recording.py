@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from neuroledger.data.lazy_rows import mapped
 from neuroledger.data.load import load_dataset
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.pinning.scan_downloads import recordings_in
 from neuroledger.families.signals.recordings.signal_spans import own_spans
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.store.store import open_store
 from tests.data.test_pin import place
 from tests.families.signals.recording_files import edf
 
@@ -145,3 +147,25 @@ def test_codes_survive_a_fif_file(tmp_path: Path) -> None:
     stimulated({64: 1, 128: 40000}, first=500).save(path, fmt="double", verbose="ERROR")
     spans = own_spans(mne.io.read_raw_fif(path, verbose="ERROR"))
     assert [(span.onset, span.description) for span in spans] == [(1.0, "1"), (2.0, "40000")]
+
+
+def test_windows_in_the_store_are_mapped_by_the_caller_and_stay_while_they_are_used(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"S{person}_{label}.edf" for person in range(6) for label in "ab"]
+    folder = folder_of_edf(tmp_path / "download", *names)
+    pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False))
+    expected = load_dataset(open_catalog(place), "Rest").assembly
+    monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 100)
+    data = load_dataset(open_catalog(place), "Rest").assembly
+    assert expected is not None and data is not None
+    assert mapped(expected.variable._data) is None
+    assert mapped(data.variable._data) is not None
+    assert data.identical(expected)
+    store = open_store(place)
+    (entry,) = (one.place for one in store.entries())
+    assert store.make_room(1 << 60) >= 0
+    assert entry.is_dir(), "it is in use"
+    del data
+    store.make_room(1 << 60)
+    assert not entry.is_dir()

@@ -128,8 +128,8 @@ def _try(catalog: Catalog, id: str, places: Mapping[str, Path]) -> None:
         said = "\n".join(f"  {line}" for finding in wrong[:SHOWN] for line in str(finding).splitlines())
         more = f"\n  … and {len(wrong) - SHOWN} more" if wrong[SHOWN:] else ""
         raise DataError(
-            f"data set {id!r} was read from the downloads, and {len(wrong)} things are wrong; nothing was written\n"
-            f"{said}{more}"
+            f"data set {id!r} was read from the downloads, with {len(wrong)} error{'s' * (len(wrong) > 1)}; "
+            f"nothing was written\n{said}{more}"
         )
 
 

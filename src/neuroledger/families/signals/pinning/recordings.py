@@ -15,6 +15,7 @@ from neuroledger.data.pin.install_files import place_of
 from neuroledger.data.pin.select_files import files_below, only_files
 from neuroledger.data.pin.tables import without_recordings
 from neuroledger.data.pin.yaml_edit import with_field
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.families.signals.pinning.scan_downloads import (
     NOT_RAW,
@@ -176,14 +177,18 @@ def _by_bids(
 def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None) -> str:
     """What the events of a recording are called, where MNE is here to tell."""
     name = item.file if rule is None else item.companions[-1]
-    try:
+
+    def read() -> list[str]:
         import mne
 
         raw = mne.io.read_raw(folder / item.file, preload=False, verbose="ERROR")
         spans = own_spans(raw) if rule is None else read_annotation_file(folder / name, name, rule, raw)
-    except (ImportError, OSError, ValueError, RuntimeError, DataError) as error:
-        return f"Its events could not be read from {name} ({error})."
-    kinds = sorted({span.description for span in spans})
+        return sorted({span.description for span in spans})
+
+    try:
+        kinds = confined(read, limits_for(folder / part for part in item.files), name)
+    except DataError as error:
+        return f"Its events could not be read ({error})."
     shown = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
     return f"{name} has {shown}" if kinds else f"{name} has no events; are they in events.tsv (--bids)?"
 
