@@ -54,7 +54,7 @@ test-hub: .cache/hub/.ready
 .cache/hub/.ready: pyproject.toml requirements.txt
 	@test -x .cache/hub/bin/python || $(PYTHON) -m venv .cache/hub
 	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.txt
 	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[hub]"
 	@touch .cache/hub/.ready
 
@@ -65,7 +65,7 @@ test-braindecode: .cache/braindecode/.ready
 .cache/braindecode/.ready: pyproject.toml requirements.txt
 	@test -x .cache/braindecode/bin/python || $(PYTHON) -m venv .cache/braindecode
 	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.txt
 	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --editable . \
 		skorch wfdb torchinfo linear_attention_transformer docstring_inheritance h5py
 	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --no-deps braindecode==1.8.1
@@ -93,13 +93,13 @@ schemas: $(READY)
 reference-data: $(READY)
 	python -m data.generate
 
-# torch first, and of the one version that is pinned: no resolver may take another. Then exactly the versions of
-# requirements.txt, then this package itself.
+# torch first, and of the one version that is pinned: no resolver may take another; its builds differ, so that it has no
+# hash here. Then exactly the files whose hashes are in requirements.txt, then this package itself.
 $(READY): pyproject.toml requirements.txt
 	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing packages …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $(READY)
 
@@ -112,7 +112,10 @@ lock:
 	rm -rf .cache/lock build && $(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet torch==2.13.0
 	.cache/lock/bin/python -m pip install --quiet ".[pipeline,torch,plots,eeg,bids,spiking,cluster,dev]"
-	.cache/lock/bin/python -m pip freeze --exclude neuroledger | grep -v '^torch==' > requirements.txt
+	.cache/lock/bin/python -m pip freeze --exclude neuroledger | grep -v '^torch==' > .cache/lock/requirements.in
+	.cache/lock/bin/python -m pip install --quiet uv
+	.cache/lock/bin/uv pip compile --quiet --no-deps --generate-hashes --universal --python-version 3.11 --no-header \
+		--no-annotate --output-file requirements.txt .cache/lock/requirements.in
 	rm -rf build
 
 # The leaderboard that the readme shows, from the records.
