@@ -333,6 +333,20 @@ def test_a_part_of_a_weight_is_no_whole():
     assert [(part.name, part.weights) for part in found.unreached] == [("Slices.weight", 36)]
 
 
+def test_a_layer_of_one_output_is_a_connection_too():
+    class Unseen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.last = nn.Linear(6, 6), nn.Linear(600, 1)
+
+        def forward(self, x):
+            return torch.addcmul(torch.zeros(()), self.layer(x).repeat(1, 100), self.last.weight).sum(1)
+
+    score = nl.cost(Unseen(), [torch.rand(3, 6)], ["dense_operations"])["dense_operations"]
+    assert score.status == "partial" and "last.weight" in score.reason
+    assert score.n["coverage"] == pytest.approx(36 / 636)
+
+
 def test_positions_gains_and_tables_are_no_connections():
     class Adds(nn.Module):
         def __init__(self):

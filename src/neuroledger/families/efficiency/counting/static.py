@@ -111,8 +111,8 @@ def compiled_graphs(module: nn.Module) -> Iterator[Any]:
 def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, Tensor]]:
     """Dotted name and tensor of all weights that may connect neurons, as they are stored, by identity.
 
-    Parameters with more than one value along two dimensions or more, but not those of tables and norms, and packed
-    weights.
+    Matrices of torch's layers, other parameters with more than one value along two dimensions or more, but not those of
+    tables and norms, and packed weights.
     """
     found: dict[int, tuple[str, Tensor]] = {}
     for prefix, child in parts:
@@ -125,8 +125,11 @@ def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple
         packs = packed_weights(child).items() if kind.packs else ()
         constants = ((f"constant {n}", tensor) for n, tensor in enumerate(compiled_constants(child)))
         for name, tensor in (*child._parameters.items(), *packs, *constants):
-            lazy = tensor is not None and is_lazy(tensor)
-            if tensor is not None and (lazy or sum(size > 1 for size in tensor.shape) > 1):
+            lazy = is_lazy(tensor)
+            if tensor is None:
+                continue
+            layered = kind.connects and tensor.dim() > 1
+            if lazy or layered or sum(size > 1 for size in tensor.shape) > 1:
                 found.setdefault(id(tensor), (f"{prefix or type(child).__name__}.{name}", tensor))
     return found
 
