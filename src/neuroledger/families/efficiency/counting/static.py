@@ -125,11 +125,10 @@ def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple
         packs = packed_weights(child).items() if kind.packs else ()
         constants = ((f"constant {n}", tensor) for n, tensor in enumerate(compiled_constants(child)))
         for name, tensor in (*child._parameters.items(), *packs, *constants):
-            lazy = is_lazy(tensor)
             if tensor is None:
                 continue
-            layered = kind.connects and tensor.dim() > 1
-            if lazy or layered or sum(size > 1 for size in tensor.shape) > 1:
+            layered = is_lazy(tensor) or (kind.connects and tensor.dim() > 1)
+            if layered or sum(size > 1 for size in tensor.shape) > 1:
                 found.setdefault(id(tensor), (f"{prefix or type(child).__name__}.{name}", tensor))
     return found
 
