@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.spec.registry import ceiling
@@ -16,7 +17,6 @@ from neuroledger.stats.reliability import of_all
 
 __all__ = ["predictor_consistency"]
 
-Floats = NDArray[np.float64]
 FEWEST_STIMULI = 10
 # Columns are halved together while they hold fewer numbers than this.
 TOGETHER = 2_000_000
@@ -95,8 +95,8 @@ def predictor_consistency(
 
 def _halves(
     count: int,
-    repetition: NDArray[np.intp],
-    repeated: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    repetition: Indices,
+    repeated: list[tuple[Indices, Indices]],
     rng: np.random.Generator,
 ) -> tuple[Any, Any]:
     """Membership (stimulus × presentation, sparse) in the two halves of one draw."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from neuroledger.data.arrays import Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.stats.workspace import Array
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
     size: Array
 
 
-def _best(problem: Problem) -> NDArray[np.intp]:
+def _best(problem: Problem) -> Indices:
     """The best unit of each split and target, from one product of targets and features per block of units."""
     workspace, xp = problem.workspace, problem.workspace.xp
     Y = problem.centred

@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Indices
 from neuroledger.errors import MetricError
 
 __all__ = ["Grid", "grid"]
@@ -27,7 +28,7 @@ class Grid:
     channels: int
     width: int
     height: int
-    units: NDArray[np.intp]
+    units: Indices
 
     @property
     def places(self) -> int:
@@ -45,7 +46,7 @@ class Grid:
         return (self.places, self.channels) if self.deep else (self.channels, self.places)
 
     @cached_property
-    def order(self) -> NDArray[np.intp]:
+    def order(self) -> Indices:
         """Columns in the order of ``shape``."""
         units = self.units.reshape(self.channels, self.places)
         return np.ascontiguousarray(units.T if self.deep else units).ravel()

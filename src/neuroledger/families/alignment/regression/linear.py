@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
 from neuroledger.families.alignment.regression.ridge import Withheld, leave_out
@@ -19,7 +19,6 @@ from neuroledger.stats.workspace import Array
 
 __all__ = ["Linear"]
 
-Floats = NDArray[np.float64]
 
 # Reciprocal condition below which a triangular factor counts as rank deficient.
 SINGULAR = 1e-11

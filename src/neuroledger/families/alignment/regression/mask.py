@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.feature_maps import Grid, grid
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
@@ -106,7 +106,7 @@ class MaskReadout:
 
     def _trained(
         self,
-        maps: Callable[[NDArray[np.intp]], Array],
+        maps: Callable[[Indices], Array],
         Y: Array,
         split: Split,
         random: np.random.RandomState,
@@ -152,7 +152,7 @@ def _short(rule: Mask, rows: int) -> tuple[str, ...]:
     )
 
 
-def _maps(problem: Problem, grid: Grid) -> Callable[[NDArray[np.intp]], Array]:
+def _maps(problem: Problem, grid: Grid) -> Callable[[Indices], Array]:
     """A function from rows to their maps on the device: (row, channel, place), or (row, place, channel) of a deep grid."""
     workspace, X = problem.workspace, problem.X
 
@@ -233,8 +233,8 @@ def _descend(
 
 def _answers(
     weights: Weights,
-    maps: Callable[[NDArray[np.intp]], Array],
-    rows: NDArray[np.intp],
+    maps: Callable[[Indices], Array],
+    rows: Indices,
     grid: Grid,
     batch: int,
     workspace: Workspace,

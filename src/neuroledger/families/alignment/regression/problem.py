@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.families.alignment.similarity.gram import Features, features
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Array, Workspace
@@ -30,7 +30,7 @@ class Prediction(NamedTuple):
 
     values: Array
     notes: tuple[str, ...] = ()
-    alpha: NDArray[np.float64] | None = None
+    alpha: Floats | None = None
     rounding: float = 0.0
 
 
@@ -39,7 +39,7 @@ class Problem:
     """Features ``X`` (row × feature) that predict targets ``Y`` (row × target, float64, finite) over ``splits``."""
 
     X: Array
-    Y: NDArray[np.float64]
+    Y: Floats
     splits: Sequence[Split]
     workspace: Workspace
 
@@ -59,11 +59,11 @@ class Problem:
         return self.workspace.put(self.Y - self.mean)
 
     @cached_property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Floats:
         """Mean of each target over all rows."""
         return np.asarray(self.Y.mean(axis=0))
 
-    def left_out(self, split: Split) -> NDArray[np.intp]:
+    def left_out(self, split: Split) -> Indices:
         """Rows that do not train ``split``: its test rows, and any that it does not use."""
         out = np.ones(len(self.Y), bool)
         out[split.train] = False

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Indices
 from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import tall
@@ -58,7 +58,7 @@ class Withheld(NamedTuple):
     vector is taken out, or with none of them, as ``None``, it is left.
     """
 
-    rows: NDArray[np.intp]
+    rows: Indices
     P: Array
     PY: Array
     total: Array | None = None

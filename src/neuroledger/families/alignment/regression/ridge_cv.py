@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.stats.workspace import Array, device_of
 
@@ -146,7 +146,7 @@ def _errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
     return cast(Array, error if rule.per_target else error.mean(1))
 
 
-def _predicted(spectrum: _Spectrum, chosen: NDArray[np.float64], workspace: Any, xp: Any) -> Array:
+def _predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
     if len(chosen) == 1:
         return spectrum.onto @ (spectrum.projected / (spectrum.w + float(chosen[0]))[:, None])
     result = xp.empty(

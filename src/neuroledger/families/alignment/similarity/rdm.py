@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.families.alignment.similarity.gram import Gram
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
 
 Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "cosine"]
 Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
-Floats: TypeAlias = NDArray[np.float64]
 
 # Comparisons that see ranks alone.
 RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
@@ -99,7 +99,7 @@ def _uncentred(found: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
     return product, found.mean_square + found.count * found.offset**2, np.zeros(len(found.K))
 
 
-def patterned(found: Gram, distance: Distance) -> NDArray[np.bool_]:
+def patterned(found: Gram, distance: Distance) -> Booleans:
     """Rows whose dissimilarity is defined: not constant for ``correlation``, not zero for ``cosine``."""
     if distance not in ("correlation", "cosine"):
         return np.ones(len(found.K), bool)

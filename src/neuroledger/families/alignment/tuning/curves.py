@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.interpolate import make_interp_spline
 from scipy.ndimage import convolve1d
+
+from neuroledger.data.arrays import Floats
 
 __all__ = [
     "circular_variance",
@@ -26,7 +27,6 @@ __all__ = [
     "variance_components",
 ]
 
-Floats = npt.NDArray[np.float64]
 Smoothing = Literal["hanning", "smooth", "flat", "triangle"]
 
 KERNELS: dict[str, tuple[float, ...]] = {

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import MetricError
 
 __all__ = ["bins_of", "histogram", "ks_similarity", "property_values", "resampled_similarity"]
 
-Floats = npt.NDArray[np.float64]
 CHUNK = 4_000_000  # draws at a time
 
 
@@ -74,7 +73,7 @@ def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
     return edges
 
 
-def histogram(values: Floats, edges: Floats) -> npt.NDArray[np.intp]:
+def histogram(values: Floats, edges: Floats) -> Indices:
     """Bin of each value, values outside taken into the first or last bin; -1 where missing."""
     clipped = np.clip(values, edges[0], edges[-1])
     places = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, len(edges) - 2)

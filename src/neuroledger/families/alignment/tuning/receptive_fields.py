@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import DataError
 
 __all__ = ["centres"]
 
-Floats = npt.NDArray[np.float64]
 SUPPORT = 0.05  # of the largest response: what counts as part of the field
 
 

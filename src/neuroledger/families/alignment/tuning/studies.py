@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import DataError
 from neuroledger.families.alignment.tuning import curves as tuning
 
 __all__ = ["STUDIES", "Grid", "grating_grid", "property_table", "texture_grid"]
 
-Floats = npt.NDArray[np.float64]
 RESPONSE_THRESHOLD = 5.0  # spikes/s that a neuroid must reach to be counted
 ORIENTATION_LIMIT = 157.5  # degrees from which an orientation is counted as the one below zero
 
@@ -27,10 +26,10 @@ class Grid(NamedTuple):
     """
 
     responses: Floats
-    axes: Mapping[str, npt.NDArray[Any]]
+    axes: Mapping[str, Array]
 
 
-def _coded(assembly: xr.DataArray, name: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[Any]]:
+def _coded(assembly: xr.DataArray, name: str) -> tuple[Indices, Array]:
     values = coordinate(assembly, name)
     if values is None:
         raise DataError(f"stimuli have no column {name!r}, which the tuning property varies")
@@ -39,7 +38,7 @@ def _coded(assembly: xr.DataArray, name: str) -> tuple[npt.NDArray[np.intp], npt
 
 def _on_grid(
     assembly: xr.DataArray, names: tuple[str, ...], rest: str | None
-) -> tuple[Floats, dict[str, npt.NDArray[Any]]]:
+) -> tuple[Floats, dict[str, Array]]:
     """Responses ``(neuroid, rest, *names)``; ``rest`` ranks what remains within each cell."""
     coded = {name: _coded(assembly, name) for name in names}
     remaining = (
@@ -91,7 +90,7 @@ def texture_grid(assembly: xr.DataArray) -> Grid:
     return Grid(responses[:, 0], axes)
 
 
-def _best(responses: Floats) -> tuple[npt.NDArray[np.intp], ...]:
+def _best(responses: Floats) -> tuple[Indices, ...]:
     """Indices of the largest response of each neuroid."""
     return np.unravel_index(responses.reshape(len(responses), -1).argmax(axis=1), responses.shape[1:])
 
@@ -99,7 +98,7 @@ def _best(responses: Floats) -> tuple[npt.NDArray[np.intp], ...]:
 Columns = dict[str, Floats]
 
 
-def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """After Ringach et al. (2002)."""
     mean, modulation = tuning.mean_and_modulation(grid.responses)
     rows, (size, frequency, orientation) = np.arange(len(mean)), _best(mean)
@@ -128,7 +127,7 @@ def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.
     return columns, max_dc > baseline + RESPONSE_THRESHOLD
 
 
-def _preferred_orientation(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def _preferred_orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """After De Valois, Yund and Hepler (1982)."""
     mean = grid.responses.mean(axis=-1)
     rows, (size, frequency, _) = np.arange(len(mean)), _best(mean)
@@ -147,7 +146,7 @@ def _components(grid: Grid, baseline: Floats) -> Floats:
     return np.stack([mean - baseline[:, None, None, None], modulation], axis=-1)
 
 
-def _peak_frequency(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def _peak_frequency(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """After De Valois, Albrecht and Thorell (1982)."""
     both = _components(grid, baseline)
     rows, (size, _, orientation, component) = np.arange(len(both)), _best(both)
@@ -157,7 +156,7 @@ def _peak_frequency(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[
     return {"peak_spatial_frequency": peaks}, both.reshape(len(both), -1).max(axis=1) > RESPONSE_THRESHOLD
 
 
-def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """After Schiller, Finlay and Volman (1976)."""
     mean = grid.responses.mean(axis=-1)
     rows, (size, _, orientation) = np.arange(len(mean)), _best(mean)
@@ -172,7 +171,7 @@ def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, npt.N
     return columns, mean.reshape(len(mean), -1).max(axis=1) > baseline + RESPONSE_THRESHOLD
 
 
-def _size(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """After Cavanaugh, Bair and Movshon (2002)."""
     if "radius" not in grid.axes or len(grid.axes["radius"]) != grid.responses.shape[1]:
         raise DataError(
@@ -192,7 +191,7 @@ def _size(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool_]]
     return columns, both.reshape(len(both), -1).max(axis=1) > RESPONSE_THRESHOLD
 
 
-def _texture(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def _texture(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """After Freeman et al. (2013)."""
     above = grid.responses - baseline[:, None, None, None]
     families = above.mean(axis=3)
@@ -215,7 +214,7 @@ def _texture(grid: Grid, baseline: Floats) -> tuple[Columns, npt.NDArray[np.bool
     return columns, above.max(axis=(1, 2, 3)) > RESPONSE_THRESHOLD
 
 
-Study = Callable[[Grid, Floats], tuple[Columns, npt.NDArray[np.bool_]]]
+Study = Callable[[Grid, Floats], tuple[Columns, Booleans]]
 STUDIES: Mapping[str, tuple[Callable[[xr.DataArray], Grid], Study]] = {
     "orientation": (grating_grid, _orientation),
     "preferred_orientation": (grating_grid, _preferred_orientation),

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, correctness, same
 
 __all__ = ["PeopleTable", "model_on_trials", "relative_distance", "table_of_people", "tabulate"]
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -25,9 +21,9 @@ class PeopleTable:
     """Trials of people: correctness, subject and cell (combination of conditions) of every trial."""
 
     correct: Floats
-    subject: Codes
-    subjects: npt.NDArray[Any]
-    cell: Codes
+    subject: Indices
+    subjects: Array
+    cell: Indices
     cells: int
 
 

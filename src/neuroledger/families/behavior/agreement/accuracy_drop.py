@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Booleans, Floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import choices, correctness, same
 
 __all__ = ["drop_of_model", "drop_of_people", "drop_similarity", "half_of"]
 
-Floats = npt.NDArray[np.float64]
-
 
 def _masks(
     assembly: xr.DataArray, conditions: tuple[str, str], by: str, error: type[MetricError]
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+) -> tuple[Booleans, Booleans]:
     kinds = coordinate(assembly, by)
     if kinds is None:
         raise error(f"there is no coordinate {by!r} that tells {conditions[0]!r} from {conditions[1]!r}")
@@ -61,7 +57,7 @@ def drop_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str,
 
 def drop_of_people(
     target: xr.DataArray, conditions: tuple[str, str], *, by: str, error: type[MetricError] = MetricError
-) -> tuple[Floats, npt.NDArray[Any]]:
+) -> tuple[Floats, Array]:
     """Accuracy lost by each subject ``(subject,)``, and the subjects.
 
     Raises
@@ -90,9 +86,7 @@ def drop_of_people(
     return means[0] - means[1], coded.labels
 
 
-def half_of(
-    names: npt.NDArray[Any], *, peer: np.random.RandomState | None, rng: np.random.Generator
-) -> npt.NDArray[np.bool_]:
+def half_of(names: Array, *, peer: np.random.RandomState | None, rng: np.random.Generator) -> Booleans:
     """A random half of the subjects, ``floor(n / 2)`` of them, as a mask.
 
     With ``peer``, its draw from the numbers ``1 … n−1``, which are taken for subject ids.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Booleans
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import (
@@ -107,9 +106,9 @@ def left_out(people: Answers, model: Answers | None = None) -> list[str]:
 
 def _given(
     assembly: xr.DataArray, unanswered: Sequence[str], error: type[MetricError]
-) -> tuple[xr.DataArray, npt.NDArray[np.bool_]]:
+) -> tuple[xr.DataArray, Booleans]:
     """The assembly without missing numbers, and whether each presentation holds an answer."""
-    answers: npt.NDArray[Any] = choices(assembly, error=error)
+    answers: Array = choices(assembly, error=error)
     predicted = coordinate(assembly, "prediction")
     if predicted is not None and answers.dtype.kind in "biuf":
         answers = np.asarray(predicted)
@@ -122,7 +121,7 @@ def _given(
     return (assembly.fillna(0.0) if plain else assembly), given
 
 
-def _as_answers(assembly: xr.DataArray, given: npt.NDArray[np.bool_]) -> xr.DataArray:
+def _as_answers(assembly: xr.DataArray, given: Booleans) -> xr.DataArray:
     """``given`` in the place of the answers, with the coordinates of the presentations."""
     row = assembly.isel({dim: 0 for dim in assembly.dims if dim != "presentation"}, drop=True)
     return row.copy(data=given).drop_vars("prediction", errors="ignore")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.factorize import coordinate, locate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices
@@ -17,7 +17,7 @@ __all__ = ["answers_and_truths", "confusions", "off_diagonal"]
 
 def answers_and_truths(
     assembly: xr.DataArray, *, error: type[MetricError] = MetricError
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[Array, Array]:
     """The answer and the right answer of each presentation.
 
     Answers are the values, or the coordinate ``prediction`` where there is one.
@@ -35,7 +35,7 @@ def answers_and_truths(
     return np.asarray(answers), np.asarray(truth)
 
 
-def confusions(answers: Any, truth: Any, labels: Any) -> npt.NDArray[np.float64]:
+def confusions(answers: Any, truth: Any, labels: Any) -> Floats:
     """Counts ``(truth, answer)`` over ``labels``; presentations with another truth or answer are left out."""
     size = len(labels)
     row, column = locate(truth, labels), locate(answers, labels)
@@ -44,6 +44,6 @@ def confusions(answers: Any, truth: Any, labels: Any) -> npt.NDArray[np.float64]
     return counts.reshape(size, size).astype(np.float64)
 
 
-def off_diagonal(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def off_diagonal(matrix: Floats) -> Floats:
     """Entries beside the diagonal, row by row."""
     return np.asarray(matrix[~np.eye(len(matrix), dtype=bool)])

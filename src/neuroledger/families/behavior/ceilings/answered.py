@@ -6,9 +6,9 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Indices
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.agreement.accuracies import relative_distance
 from neuroledger.families.behavior.agreement.answered import (
@@ -113,12 +113,12 @@ def answered_accuracy_distance(
     return out
 
 
-def _pairs(people: Answers) -> npt.NDArray[np.intp]:
+def _pairs(people: Answers) -> Indices:
     pairs = list(combinations(range(len(people.observers)), 2))
     if not pairs:
         raise CeilingError("one subject: people are compared with each other, which needs at least two")
     return np.asarray(pairs, dtype=np.intp)
 
 
-def _names(people: Answers, pairs: npt.NDArray[np.intp]) -> list[str]:
+def _names(people: Answers, pairs: Indices) -> list[str]:
     return [f"{people.observers[a]}|{people.observers[b]}" for a, b in pairs]

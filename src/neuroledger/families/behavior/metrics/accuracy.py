@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, same
@@ -59,7 +59,7 @@ def accuracy(source: Any, target: Any) -> xr.DataArray:
     return xr.DataArray(correct, dims=("presentation",), coords=coords)
 
 
-def _rows(source: xr.DataArray, target: Any, answers: npt.NDArray[Any], right: npt.NDArray[Any]) -> Any:
+def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> Any:
     if right.size == 0 or answers.size == 0:
         raise MetricError("there are no answers to compare")
     ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.accuracies import model_on_trials, table_of_people, tabulate
 from neuroledger.families.behavior.tasks.discrimination import pearson
@@ -75,8 +75,8 @@ def condition_accuracy(
 
 
 def _resampled(
-    profiles: list[npt.NDArray[np.float64]],
-    count: npt.NDArray[np.intp],
+    profiles: list[Floats],
+    count: Indices,
     rng: np.random.Generator,
     draws: int = 1000,
 ) -> list[float]:

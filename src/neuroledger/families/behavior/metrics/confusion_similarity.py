@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.confusions import answers_and_truths, confusions, off_diagonal
@@ -55,9 +55,7 @@ def confusion_similarity(
     return xr.DataArray(value, attrs={"replicates": lambda: _resampled(counts, rng)})
 
 
-def _resampled(
-    counts: list[npt.NDArray[np.float64]], rng: np.random.Generator, draws: int = 1000
-) -> list[float]:
+def _resampled(counts: list[Floats], rng: np.random.Generator, draws: int = 1000) -> list[float]:
     """The correlation when the presentations of both sides are drawn with replacement."""
     drawn = [
         rng.multinomial(int(side.sum()), side.ravel() / side.sum(), draws).reshape(draws, *side.shape)

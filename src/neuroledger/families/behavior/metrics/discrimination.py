@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.tasks.discrimination import (
@@ -21,8 +22,6 @@ from neuroledger.families.behavior.tasks.trials import ObjectTrials, read_trials
 from neuroledger.spec.registry import metric
 
 __all__ = ["discrimination"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @metric("discrimination", version=1, input="behaviour")

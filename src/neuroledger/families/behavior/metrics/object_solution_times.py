@@ -9,6 +9,7 @@ import numpy.typing as npt
 import xarray as xr
 from scipy.stats import rankdata
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.tasks.discrimination import (
@@ -28,7 +29,6 @@ from neuroledger.stats.workspace import Workspace, fingerprint
 
 __all__ = ["object_solution_times"]
 
-Floats = npt.NDArray[np.float64]
 
 DRAWS = 1000
 
@@ -130,7 +130,7 @@ def object_solution_times(
 
 
 def _resampled(
-    known: Sequence[tuple[Floats, Floats, npt.NDArray[np.intp]]], stimuli: int, rng: np.random.Generator
+    known: Sequence[tuple[Floats, Floats, Indices]], stimuli: int, rng: np.random.Generator
 ) -> Floats:
     """Mean over splits of the correlation of (model, brain, rows), rows drawn with replacement."""
     weights = rng.multinomial(stimuli, np.full(stimuli, 1 / stimuli), DRAWS)
@@ -144,7 +144,7 @@ def _resampled(
 def _times(
     bins: Sequence[npt.NDArray[np.floating]],
     starts: Floats,
-    objects: npt.NDArray[np.intp],
+    objects: Indices,
     thresholds: Floats,
     split: Split,
 ) -> Floats:

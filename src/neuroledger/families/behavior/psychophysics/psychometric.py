@@ -9,9 +9,10 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
+from neuroledger.data.arrays import Booleans, Floats
+
 __all__ = ["Fit", "Threshold", "accuracies", "before_decline", "fit", "threshold"]
 
-Floats = npt.NDArray[np.float64]
 GUESS = 0.5
 LAPSES = (0.03, 0.5)
 SLOPES = np.logspace(-3, 1, 50)
@@ -55,7 +56,7 @@ class Threshold(NamedTuple):
     determined: bool = True
 
 
-def accuracies(x: Floats, correct: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def accuracies(x: Floats, correct: Booleans) -> tuple[Floats, Floats]:
     """Distinct ``x``, ascending, and the share of correct answers at each."""
     levels, codes = np.unique(x, return_inverse=True)
     return levels, np.bincount(codes, weights=correct, minlength=levels.size) / np.bincount(codes)
@@ -166,7 +167,7 @@ def _likely_starts(x: Floats, y: Floats, guess: float) -> Floats:
 
 def threshold(
     x: Floats,
-    correct: npt.NDArray[np.bool_],
+    correct: Booleans,
     *,
     accuracy: float | Literal["inflection"],
     required: float,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
@@ -22,8 +22,6 @@ __all__ = [
     "people_thresholds",
     "values_of_people",
 ]
-
-Floats = npt.NDArray[np.float64]
 
 
 class Measured(NamedTuple):

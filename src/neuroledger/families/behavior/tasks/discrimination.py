@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
+
+from neuroledger.data.arrays import Floats, Indices
 
 __all__ = [
     "cells",
@@ -30,13 +31,11 @@ __all__ = [
     "weighted_pearson",
 ]
 
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 LIMIT = 5.0  # d-prime of a perfect observer
 KEPT = 1_000_000  # trials whose shuffles are kept
 
 
-def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Codes, Codes]]:
+def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Indices, Indices]]:
     """Random halves of ``n`` trials; the first has ``floor(n / 2)``.
 
     The stream is that of NumPy's legacy generator shuffling a fresh ``0 … n-1`` for every repetition, so a metric
@@ -47,7 +46,7 @@ def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Codes, Code
 
 
 @lru_cache(maxsize=4)
-def _orders(n: int, repetitions: int, seed: int) -> tuple[Codes, ...]:
+def _orders(n: int, repetitions: int, seed: int) -> tuple[Indices, ...]:
     """The shuffles, kept: a metric, its ceiling and every further model divide the same trials."""
     found = tuple(_shuffled(n, repetitions, seed))
     for order in found:
@@ -55,7 +54,7 @@ def _orders(n: int, repetitions: int, seed: int) -> tuple[Codes, ...]:
     return found
 
 
-def _shuffled(n: int, repetitions: int, seed: int) -> Iterator[Codes]:
+def _shuffled(n: int, repetitions: int, seed: int) -> Iterator[Indices]:
     random = np.random.RandomState(seed)
     for _ in range(repetitions):
         order = np.arange(n, dtype=np.intp)
@@ -64,7 +63,7 @@ def _shuffled(n: int, repetitions: int, seed: int) -> Iterator[Codes]:
 
 
 def rates_from_trials(
-    image: Codes, choice: Codes, sample: Codes, distractor: Codes, truth: Codes, n_choices: int
+    image: Indices, choice: Indices, sample: Indices, distractor: Indices, truth: Indices, n_choices: int
 ) -> Floats:
     """How often each object was chosen for each image, when it was on offer: ``(image, choice)``.
 
@@ -73,17 +72,17 @@ def rates_from_trials(
     return rates_from_cells(cells(image, choice, sample, distractor, n_choices), truth, n_choices)
 
 
-def cells(image: Codes, choice: Codes, sample: Codes, distractor: Codes, n_choices: int) -> Codes:
+def cells(image: Indices, choice: Indices, sample: Indices, distractor: Indices, n_choices: int) -> Indices:
     """The cells of image × choice in which each trial counts, ``(3, trial)``: chosen, and the two on offer."""
     return image * n_choices + np.stack([choice, sample, distractor])
 
 
-def rates_from_cells(trials: Codes, truth: Codes, n_choices: int, rows: Codes | None = None) -> Floats:
+def rates_from_cells(trials: Indices, truth: Indices, n_choices: int, rows: Indices | None = None) -> Floats:
     """As :func:`rates_from_trials`, of (some ``rows`` of) trials given by their :func:`cells`."""
     return rates_from_counts(counts_of_cells(trials, truth.size * n_choices, rows), truth, n_choices)
 
 
-def counts_of_cells(trials: Codes, size: int, rows: Codes | None = None) -> Codes:
+def counts_of_cells(trials: Indices, size: int, rows: Indices | None = None) -> Indices:
     """How often each cell of image × choice was chosen, and was on offer, in (some ``rows`` of) trials: ``(2, cell)``."""
     chosen, sample, distractor = (
         np.bincount(column if rows is None else column.take(rows), minlength=size) for column in trials
@@ -91,7 +90,7 @@ def counts_of_cells(trials: Codes, size: int, rows: Codes | None = None) -> Code
     return np.stack([chosen, sample + distractor])
 
 
-def rates_from_counts(counts: Codes, truth: Codes, n_choices: int) -> Floats:
+def rates_from_counts(counts: Indices, truth: Indices, n_choices: int) -> Floats:
     """As :func:`rates_from_trials`, of :func:`counts_of_cells`."""
     chosen, offered = counts
     flat = np.full(truth.size * n_choices, np.nan)
@@ -101,7 +100,7 @@ def rates_from_counts(counts: Codes, truth: Codes, n_choices: int) -> Floats:
     return rates
 
 
-def rates_from_probabilities(probabilities: Floats, truth: Codes) -> Floats:
+def rates_from_probabilities(probabilities: Floats, truth: Indices) -> Floats:
     """Probability of each distractor against the object of the image, ``p(c) / (p(c) + p(truth))``."""
     rows = np.arange(truth.size)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,7 +109,7 @@ def rates_from_probabilities(probabilities: Floats, truth: Codes) -> Floats:
     return rates
 
 
-def group_mean(values: Floats, group: Codes, n_groups: int) -> Floats:
+def group_mean(values: Floats, group: Indices, n_groups: int) -> Floats:
     """Mean of the rows of each group, missing values skipped: ``(group, column)``; NaN where there is none."""
     present = ~np.isnan(values)
     total = np.zeros((n_groups, values.shape[1]))
@@ -125,7 +124,7 @@ def group_mean(values: Floats, group: Codes, n_groups: int) -> Floats:
     return mean
 
 
-def image_dprimes(rates: Floats, truth: Codes, *, normalise: bool) -> Floats:
+def image_dprimes(rates: Floats, truth: Indices, *, normalise: bool) -> Floats:
     """d-prime of each image against each choice: ``(image, choice)``, clipped to ±5.
 
     The hit rate is one minus the rate of the distractor; the false-alarm rate is the mean, over images of the
@@ -141,7 +140,7 @@ def image_dprimes(rates: Floats, truth: Codes, *, normalise: bool) -> Floats:
     return values
 
 
-def object_dprimes(rates: Floats, truth: Codes) -> Floats:
+def object_dprimes(rates: Floats, truth: Indices) -> Floats:
     """d-prime of each pair of objects: ``(object, object)``, symmetric, clipped to ±5."""
     false_alarms = group_mean(rates, truth, rates.shape[1])
     with np.errstate(invalid="ignore"):
@@ -149,7 +148,7 @@ def object_dprimes(rates: Floats, truth: Codes) -> Floats:
     return values
 
 
-def pattern(rates: Floats, truth: Codes, *, level: str, distractors: str, normalise: bool) -> Floats:
+def pattern(rates: Floats, truth: Indices, *, level: str, distractors: str, normalise: bool) -> Floats:
     """d-primes of ``level`` image or object, per distractor (``each``) or averaged over distractors (``mean``)."""
     values = (
         image_dprimes(rates, truth, normalise=normalise) if level == "image" else object_dprimes(rates, truth)

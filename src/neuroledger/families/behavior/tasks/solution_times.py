@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Array, Floats
+
 __all__ = ["crossing_times", "resampled_rank_correlation", "softmax_readout"]
 
-Floats = npt.NDArray[np.float64]
 PENALTY = 0.463  # of Kar et al.'s readout: ½ · PENALTY · ‖weights‖² beside the mean cross-entropy
 NEGLIGIBLE = 1e-12  # of the largest variance: directions in which the training patterns do not differ
 
@@ -36,8 +35,8 @@ def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Fl
 
 
 def softmax_readout(
-    train: Floats, labels: npt.NDArray[Any], test: Floats, *, penalty: float = PENALTY
-) -> tuple[Floats, npt.NDArray[Any]]:
+    train: Floats, labels: Array, test: Floats, *, penalty: float = PENALTY
+) -> tuple[Floats, Array]:
     """Class probabilities ``(stimulus, class)`` of test features, and the classes, by a regularised softmax readout.
 
     Features are standardised on the training part; weights and bias minimise the mean cross-entropy plus

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import Coded, coordinate, encode, first_rows, locate, words
 from neuroledger.data.threads import pool
 from neuroledger.errors import MetricError
@@ -22,7 +23,6 @@ from neuroledger.families.behavior.tasks.discrimination import (
 
 __all__ = ["ObjectTrials", "read_trials"]
 
-Codes = npt.NDArray[np.intp]
 Words = npt.NDArray[np.unsignedinteger[Any]] | None
 
 
@@ -30,19 +30,19 @@ Words = npt.NDArray[np.unsignedinteger[Any]] | None
 class ObjectTrials:
     """Trials as codes: ``image`` into ``images``, ``choice``/``sample``/``distractor`` and ``truth`` into ``objects``."""
 
-    image: Codes
-    choice: Codes
-    sample: Codes
-    distractor: Codes
-    images: npt.NDArray[Any]
-    objects: npt.NDArray[Any]
-    truth: Codes
+    image: Indices
+    choice: Indices
+    sample: Indices
+    distractor: Indices
+    images: Array
+    objects: Array
+    truth: Indices
 
-    def rates(self, rows: Codes) -> npt.NDArray[np.float64]:
+    def rates(self, rows: Indices) -> Floats:
         """Distractor rates ``(image, object)`` from some of the trials."""
         return rates_from_cells(self._cells, self.truth, len(self.objects), rows)
 
-    def rates_of_both(self, rows: Codes) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def rates_of_both(self, rows: Indices) -> tuple[Floats, Floats]:
         """Distractor rates from some of the trials, and from all others: their counts are those of all less those."""
         choices = len(self.objects)
         some = counts_of_cells(self._cells, self.truth.size * choices, rows)
@@ -52,11 +52,11 @@ class ObjectTrials:
         )
 
     @cached_property
-    def _counts(self) -> Codes:
+    def _counts(self) -> Indices:
         return counts_of_cells(self._cells, self.truth.size * len(self.objects))
 
     @cached_property
-    def _cells(self) -> Codes:
+    def _cells(self) -> Indices:
         return cells(self.image, self.choice, self.sample, self.distractor, len(self.objects))
 
 
@@ -120,14 +120,14 @@ def read_trials(
     )
 
 
-def _offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, npt.NDArray[np.bool_] | None]:
+def _offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, Booleans | None]:
     """The distractors, encoded, and where the sample was chosen (``None`` where choices are of neither object)."""
     sample, other = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "dist_obj"))
     return encode(columns["dist_obj"]), _chosen(words(choices), sample, other)
 
 
 def _objects(
-    choices: Any, columns: dict[str, Any], ids: Coded, offer: tuple[Coded, npt.NDArray[np.bool_] | None]
+    choices: Any, columns: dict[str, Any], ids: Coded, offer: tuple[Coded, Booleans | None]
 ) -> dict[str, Coded]:
     """The four columns of objects, encoded.
 
@@ -158,12 +158,12 @@ def _objects(
     return plain
 
 
-def _moved(coded: Coded, places: Codes) -> Codes:
+def _moved(coded: Coded, places: Indices) -> Indices:
     """The column's codes after its labels moved to ``places``; the very codes where none did."""
     return coded.codes if np.array_equal(places, np.arange(len(places))) else places[coded.codes]
 
 
-def _chosen(chosen: Words, sample: Words, other: Words) -> npt.NDArray[np.bool_] | None:
+def _chosen(chosen: Words, sample: Words, other: Words) -> Booleans | None:
     """Where the sample was chosen, if every choice is one of the two objects on offer; ``None`` if it is not."""
     if chosen is None or sample is None or other is None:
         return None
@@ -176,7 +176,7 @@ def _chosen(chosen: Words, sample: Words, other: Words) -> npt.NDArray[np.bool_]
     return apart == 0 if np.array_equal(chosen.take(rows, axis=0), other.take(rows, axis=0)) else None
 
 
-def _into(coded: Coded, objects: Any, column: str, error: type[MetricError]) -> Codes:
+def _into(coded: Coded, objects: Any, column: str, error: type[MetricError]) -> Indices:
     places = locate(coded.labels, objects)
     if (places < 0).any():
         absent = ", ".join(map(repr, coded.labels[places < 0][:3].tolist()))
