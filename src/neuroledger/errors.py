@@ -77,6 +77,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.copy": "The file repeats a definition that is known in every repository.",
         "machine.plugin": "An installed package of components is broken.",
         "trust.untrusted": "A spec names code, or an argument of it, that is not trusted.",
+        "spec.chance": "Negative controls are held to less than the metric's chance level.",
         "spec.control": "A recorded control of the benchmark failed.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or what it returns breaks the conventions of assemblies and stimuli.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from neuroledger.engine.controls import floor_of
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
@@ -311,7 +313,22 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
 
 def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
     """What the records say of the controls: a benchmark whose controls fail is refused."""
+    from neuroledger.engine.bound_metric import resolve
+
     rules = spec.controls
+    chance: float | str = 0.0
+    try:
+        if spec.all_metrics and spec.floor is None and spec.ceiling is None:
+            chance = getattr(resolve("metrics", spec.all_metrics[0], catalog, {})[0], "chance", 0.0)
+    except (RequestError, SpecError):
+        return  # reported where the metric is checked
+    most = math.inf if isinstance(chance, str) else floor_of(rules, chance)
+    if not isinstance(chance, str) and most < chance:
+        words = (
+            f"negative controls may score at most {most:g}, and the chance level of the metric is {chance:g}"
+        )
+        fix = "raise floor_at_most above chance, remove it, or declare a `floor`"
+        yield _at(entry, ("controls", "floor_at_most"), words, fix, code="spec.chance")
     for role, ids in (("positive", rules.positive), ("negative", rules.negative)):
         for i, id in enumerate(ids):
             path = record_path(catalog.root, spec.id, id)
@@ -334,8 +351,8 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
                 words = f"positive control {id!r} reaches {value:.3f}, below {rules.ceiling_at_least:g}"
                 fix = "the benchmark cannot see what is there: correct it"
                 yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
-            if role == "negative" and value > rules.floor_at_most:
-                words = f"negative control {id!r} reaches {value:.3f}, above {rules.floor_at_most:g}"
+            if role == "negative" and value > most:
+                words = f"negative control {id!r} reaches {value:.3f}, above {most:g}"
                 fix = "the benchmark rewards what is not there: correct it"
                 yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
 

@@ -9,15 +9,16 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.factorize import encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved
-from neuroledger.engine.score import headline
+from neuroledger.engine.score import headline, normalised_by
 from neuroledger.engine.session import Control, Session
 from neuroledger.errors import MetricError, NeuroLedgerError
-from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.spec.kinds import Controls, MetricSpec
 from neuroledger.spec.registry import Side
 
-__all__ = ["controlled", "require_passed"]
+__all__ = ["controlled", "floor_of", "require_passed"]
 
 
 def controlled(
@@ -32,6 +33,12 @@ def controlled(
     ``value_of`` gives the headline of another model. All but the last do not depend on the model, and are computed once.
     """
     benchmark, done = job.benchmark, dict[str, Control]()
+    rules = benchmark.controls
+    chance = _chance(job, measured) if normalised_by(job) == "none" else 0.0
+    bounds = {
+        "positive": (rules.ceiling_at_least, math.inf),
+        "negative": (-math.inf, floor_of(rules, chance)),
+    }
     roles = [("positive", id) for id in benchmark.controls.positive]
     roles += [("negative", id) for id in benchmark.controls.negative]
 
@@ -44,18 +51,20 @@ def controlled(
             continue
         key = (benchmark.id, id)
         if key not in session.controls:
-            session.controls[key] = _judged(benchmark, role, partial(value_of, id))
+            session.controls[key] = _judged(role, *bounds[role], partial(value_of, id))
         done[id] = session.controls[key]
     if job.paradigm.itself and _can_be_recorded(measured.target):
         key = (benchmark.id, "itself")
         if key not in session.controls:
             value = lambda: placed(_itself(measured), measured.target)  # noqa: E731
-            session.controls[key] = _judged(benchmark, "positive", value)
+            session.controls[key] = _judged("positive", rules.ceiling_at_least, rules.itself_at_most, value)
         done["itself"] = session.controls[key]
     side = job.paradigm.permuted
     if side is not None:
         seed = session.request.seed
-        done["permuted"] = _judged(benchmark, "negative", lambda: placed(*_mismatched(measured, side, seed)))
+        done["permuted"] = _judged(
+            "negative", *bounds["negative"], lambda: placed(*_mismatched(measured, side, seed))
+        )
     return done
 
 
@@ -76,19 +85,38 @@ def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
     raise MetricError(f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}")
 
 
-def _judged(benchmark: BenchmarkSpec, role: str, value_of: Callable[[], float]) -> Control:
-    """A control's value against its bound. A control that cannot be computed has failed, and says why."""
-    rules = benchmark.controls
-    bound = rules.ceiling_at_least if role == "positive" else rules.floor_at_most
+def floor_of(rules: Controls, chance: float) -> float:
+    """What negative controls may score: as declared, or the default share of the way from chance to 1."""
+    if "floor_at_most" in rules.model_fields_set:
+        return rules.floor_at_most
+    return chance + rules.floor_at_most * (1 - chance)
+
+
+def _chance(job: Resolved, measured: Measurement) -> float:
+    """The chance level that the first metric declares; classes are those of the target."""
+    if job.first not in job.metrics or not isinstance(spec := job.metrics[job.first].spec, MetricSpec):
+        return 0.0
+    if not isinstance(spec.chance, str):
+        return spec.chance
+    target = measured.target
+    labels = target.coords["truth"].values if "truth" in target.coords else target.values
+    return 1 / len(encode(labels).labels) if labels.dtype.kind in "UOSbiu" and labels.size else 0.0
+
+
+def _judged(role: str, low: float, high: float, value_of: Callable[[], float]) -> Control:
+    """A control's value against its bounds. A control that cannot be computed has failed, and says why."""
+    bound = low if role == "positive" else high
     try:
         value = value_of()
     except NeuroLedgerError as error:
         return Control(role, None, bound, False, str(error))
     if not math.isfinite(value):
         return Control(role, None, bound, False, "its score is undefined")
-    passed = value >= bound if role == "positive" else value <= bound
+    if role == "positive" and value > high:
+        says = f"{value:.3f}, must be at most {high:g}: the ceiling is too low to normalise by"
+        return Control(role, value, high, False, says)
     relation = "at least" if role == "positive" else "at most"
-    return Control(role, value, bound, passed, f"{value:.3f}, must be {relation} {bound:g}")
+    return Control(role, value, bound, low <= value <= high, f"{value:.3f}, must be {relation} {bound:g}")
 
 
 def _can_be_recorded(target: xr.DataArray) -> bool:

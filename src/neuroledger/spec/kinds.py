@@ -102,7 +102,12 @@ class _Comparison(Spec):
 
 
 class MetricSpec(_Comparison):
-    """A metric: compares what a model gave with what a brain gave, or counts what a run cost."""
+    """A metric: compares what a model gave with what a brain gave, or counts what a run cost.
+
+    ``chance`` is what a model without any access scores on average, from 0 to 1: a number, or one over the classes.
+    """
+
+    chance: Annotated[float, Field(ge=0, lt=1)] | Literal["1/classes"] = 0.0
 
 
 class CeilingSpec(_Comparison):
@@ -155,11 +160,17 @@ class DatasetSpec(Spec):
 
 
 class Controls(Frozen):
-    """Models that must reach the ceiling (positive) and models that must stay at the floor (negative)."""
+    """Models that must reach the ceiling (positive) and models that must stay at the floor (negative).
+
+    The data in the model's place (``itself``) must reach the ceiling and may exceed it by the noise that they share with
+    themselves, which is 1/ρ for a reliability ρ: above ``itself_at_most`` the ceiling is too low to normalise by.
+    ``floor_at_most`` is a score; where it is not given, it is counted from the metric's chance level.
+    """
 
     positive: tuple[Id, ...] = ()
     negative: tuple[Id, ...] = ()
     ceiling_at_least: Annotated[float, Field(gt=0)] = 0.8
+    itself_at_most: Annotated[float, Field(ge=1)] = 10.0
     floor_at_most: Annotated[float, Field(ge=0)] = 0.1
 
 

@@ -1,0 +1,77 @@
+"""Controls can fail on both sides: data of noise are refused, and chance is what a metric declares."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from neuroledger.data import assembly as assemblies
+from neuroledger.data.gate.validate import validate
+from neuroledger.engine.check import check
+from neuroledger.engine.controls import _judged, floor_of
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import CeilingError, MetricError
+from neuroledger.models.activation_store import open_store
+from neuroledger.spec.kinds import Controls
+from tests.engine.lab import Lab
+
+
+def of_noise(lab: Lab, seed: int, level: float = 0.0) -> Session:
+    """The lab's recordings with noise in their place, and a little signal where asked for."""
+    path = lab.data / "responses.nc"
+    recorded = assemblies.read(path)
+    noise = np.random.default_rng(seed).standard_normal(recorded.shape)
+    assemblies.write(recorded.copy(data=level * recorded.values + noise), path)
+    lab.dataset()
+    catalog = lab.open()
+    validate(catalog, "lab")
+    return Session(catalog, Request(), open_store(catalog.root))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("metric", "ceiling"), [("ridge", "internal_consistency"), ("rdm", "rdm_consistency")]
+)
+def test_data_of_noise_score_nothing(lab: Lab, metric: str, ceiling: str, seed: int) -> None:
+    lab.benchmark(
+        "lab.V4-ridge", metric=metric, ceiling=ceiling, controls={"negative": ["noise"], "floor_at_most": 50}
+    )
+    session = of_noise(lab, seed)
+    with pytest.raises((MetricError, CeilingError), match=r"hold|ceiling|controls"):
+        evaluate(session, session.catalog.benchmark("lab.V4-ridge"), "pixels4")
+
+
+def test_data_with_signal_pass_both_bounds_of_themselves(lab: Lab) -> None:
+    lab.benchmark("lab.V4-ridge")
+    session = of_noise(lab, 0, level=3.0)
+    found = evaluate(session, session.catalog.benchmark("lab.V4-ridge"), "pixels4").controls["itself"]
+    assert found.passed
+    assert found.value is not None
+    assert 0.8 <= found.value <= 10
+
+
+def test_itself_is_bounded_on_both_sides() -> None:
+    rules = Controls()
+    for value, passed in ((0.7, False), (0.9, True), (9.9, True), (17.9, False), (math.nan, False)):
+        found = _judged("positive", rules.ceiling_at_least, rules.itself_at_most, lambda value=value: value)
+        assert found.passed is passed
+    assert "ceiling is too low" in _judged("positive", 0.8, 10.0, lambda: 17.9).says
+
+
+def test_the_floor_is_counted_from_chance_unless_it_is_declared() -> None:
+    assert floor_of(Controls(), 0.0) == pytest.approx(0.1)
+    assert floor_of(Controls(), 0.5) == pytest.approx(0.55)
+    assert floor_of(Controls.model_validate({"floor_at_most": 0.2}), 0.5) == pytest.approx(0.2)
+
+
+def test_a_floor_below_chance_is_refused_before_any_work(lab: Lab) -> None:
+    fields = {"metric": "auroc", "ceiling": None, "controls": {"floor_at_most": 0.1}}
+    lab.benchmark("lab.V4-auroc", **fields)
+    found = [one for one in check(lab.open())[0] if one.code == "spec.chance"]
+    assert len(found) == 1
+    assert "chance level of the metric is 0.5" in found[0].what
+    lab.benchmark("lab.V4-auroc", **(fields | {"controls": {}}))
+    assert not [one for one in check(lab.open())[0] if one.code == "spec.chance"]
