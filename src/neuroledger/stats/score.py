@@ -375,7 +375,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
     Raises
     ------
     MetricError
-        The two scales have no formula, or the ceiling is not positive.
+        The two scales have no formula, or the ceiling is not positive, or its interval holds 0.
     """
     formula = FORMULAS.get((raw.scale, ceiling.scale))
     if formula is None:
@@ -385,6 +385,11 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
         )
     if not (math.isfinite(ceiling.value) and ceiling.value > 0):
         raise MetricError(f"the ceiling is {ceiling.value:.4g}: these data hold no signal to normalise by")
+    if compat is None and ceiling.low <= 0:
+        raise MetricError(
+            f"the ceiling {ceiling.value:.3g} has the interval [{ceiling.low:.3g}, {ceiling.high:.3g}], which holds 0: the "
+            "data may be noise; record more repetitions or stimuli, or select neuroids by their reliability in other data"
+        )
     if compat == "brainscore" and formula is _signed_square:
         formula = _unsigned_square
     value = float(formula(raw.value, ceiling.value))

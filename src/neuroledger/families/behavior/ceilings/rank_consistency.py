@@ -6,29 +6,41 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from scipy.stats import rankdata
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.tasks.discrimination import group_mean, pearson
+from neuroledger.families.behavior.tasks.discrimination import group_mean
+from neuroledger.families.behavior.tasks.solution_times import resampled_rank_correlation
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.reliability import of_all
 from neuroledger.stats.splits import Split
 
 __all__ = ["rank_consistency"]
 
+DRAWS = 1000
+FEWEST_STIMULI = 4
 
-@ceiling("rank_consistency", version=1, input="behaviour")
-def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.DataArray:
-    """The best Spearman correlation with the mean over all repetitions, for each division into halves: ``(split,)``.
 
-    Each half is averaged per stimulus, values that are missing left out; the halves' Spearman correlation ``r`` over
-    the stimuli that both have gives the reliability of the whole, ``2r / (1 + r)`` [spearman1910, brown1910], and its
-    square root what a model without error would reach.
+@ceiling("rank_consistency", version=2, input="behaviour")
+def rank_consistency(
+    assembly: xr.DataArray, *, splits: Sequence[Split], rng: np.random.Generator
+) -> xr.DataArray:
+    """The best Spearman correlation with the mean over all repetitions.
+
+    Each half is averaged per stimulus, missing values left out; the mean over splits of the halves' Spearman correlation
+    over the stimuli that both have gives the reliability of the whole for halves of any size [horst1951, spearman1910], and
+    its square root is what a model without error would reach.
 
     Parameters
     ----------
     assembly
         ``(presentation,)`` numbers with ``stimulus_id`` and ``repetition``; the splits divide the repetitions.
+
+    Returns
+    -------
+    xr.DataArray
+        One number. ``attrs["replicates"]``: the same when stimuli are drawn with replacement.
 
     Raises
     ------
@@ -44,24 +56,40 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
             "assembly with repetitions, or the constant ceiling with its source"
         )
     values = np.asarray(assembly.values, dtype=np.float64)[:, None]
-    found, shared = [], []
+    count = len(stimuli.labels)
+    pairs, shown = [], []
     for split in splits:
-        halves = [
-            group_mean(values[rows], stimuli.codes[rows], len(stimuli.labels))[:, 0]
-            for rows in (split.train, split.test)
-        ]
-        both = np.isfinite(halves).all(axis=0)
-        shared.append(int(both.sum()))
-        r = pearson(*(rankdata(half[both]) for half in halves)) if both.sum() >= 3 else np.nan
-        found.append(np.sqrt(2 * r / (1 + r)) if r > 0 else np.nan)
-    if np.isnan(found).all():
-        raise CeilingError(
-            f"in no division do two halves of the repetitions agree ({min(shared)} to {max(shared)} stimuli in both): "
-            "there is no order for a model to find"
+        parts = (split.train, split.test)
+        halves = [group_mean(values[rows], stimuli.codes[rows], count)[:, 0] for rows in parts]
+        there = [np.isfinite(values[rows, 0]) for rows in parts]
+        shown.append(
+            [
+                np.bincount(stimuli.codes[rows][own], minlength=count)
+                for rows, own in zip(parts, there, strict=True)
+            ]
         )
-    out = xr.DataArray(np.asarray(found), dims=("split",), coords={"split": np.arange(len(found))})
-    lost = len(stimuli.labels) - min(shared)
-    undefined = int(np.isnan(found).sum())
-    out.attrs["notes"] = [f"{lost} stimuli have no value in a half: left out"] if lost else []
-    out.attrs["notes"] += [f"{undefined} divisions without agreement: left out"] if undefined else []
-    return out
+        both = np.isfinite(halves).all(axis=0)
+        pairs.append((halves[0][both], halves[1][both], np.flatnonzero(both)))
+    fewest = min(len(rows) for _, _, rows in pairs)
+    if fewest < FEWEST_STIMULI:
+        raise CeilingError(
+            f"only {fewest} stimuli have values in both halves; at least {FEWEST_STIMULI} are needed"
+        )
+    lengths = np.asarray(shown, dtype=np.float64)
+
+    def reached(weights: Indices) -> Floats:
+        """The ceiling when stimuli are drawn so often, for each draw; negative where the halves disagree."""
+        r = np.array([resampled_rank_correlation(a, b, weights[:, rows]) for a, b, rows in pairs])
+        mean = np.clip(np.nanmean(r, axis=0), -0.99, 1)
+        whole = of_all(np.broadcast_to(mean, r.shape), lengths[:, 0], lengths[:, 1]).mean(axis=0)
+        return np.asarray(np.sign(whole) * np.sqrt(np.abs(whole)))
+
+    value = float(reached(np.ones((1, count), dtype=np.intp))[0])
+    if not value > 0:
+        raise CeilingError(
+            f"halves of the repetitions do not agree over {fewest} stimuli or more: there is no order for a model to find"
+        )
+    lost = count - fewest
+    weights = rng.multinomial(count, np.full(count, 1 / count), DRAWS)
+    notes = [f"{lost} stimuli have no value in a half: left out"] if lost else []
+    return xr.DataArray(value, attrs={"notes": notes, "replicates": lambda: reached(weights)})

@@ -1,0 +1,64 @@
+"""The ceiling of ranks against the rank correlation that a model without error reaches, on simulated times."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.stats import spearmanr
+
+import neuroledger as nl
+from neuroledger.errors import CeilingError, MetricError
+
+
+def times(stimuli: int, repetitions: int, noise: float, seed: int) -> tuple[xr.DataArray, float]:
+    """Measured times, and the rank correlation of the true ones with the mean."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal(stimuli)
+    values = truth + noise * rng.standard_normal((repetitions, stimuli))
+    coords = {
+        "stimulus_id": ("presentation", [f"s{i}" for i in range(stimuli)] * repetitions),
+        "repetition": ("presentation", np.repeat(np.arange(repetitions), stimuli)),
+    }
+    measured = xr.DataArray(values.ravel(), dims="presentation", coords=coords)
+    return measured, float(spearmanr(truth, values.mean(axis=0)).statistic)
+
+
+@pytest.mark.parametrize("repetitions", [2, 3, 8])
+@pytest.mark.parametrize("noise", [0.5, 2.0])
+def test_a_model_without_error_reaches_it(noise, repetitions):
+    found = []
+    for seed in range(4):
+        measured, reached = times(600, repetitions, noise, seed)
+        ceiling = nl.ceiling("ost_consistency")(measured)
+        assert ceiling.low < ceiling.value < ceiling.high
+        found.append(reached / ceiling.value)
+    assert np.mean(found) == pytest.approx(1.0, abs=0.08)
+
+
+def test_times_of_noise_have_no_ceiling():
+    refused = 0
+    for seed in range(10):
+        measured, _ = times(60, 4, 1.0, seed)
+        measured.values[:] = np.random.default_rng(seed).standard_normal(measured.size)
+        try:
+            ceiling = nl.ceiling("ost_consistency")(measured)
+        except CeilingError:
+            refused += 1
+        else:
+            refused += ceiling.low <= 0
+    assert refused >= 9
+
+
+def test_too_few_stimuli_are_refused():
+    with pytest.raises(CeilingError, match="only 3 stimuli"):
+        nl.ceiling("ost_consistency")(times(3, 4, 0.5, 0)[0])
+
+
+def test_a_ceiling_whose_interval_holds_zero_is_not_normalised_by():
+    from neuroledger.stats.score import Score, normalise
+
+    raw = Score(0.2, scale="correlation")
+    normalise(raw, Score(0.3, low=0.1, high=0.5, scale="reliability"))
+    with pytest.raises(MetricError, match=r"holds 0.*record more"):
+        normalise(raw, Score(0.06, low=-0.05, high=0.17, scale="reliability"))
+    peer = normalise(raw, Score(0.06, low=-0.05, high=0.17, scale="reliability"), compat="brainscore")
+    assert peer.value == pytest.approx(0.04 / 0.06)
