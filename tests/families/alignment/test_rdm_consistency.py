@@ -10,6 +10,7 @@ import neuroledger as nl
 from neuroledger.errors import CeilingError, RequestError
 from neuroledger.families.alignment.ceilings.rdm_consistency import _patterns, _reliability
 from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.score import normalise
 from neuroledger.stats.splits import draw
 
 NEUROIDS = 60
@@ -114,6 +115,16 @@ def test_deviations_are_those_of_leaving_each_item_out():
     assert np.corrcoef(found.by_stimulus, left)[0, 1] < -0.97
     left = [reliability(assembly[:, np.arange(NEUROIDS) != k]).value for k in range(NEUROIDS)]
     assert np.corrcoef(found.by_neuroid, left)[0, 1] < -0.94
+
+
+def test_its_interval_widens_that_of_the_score():
+    assembly, _ = simulated("dimensions", 0.2, 4, seed=2, stimuli=100)
+    ceiling = nl.ceiling("rdm_consistency")(assembly)
+    assert ceiling.high - ceiling.low == pytest.approx(2 * 1.96 * deviation(ceiling), rel=0.1)
+    raw = nl.Score(0.5 * ceiling.value, scale="similarity", replicates=np.full(1000, 0.5 * ceiling.value))
+    scored = normalise(raw, ceiling)
+    assert scored.value == pytest.approx(0.5)
+    assert scored.low < 0.5 * ceiling.value / (ceiling.value + deviation(ceiling)) < 0.5 < scored.high
 
 
 def test_missing_repetitions_and_responses():
