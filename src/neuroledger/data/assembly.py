@@ -58,7 +58,7 @@ def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
     Dimensions are one of ``(presentation, neuroid)``, ``(presentation, neuroid, time_bin)``, ``(presentation,)``,
     ``(presentation, choice)``, ``(presentation, channel, sample)``, ``(stimulus, stimulus_b)`` or
     ``(subject, stimulus, stimulus_b)``. A ``presentation`` has ``stimulus_id``, a ``neuroid`` has ``neuroid_id``
-    (unique), a ``time_bin`` has ``time_bin_start`` and ``time_bin_end`` in ms. Coordinates lie on one dimension
+    (unique), a ``time_bin`` has ``time_bin_start`` and ``time_bin_end`` in ms. Coordinates have one dimension
     each and have no missing values.
 
     Raises
@@ -86,7 +86,7 @@ def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
         problems.append("neuroid_id is not unique")
     for coordinate, values in assembly.coords.items():
         if values.ndim > 1:
-            problems.append(f"coordinate {coordinate!r} lies on several dimensions")
+            problems.append(f"coordinate {coordinate!r} has several dimensions")
         elif _missing(values.values) and coordinate in {*KEYS.values(), "repetition", "subject"}:
             problems.append(f"coordinate {coordinate!r} has missing values")
     if not (np.issubdtype(assembly.dtype, np.number) or assembly.dtype.kind in "UTSOb"):
@@ -195,7 +195,7 @@ def rows_of(
 
 
 def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly") -> xr.DataArray:
-    """Keep where every coordinate has one of the given values, or lies in ``{min, max}`` / above ``{above}``.
+    """Keep where every coordinate has one of the given values, or is within ``{min, max}`` / above ``{above}``.
 
     Every value that is named must occur, so that a misspelt condition is not dropped silently.
 

@@ -48,5 +48,5 @@ def distribution_similarity(
     except MetricError as error:
         raise CeilingError(str(error)) from None
     if np.isnan(samples).all():
-        raise CeilingError("all values lie in one bin, so no distribution can differ")
+        raise CeilingError("all values are in one bin, so no distribution can differ")
     return xr.DataArray(samples, dims=("draw",), attrs={"replicates": samples})

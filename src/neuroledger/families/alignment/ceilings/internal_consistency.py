@@ -161,7 +161,7 @@ def _layout(stimulus: Indices, splits: Sequence[Split]) -> _Layout:
 
 
 def _patterns(splits: Sequence[Split], count: int) -> Indices:
-    """A number for each presentation: those with the same number lie in the same halves of every split."""
+    """A number for each presentation: those with the same number are in the same halves of every split."""
     pattern = np.zeros(count, np.int64)
     for at, split in enumerate(splits, start=1):
         pattern *= 4

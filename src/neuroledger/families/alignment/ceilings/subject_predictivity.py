@@ -30,8 +30,9 @@ def subject_predictivity(
 ) -> xr.DataArray:
     """Correlation of predicted and measured responses, with the other subjects in the place of a model.
 
-    For each subject the neuroids of all others are the features of ``estimator``, and the score is had as a model's
-    would be. A model that is as good as the pooled other brains reaches this ceiling; it rises with their number.
+    For each subject the neuroids of all others are the features of ``estimator``, and the score is
+    computed as a model's. A model that predicts as well as the pooled other brains reaches this ceiling, which rises with
+    their number.
 
     Parameters
     ----------

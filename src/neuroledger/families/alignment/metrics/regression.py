@@ -58,7 +58,7 @@ def regression(
     Raises
     ------
     MetricError
-        The sides do not fit together, features are missing or lie nowhere that a mask could cover, or no neuroid
+        The sides do not fit together, features are missing or have no place that a mask could cover, or no neuroid
         can be predicted.
     """
     if reverse:

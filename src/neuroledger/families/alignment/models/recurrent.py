@@ -25,7 +25,7 @@ class Recurrent(nn.Module):  # type: ignore[misc]
 
     Input is (stimulus, 1, 16, 16), output the logits of every step, (stimulus, step, class). ``v4`` and ``it`` run
     once in each step, so both can be recorded over time: (stimulus, step, 24, 4, 4) and (stimulus, step, 48). Both
-    begin at rest; how soon an image is told from others depends on the image.
+    begin at rest; how soon an image can be distinguished depends on the image.
     """
 
     def __init__(

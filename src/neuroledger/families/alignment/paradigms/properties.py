@@ -99,7 +99,7 @@ def properties(
         where = centres(shown(_extra(data, receptive_fields)), _mean(empty))
         distance = np.hypot(*(where - _position(data.stimuli)).T)
         keep = np.flatnonzero(distance <= within)
-        notes = (f"{keep.size} of {len(where)} neuroids lie within {within:g} degrees of the stimuli",)
+        notes = (f"{keep.size} of {len(where)} neuroids are within {within:g} degrees of the stimuli",)
         if not keep.size:
             raise DataError(
                 f"no neuroid of model {model.id!r} is centred within {within:g} degrees of the stimuli"
@@ -150,20 +150,20 @@ def _mean(assembly: xr.DataArray) -> Floats:
 
 
 def _position(stimuli: StimulusSet) -> Floats:
-    """Where the study's stimuli lie, ``(y, x)`` in degrees."""
+    """Place of the study's stimuli, ``(y, x)`` in degrees."""
     place_at = []
     for name in ("position_y", "position_x"):
         values = stimuli.table[name].unique() if name in stimuli.table else np.zeros(1)
         if len(values) != 1:
             raise DataError(
-                f"stimuli {stimuli.id!r} lie at {len(values)} values of {name}; a study has one place"
+                f"stimuli {stimuli.id!r} have {len(values)} values of {name}; a study has one place"
             )
         place_at.append(float(values[0]))
     return np.asarray(place_at)
 
 
 def _to_spikes(gratings: xr.DataArray, blank: Floats) -> tuple[float, float]:
-    """Slope and offset that bring the model's median responses to those of V1 neurons.
+    """Slope and offset that move the model's median responses to those of V1 neurons.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Where features lie: the units of a convolution's maps as a complete grid of channels and places."""
+"""Places of features: the units of a convolution's maps as a complete grid of channels and places."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Grid:
 
     @property
     def deep(self) -> bool:
-        """Whether there are more channels than places: the longer axis is best multiplied first, and lies last."""
+        """Whether there are more channels than places: the longer axis is best multiplied first, and comes last."""
         return self.channels > self.places
 
     @property
@@ -60,13 +60,13 @@ def grid(source: xr.DataArray) -> Grid:
     Raises
     ------
     MetricError
-        A coordinate is missing, for all neuroids or for some; two lie at one place; or places are empty.
+        A coordinate is missing, for all neuroids or for some; two have one place; or places are empty.
     """
     known = [str(name) for name, coord in source.coords.items() if coord.dims == ("neuroid",)]
     absent = [name for name in AXES if name not in known]
     if absent:
         raise MetricError(
-            f"a mask needs to know where features lie: the source's neuroids have no {', '.join(absent)} (they have: "
+            f"a mask needs the places of features: the source's neuroids have no {', '.join(absent)} (they have: "
             f"{', '.join(known) or 'no coordinates'}); record a convolutional layer, whose units carry {', '.join(AXES)}, "
             "or give them these coordinates"
         )
@@ -87,7 +87,7 @@ def grid(source: xr.DataArray) -> Grid:
         at = int(np.argmax(filled > 1))
         one, other = np.flatnonzero(flat == at)[:2]
         raise MetricError(
-            f"{filled[at]} neuroids of the source lie at {_place(at, labels)}: numbers {one}{_named(source, one)} and "
+            f"{filled[at]} neuroids of the source are at {_place(at, labels)}: numbers {one}{_named(source, one)} and "
             f"{other}{_named(source, other)}; select one layer (and one channel_temporal, where there are several)"
         )
     if filled.min() == 0:

@@ -1,4 +1,4 @@
-"""Held-out correlation: how a readout's predictions for test rows go with what was measured there."""
+"""Held-out correlation of a readout's predictions with the measured responses."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = ["Linear"]
 SINGULAR = 1e-11
 # Reciprocal condition of the Gram matrix above which its Cholesky factor is exact enough.
 SOUND = 1e-5
-# Below this, a second pass over the features cannot bring the lost digits back.
+# Below this, a second pass over the features cannot recover the lost digits.
 FIRM = 1e-12
 
 
@@ -118,7 +118,7 @@ def _refined(X: Array, factor: Floats, v: Floats) -> Floats:
     """The triangular factor of the features' own rows, from that of their Gram matrix and a second pass.
 
     Rows divided by the first factor are all but orthonormal; the factor of their Gram matrix, which is well
-    conditioned, brings back the digits that squaring had cost (Cholesky QR, done twice).
+    conditioned, recovers the digits that squaring had cost (Cholesky QR, done twice).
     """
     from scipy.linalg import blas, cholesky, solve_triangular
 

@@ -19,7 +19,7 @@ from neuroledger.stats.workspace import Array, Workspace
 
 __all__ = ["Mask", "MaskReadout"]
 
-# Features are kept in their layout on the device while they take at most so many bytes; others are read by batch.
+# Features are kept in their layout on the device while they take at most this many bytes; others are read by batch.
 HELD = 1 << 30
 # Weights start as standard normal numbers: where steps add up to less than this, many cannot get where they should be.
 REACH = 4.0
@@ -58,7 +58,7 @@ class Mask(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
 
     def over(self, source: xr.DataArray) -> MaskReadout:
-        """The readout of features that lie as the neuroids of ``source`` do.
+        """The readout of features at the places of the neuroids of ``source``.
 
         Raises
         ------

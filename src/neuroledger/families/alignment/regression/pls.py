@@ -15,7 +15,7 @@ from neuroledger.stats.workspace import Array, device_of
 
 __all__ = ["Pls"]
 
-# Splits are computed together while their targets stay below so many numbers, or so many Gram matrices.
+# Splits are computed together while their targets stay below this many numbers, or this many Gram matrices.
 TOGETHER, GRAMS = 4_000_000, 4
 # A component is rounding, not signal, if its scores shrink by this factor when the earlier ones are taken out,
 SPENT = 1e-10
@@ -23,7 +23,7 @@ SPENT = 1e-10
 SHARE = 1e-13
 # Of features themselves, which are not squared, rounding is this share of their variance, or of their covariance's square.
 ROUNDING = 1e-28
-# Features are taken as they are while a copy of them is no more than so many Gram matrices; more are made square first.
+# Features are taken as they are while a copy of them is at most this many Gram matrices; larger ones are made square first.
 COPIED = 4
 # Power steps between two looks at the stopping rule.
 STEPS = 12

@@ -259,8 +259,8 @@ def _solved(A: Array, B: Array, xp: Any) -> Array:
 def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterator[Prediction]:
     """Predictions fitted split by split, also by eigenvectors, without those that hold rounding.
 
-    Under a heavy penalty predictions hardly vary, and must not be had as a difference from the responses; under one that
-    is lost in rounding the solution is that of least norm.
+    Under a heavy penalty predictions hardly vary, and must not be computed as a difference from the responses; under one
+    that is lost in rounding the solution is that of least norm.
     """
     workspace, xp, features = problem.workspace, problem.workspace.xp, problem.features
     mean = workspace.put(problem.mean)

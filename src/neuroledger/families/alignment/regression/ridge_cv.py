@@ -59,9 +59,7 @@ class RidgeCv(BaseModel):
             values = _predicted(spectrum, chosen, workspace, xp) + (base + workspace.put(problem.mean))
             edge = int(((best == 0) | (best == len(self.alphas) - 1)).sum()) if len(self.alphas) > 2 else 0
             notes = (
-                (f"the chosen penalty lies at the edge of the grid for {edge} of {best.size}",)
-                if edge
-                else ()
+                (f"the chosen penalty is at the edge of the grid for {edge} of {best.size}",) if edge else ()
             )
             yield Prediction(values, notes if best.size == 1 else (), chosen)
 

@@ -30,7 +30,7 @@ Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a"
 
 # Comparisons that see ranks alone.
 RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
-# From so many values on, ranks are found by levels; a level and a position share one integer.
+# From this many values on, ranks are found by levels; a level and a position share one integer.
 MANY = 1 << 12
 POSITION = 27
 LEVELS = 1 << 35

@@ -1,4 +1,4 @@
-"""Does the model's psychometric threshold lie where people's do."""
+"""Nearness of the model's psychometric threshold to people's."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def threshold(
 
     ``inflection``: half-way between the fitted accuracies at the smallest and the largest ``x``. There is no
     threshold where overall accuracy is below ``required``, where fewer than a third of the points come before the
-    decline, where the fit explains less than .4 of the variance, or where it lies beyond the points measured.
+    decline, where the fit explains less than .4 of the variance, or where it is beyond the points measured.
     """
     none = Threshold(np.nan, np.nan)
     if correct.mean() < required:

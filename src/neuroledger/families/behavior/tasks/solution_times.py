@@ -40,7 +40,7 @@ def softmax_readout(
     """Class probabilities ``(stimulus, class)`` of test features, and the classes, by a regularised softmax readout.
 
     Features are standardised on the training part; weights and bias minimise the mean cross-entropy plus
-    ``½ penalty ‖·‖²``, to the optimum. The optimum lies in the span of the training patterns, so features are first
+    ``½ penalty ‖·‖²``, to the optimum. The optimum is in the span of the training patterns, so features are first
     rotated into it: the cost grows with stimuli, not with features.
     """
     from sklearn.linear_model import LogisticRegression
@@ -59,7 +59,7 @@ def softmax_readout(
 
 
 def resampled_rank_correlation(x: Floats, y: Floats, weights: npt.NDArray[np.int64]) -> Floats:
-    """Spearman correlation of two rows of values when each is drawn so often as ``(draw, row)`` weights say."""
+    """Spearman correlation of two rows of values when each is drawn as often as ``(draw, row)`` weights say."""
     ranks = [_ranks(values, weights) for values in (x, y)]
     total = weights.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
