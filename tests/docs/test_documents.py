@@ -10,8 +10,8 @@ import pytest
 from neuroledger.cli import _parser
 from neuroledger.engine.record import read_all
 from neuroledger.errors import SpecError
+from neuroledger.report.board import leaderboard_text
 from neuroledger.report.table import boards_of
-from neuroledger.report.text import leaderboard_text
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.load import spec_of

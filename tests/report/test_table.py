@@ -16,9 +16,8 @@ from neuroledger.engine.calibrate import calibration_path
 from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
 from neuroledger.errors import DataError, RequestError
-from neuroledger.report.board import Leaderboard, Row
+from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
 from neuroledger.report.table import leaderboard, tidy
-from neuroledger.report.text import FORMATS, leaderboard_text, number
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.stats.spread import Influence, moved, pack
 from neuroledger.store.files import write_json

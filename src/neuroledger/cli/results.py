@@ -18,8 +18,8 @@ from neuroledger.spec.params import read_params
 def leaderboard(options: argparse.Namespace) -> int:
     """The tables of a suite and of those it includes."""
     from neuroledger.engine.record import read_all
+    from neuroledger.report.board import as_text
     from neuroledger.report.table import boards_of
-    from neuroledger.report.text import as_text
 
     catalog = open_catalog(options.root)
     suite = options.suite or read_params(catalog.root).suite

@@ -1,15 +1,33 @@
-"""The leaderboard as plain data: cells, columns, rows, and the board that holds them."""
+"""The leaderboard: cells, columns and rows as plain data, and the board as text, CSV, JSON, Markdown and LaTeX."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
 
 import pandas as pd
 
 from neuroledger.spec.hierarchy import Group
 
-__all__ = ["Cell", "Column", "Leaderboard", "Role", "Row", "Status"]
+__all__ = [
+    "Cell",
+    "Column",
+    "FORMATS",
+    "Leaderboard",
+    "Role",
+    "Row",
+    "Status",
+    "as_csv",
+    "as_json",
+    "as_latex",
+    "as_markdown",
+    "as_text",
+    "leaderboard_text",
+    "number",
+]
 
 Status = Literal["scored", "partial", "failed", "stale", "edited", "missing", "unavailable"]
 Role = Literal["model", "positive", "negative"]
@@ -121,11 +139,213 @@ class Leaderboard:
         )
 
     def __str__(self) -> str:
-        from neuroledger.report.text import leaderboard_text
-
         return leaderboard_text(self)
 
     def _repr_html_(self) -> str:
         return self.to_frame().to_html(
             index=False, na_rep="–", float_format=lambda value: f"{value:.3f}", escape=True
         )
+
+
+SAID: Final = {
+    "failed": "failed",
+    "missing": "–",
+    "unavailable": "n/a",
+    "partial": "partial",
+    "stale": "stale",
+    "edited": "edited",
+}
+WIDE: Final = 1e4
+
+
+def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
+    """A value as a reader wants it: fixed decimals for scores, thousands apart for counts, four digits for costs."""
+    if value is None:
+        return "–"
+    if abs(value) >= WIDE:
+        return f"{value:,.0f}"
+    text = f"{value:.{digits}f}" if counts else f"{value:.4g}"
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
+    """The board in lines: one numbered column per benchmark, the numbers explained below.
+
+    Benchmarks that do not fit into ``width`` columns of text (those of the terminal) go into further tables below.
+    """
+    width = width or shutil.get_terminal_size((160, 24)).columns
+    names = [group.name for group in board.groups]
+    head = ["rank", "model", "score", *names, *[f"[{i}]" for i in range(1, len(board.columns) + 1)]]
+    blocks = [
+        [_line(row, board) for row in board.rows if row.role == "model" and row.rank is not None],
+        [_line(row, board) for row in board.rows if row.role == "model" and row.rank is None],
+        [_line(row, board) for row in board.rows if row.role != "model"] + _limits(board),
+    ]
+    every = [head, *(line for block in blocks for line in block)]
+    widths = [max(len(line[i]) for line in every) for i in range(len(head))]
+    lines = [f"{board.title} · suite {board.suite}, version {board.version}", ""]
+    for columns in _tables(widths, width):
+        rule = "─" * (sum(widths[i] for i in columns) + 2 * (len(columns) - 1))
+        lines.append(_joined(head, widths, columns))
+        for block in blocks:
+            lines += [rule, *(_joined(line, widths, columns) for line in block)] if block else []
+        lines.append("")
+    return "\n".join([*lines, *_legend(board)])
+
+
+def _tables(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Which columns go into which table: rank and model into each, the score into the first."""
+    tables = [[0, 1, 2]]
+    for i in range(3, len(widths)):
+        wanted = [*tables[-1], i]
+        if sum(widths[j] for j in wanted) + 2 * (len(wanted) - 1) > width and i > 3:
+            tables.append([0, 1, i])
+        else:
+            tables[-1].append(i)
+    return tables
+
+
+def _joined(line: Sequence[str], widths: Sequence[int], columns: Sequence[int]) -> str:
+    cells = [line[i].ljust(widths[i]) if i < 2 else line[i].rjust(widths[i]) for i in columns]
+    return "  ".join(cells).rstrip()
+
+
+def _line(row: Row, board: Leaderboard) -> list[str]:
+    name = row.model if row.role == "model" else f"{row.model} ({row.role} control)"
+    values = [_value(cell, column) for cell, column in zip(row.cells, board.columns, strict=True)]
+    return [row.place, name, _interval(row.score), *map(_mean, row.groups), *values]
+
+
+def _mean(cell: Cell) -> str:
+    return number(cell.value) if cell.value is not None else SAID.get(cell.status, cell.status)
+
+
+def _limits(board: Leaderboard) -> list[list[str]]:
+    floors = [number(column.floor, counts=column.counts) for column in board.columns]
+    ceilings = [number(column.ceiling) for column in board.columns]
+    blank = [""] * (1 + len(board.groups))
+    return [
+        ["", "floor: best negative control", *blank, *floors],
+        ["", "ceiling, as measured", *blank, *ceilings],
+    ]
+
+
+def _interval(cell: Cell) -> str:
+    if cell.value is None:
+        return SAID.get(cell.status, cell.status)
+    if cell.low is None:
+        return number(cell.value)
+    return f"{number(cell.value)} ±{number(cell.half_width)}"
+
+
+def _value(cell: Cell, column: Column) -> str:
+    if cell.value is None or cell.status != "scored":
+        return SAID.get(cell.status, cell.status)
+    return f"{'*' if cell.top else ''}{number(cell.value, counts=column.counts)}"
+
+
+def _legend(board: Leaderboard) -> list[str]:
+    lines = [f"[{i}] {column.id}: {describe(column)}" for i, column in enumerate(board.columns, 1)]
+    numbers = {column.id: f"[{i}]" for i, column in enumerate(board.columns, 1)}
+    for group in board.groups:
+        inside = [other.name for other in board.groups if other.part_of == group.name]
+        inside += [
+            numbers[column.id] for column in board.columns if column.parent == group.name and column.counts
+        ]
+        lines.append(f"{group.name}: mean of {', '.join(inside)}")
+    lines.append(
+        "* nothing is clearly better. Ranks hold for all models at once (95 %), from differences paired over shared items."
+    )
+    told = [f"{row.model}: not ranked, {row.score.reason}" for row in board.rows if _unranked(row)]
+    failed = [
+        f"{row.model} on {column.id}: {cell.status}: {cell.reason}"
+        for row in board.rows
+        for column, cell in zip(board.columns, row.cells, strict=True)
+        if cell.status in {"failed", "partial", "stale", "edited"}
+    ]
+    absent = [
+        f"{column.id}: unavailable: {column.unavailable}" for column in board.columns if column.unavailable
+    ]
+    return [*lines, *told, *failed, *absent]
+
+
+def _unranked(row: Row) -> bool:
+    return row.role == "model" and row.rank is None
+
+
+def describe(column: Column) -> str:
+    """What a column's numbers are."""
+    words = column.scale.replace("_", " ")
+    words += {"ceiling": " after the ceiling", "floor": " above the dummy"}.get(column.normalise, "")
+    words += "" if column.direction == "higher" else ", lower is better"
+    words += "" if column.counts else ", not part of the score"
+    return f"{words} (simulated data)" if column.simulated else words
+
+
+def as_csv(board: Leaderboard) -> str:
+    """Comma-separated values, full precision."""
+    text: str = board.to_frame().to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def as_json(board: Leaderboard) -> str:
+    """The whole board as JSON, sorted keys."""
+    return json.dumps(asdict(board), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _names(board: Leaderboard) -> list[str]:
+    return [*[group.name for group in board.groups], *[column.id for column in board.columns]]
+
+
+def as_markdown(board: Leaderboard) -> str:
+    """A table for a README or a pull request."""
+    head = ["rank", "model", "score", *_names(board)]
+    lines = [head, ["---"] * len(head), *[_line(row, board) for row in board.rows]]
+    return (
+        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        + "\n"
+    )
+
+
+def as_latex(board: Leaderboard) -> str:
+    """A ``booktabs`` table for a paper; the suite and its version are its caption."""
+    head = ["Rank", "Model", "Score", *_names(board)]
+    body = [" & ".join(_escaped(cell) for cell in _line(row, board)) + r" \\" for row in board.rows]
+    caption = _escaped(f"{board.title} (suite {board.suite}, version {board.version})")
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{caption}}}",
+            rf"\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}",
+            r"\toprule",
+            " & ".join(_escaped(cell) for cell in head) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _escaped(text: str) -> str:
+    special = {c: rf"\{c}" for c in "&%$#_{}"} | {"±": r"$\pm$", "–": "--", "~": r"\textasciitilde{}"}
+    return "".join(special.get(c, c) for c in text.replace("\\", "/"))
+
+
+FORMATS: Final[dict[str, Callable[[Leaderboard], str]]] = {
+    "text": leaderboard_text,
+    "csv": as_csv,
+    "json": as_json,
+    "markdown": as_markdown,
+    "latex": as_latex,
+}
+
+
+def as_text(kind: str, boards: Sequence[Leaderboard]) -> str:
+    """Several boards in one of :data:`FORMATS`, one after the other; JSON as a list."""
+    texts = [FORMATS[kind](board).rstrip("\n") for board in boards]
+    if kind == "json":
+        return "[\n" + ",\n".join(texts) + "\n]\n"
+    return "\n\n".join(texts) + "\n"

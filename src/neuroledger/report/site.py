@@ -16,9 +16,8 @@ from pydantic import BaseModel
 
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
-from neuroledger.report.board import Column
+from neuroledger.report.board import FORMATS, SAID, Column, describe, number
 from neuroledger.report.pages import World, pages, world
-from neuroledger.report.text import FORMATS, SAID, describe, number
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import sweep, write_json, write_text
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from neuroledger.report.board import Leaderboard
-from neuroledger.report.text import as_text
+from neuroledger.report.board import Leaderboard, as_text
 from neuroledger.store.files import write_json, write_text
 
 __all__ = ["write_tracked"]

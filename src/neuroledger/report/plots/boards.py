@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuroledger.errors import RequestError
-from neuroledger.report.board import Cell, Column, Leaderboard, Row
+from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe, number
 from neuroledger.report.pages import axis as axis_of
 from neuroledger.report.pareto import front
 from neuroledger.report.plots.style import ACCENT, INK, LIGHT, PALETTE, SOFT, axes, finish
 from neuroledger.report.table import leaderboard
-from neuroledger.report.text import describe, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
