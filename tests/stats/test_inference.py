@@ -14,6 +14,7 @@ import neuroledger as nl
 from neuroledger.errors import MetricError
 from neuroledger.stats.calibration import calibrate, generator_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
+from neuroledger.stats.resampling import _reduce, _Reduced
 from neuroledger.stats.score import Score
 from neuroledger.stats.spread import Influence, moved
 
@@ -215,3 +216,35 @@ def test_people_are_simulated_as_they_answer() -> None:
     assert found.passed and found.truth == pytest.approx((answer == truth).mean(), abs=0.05)
     with pytest.raises(MetricError, match="no generative model"):
         generator_of(source, target.rename(presentation="window"))
+
+
+@pytest.mark.parametrize("how", ["mean", "abs_mean", "median", "sum", "max"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_the_slope_of_a_reduction_is_its_derivative_along_any_axis(how: str, axis: int) -> None:
+    values = np.random.default_rng(axis).standard_normal((3, 4, 5))
+    slope = _Reduced("x", how, axis, values).slope()
+    if how == "median":  # smoothed over the values around it, so that it has a slope at all
+        np.testing.assert_allclose(slope.sum(axis=axis), 1.0)
+        return
+    step, at = 1e-6, (1, 2, 3)
+    moved_up = values.copy()
+    moved_up[at] += step
+    change = (_reduce(moved_up, axis, how) - _reduce(values, axis, how)).sum() / step
+    assert slope.shape == values.shape
+    assert slope[at] == pytest.approx(change, abs=1e-4)
+
+
+def test_time_bins_of_a_temporal_regression_have_an_interval() -> None:
+    rng = np.random.default_rng(5)
+    features = rng.standard_normal((40, 6))
+    responses = np.stack([features[:, :4] + rng.standard_normal((40, 4)) for _ in range(3)], axis=2)
+    bins = {"time_bin_start": ("time_bin", [0, 10, 20]), "time_bin_end": ("time_bin", [10, 20, 30])}
+    ids = {"stimulus_id": ("presentation", [f"s{i}" for i in range(40)])}
+    target = xr.DataArray(responses, dims=("presentation", "neuroid", "time_bin"), coords=ids | bins)
+    source = xr.DataArray(
+        np.repeat(features[:, :, None], 3, axis=2),
+        dims=("presentation", "neuroid", "time_bin"),
+        coords=ids | bins,
+    )
+    score = nl.metric("spantime_ridge", time="separate")(source, target)
+    assert score.low < score.value < score.high

@@ -234,8 +234,12 @@ class _Reduced:
         if self.how == "sum":
             return known.astype(np.float64)
         if self.how in ("mean", "abs_mean"):
-            sign = np.sign(_reduce(self.values, self.axis, "mean")) if self.how == "abs_mean" else 1.0
-            return np.asarray(known / count * np.expand_dims(sign, self.axis))
+            share = np.asarray(known / count)
+            if self.how == "mean":
+                return share
+            return np.asarray(
+                share * np.expand_dims(np.sign(_reduce(self.values, self.axis, "mean")), self.axis)
+            )
         if self.how == "median":
             return np.apply_along_axis(_central, self.axis, self.values)
         best = np.expand_dims(_reduce(self.values, self.axis, self.how), self.axis)
