@@ -34,7 +34,7 @@ def visible(text: str) -> str:
 
 
 class Display(Protocol):
-    """Where progress is told."""
+    """Where progress is reported."""
 
     def line(self, text: str) -> None:
         """Say one thing."""

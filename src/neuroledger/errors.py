@@ -14,7 +14,7 @@
     │   └── UntrustedError   a spec names code that nobody trusted
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
-    └── UnavailableError     data or software cannot be had here
+    └── UnavailableError     data or software is not available here
 """
 
 from __future__ import annotations
@@ -261,4 +261,4 @@ class CeilingError(MetricError):
 
 
 class UnavailableError(NeuroLedgerError):
-    """Data or software cannot be had here; the message says why and how to get it."""
+    """Data or software is not available here; the message says why and how to get it."""

@@ -179,7 +179,7 @@ def test_a_verification_is_remembered_until_the_file_changes(
 def test_a_truncated_and_a_missing_file_say_so(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     with pytest.raises(DataError, match="is missing; bring it"):
-        verify_file(path, pin(), mend="bring it")
+        verify_file(path, pin(), fix="bring it")
     path.write_bytes(CONTENT[:-1])
     with pytest.raises(IntegrityError, match="1,023,999 bytes where the spec pins 1,024,000"):
         verify_file(path, pin())

@@ -466,5 +466,5 @@ def test_scoring_what_was_never_fetched_says_how_to_fetch_it(
     assert main(["check", "--write-schemas"]) == 0
     assert main(["validate"]) == 0
     assert main(["run", "dummy", "--benchmark", "Rest-group"]) == 1
-    assert "data set 'Rest' is not here: 18 of 18 files" in (said := "".join(capsys.readouterr()))
+    assert "data set 'Rest': 18 of 18 files are not here" in (said := "".join(capsys.readouterr()))
     assert "`neuroledger fetch Rest`" in said

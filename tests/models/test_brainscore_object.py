@@ -289,7 +289,7 @@ def test_decisions_outside_the_choices_are_refused() -> None:
     model, stimuli = nl.models.brainscore(Invents()), drawn(4)
     with pytest.raises(ModelError, match="answered 'cow', which was not among the choices"):
         model.perform(Task("label", choices=("cat", "dog")), stimuli)
-    with pytest.raises(ModelError, match="answered 'cow', which is none of s001, s000, s003"):
+    with pytest.raises(ModelError, match="answered 'cow', not one of s001, s000, s003"):
         model.perform(Task("odd_one_out", triplets=(("s001", "s000", "s003"),)), stimuli)
     with pytest.raises(ModelError, match="NaN or infinite probabilities"):
         model.perform(

@@ -59,7 +59,7 @@ def test_networks_that_can_learn_from_one_window_do(count, monkeypatch):
     ):
         seen.clear()
         trained = signal_training.TrainedNetwork(network, signature, Laptop(epochs=2))
-        trained.fit_watching(x, y, x[:10], y[:10])
+        trained.fit_validated(x, y, x[:10], y[:10])
         assert set(seen) == {joined}
 
 

@@ -228,7 +228,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--json", action="store_true", help="machine-readable")
 
     p = verb(
-        "doctor", "results", "versions, devices, remotes, missing data, each with the command that mends it"
+        "doctor", "results", "versions, devices, remotes, missing data, each with the command that fixes it"
     )
     p.add_argument("--json", action="store_true", help="machine-readable")
     return parser

@@ -16,11 +16,11 @@ def sha256_of_file(path: Path) -> str:
     return hashed(path)
 
 
-def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, mend: str = "") -> None:
+def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, fix: str = "") -> None:
     """Return if the file's size and SHA-256 equal ``pin``.
 
     ``memory`` is a folder in which a verification is remembered under size, modification and change time and inode: a
-    file that was not touched since is not read again. None reads it in any case. ``mend`` ends the message of a
+    file that was not touched since is not read again. None reads it in any case. ``fix`` ends the message of a
     failure: the command that fixes it.
 
     Raises
@@ -30,7 +30,7 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, mend
     IntegrityError
         Its bytes differ.
     """
-    then = f"; {mend}" if mend else ""
+    then = f"; {fix}" if fix else ""
     try:
         stat = path.stat()
     except FileNotFoundError:

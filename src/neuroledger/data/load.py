@@ -34,7 +34,7 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
     Raises
     ------
     DataError, IntegrityError
-        A file is missing or differs; the message names the command that mends it.
+        A file is missing or differs; the message names the command that fixes it.
     """
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
@@ -43,10 +43,10 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
         sweep(parent)
     with remembering(memory):
         for name, pin in sorted(pins.items()):
-            mend = f"bring it with `neuroledger fetch {id}`"
+            fix = f"bring it with `neuroledger fetch {id}`"
             if (folder / name).exists():
-                mend = f"move it away, then `neuroledger fetch {id}`"
-            verify_file(folder / name, pin, memory=memory, mend=mend)
+                fix = f"move it away, then `neuroledger fetch {id}`"
+            verify_file(folder / name, pin, memory=memory, fix=fix)
     return {name: folder / name for name in pins}
 
 
@@ -141,7 +141,7 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
     Raises
     ------
     UnavailableError
-        The data cannot be had here.
+        The data are not available here.
     DataError, IntegrityError, AssemblyError
         They are missing, changed or break the conventions.
     """

@@ -25,7 +25,7 @@ def available_bytes() -> int | None:
 
 
 def require_memory(needed: int, what: str, change: str) -> None:
-    """Return if ``needed`` bytes are to be had.
+    """Return if ``needed`` bytes are available.
 
     Raises
     ------

@@ -279,7 +279,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
 
 
 def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
-    """Regions and the readout stand on layers that the model records."""
+    """Regions and the readout refer to layers that the model records."""
     if not spec.layers:
         return
     named = {("regions", region): layers for region, layers in spec.regions.items()}
@@ -304,7 +304,7 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
         metric, _, _ = resolve("metrics", spec.all_metrics[0], catalog, {})
         ceiling, _, _ = resolve("ceilings", spec.ceiling, catalog, {})
     except (RequestError, SpecError):
-        return  # said elsewhere
+        return  # reported elsewhere
     if (metric.scale, ceiling.scale) not in FORMULAS:
         words = f"no formula normalises scale {metric.scale!r} by a ceiling of scale {ceiling.scale!r}"
         fix = "choose a ceiling of a fitting scale, or `normalise: none`"

@@ -42,7 +42,7 @@ MOST_PATHS: Final = 5000
 STORE: Final = ".dvcstore/files/md5"
 PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md")
 POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
-# Files by which git, DVC or a shell is told what to run, wherever they are.
+# Files that tell git, DVC or a shell what to run, wherever they are.
 NESTED: Final = frozenset(
     {".gitattributes", ".gitmodules", ".dvcignore", "dvc.yaml", "dvc.lock", ".dvc", ".git"}
 )

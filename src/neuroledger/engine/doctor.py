@@ -1,4 +1,4 @@
-"""What is well on this machine and what is not: versions, devices, remotes, data, each with the command that mends it."""
+"""The state of this machine: versions, devices, remotes, data, each with the command that fixes it."""
 
 from __future__ import annotations
 

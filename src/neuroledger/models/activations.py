@@ -35,7 +35,7 @@ class Trial(NamedTuple):
 class Extract(Protocol):
     """What a model's activations are: a function of the stimuli, the layers and the trial, and of nothing else.
 
-    It may have a method ``ahead(stimuli, stimulus_ids)``, which is told what comes next while a batch is computed.
+    It may have a method ``ahead(stimuli, stimulus_ids)``, which receives the next stimuli while a batch is computed.
     """
 
     def __call__(

@@ -252,7 +252,7 @@ def _odd_ones(plain: xr.DataArray, triplets: Sequence[tuple[str, str, str]], mod
     ]
     for triplet, value in zip(triplets, odd, strict=True):
         if value not in triplet:
-            raise ModelError(f"model {model!r} answered {value!r}, which is none of {', '.join(triplet)}")
+            raise ModelError(f"model {model!r} answered {value!r}, not one of {', '.join(triplet)}")
     return xr.DataArray(odd, dims=("presentation",), coords={"stimulus_id": ("presentation", joined)})
 
 

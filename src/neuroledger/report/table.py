@@ -121,7 +121,7 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
     first = spec.all_metrics[0]
     name = first if isinstance(first, str) else first.name
     unavailable = spec.unavailable or dataset.unavailable or ""
-    # A benchmark that cannot be had may be described with a metric that is not here either.
+    # An unavailable benchmark may be described with a metric that is not here either.
     metric = catalog.metric(name) if not unavailable or name in catalog.ids("metrics") else None
     scored = [record.score for record in records.values() if record.score]
     scale = str(scored[0]["scale"]) if scored else metric.scale if metric else name

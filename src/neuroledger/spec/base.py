@@ -45,7 +45,6 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
         r"^[0-9a-f]{32}$": "an MD5: 32 of the characters 0-9 and a-f, in lower case",
         r"^[0-9a-f]{40}$": "a SHA-1: 40 of the characters 0-9 and a-f, in lower case",
         rf"^{FILE_NAME.pattern}$": "a file name: letters without accents, digits and . _ + -, folders divided by /",
-        r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$": "a class by its place, `package.module:Class`, with a colon before the class",
         r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a class by its place, `package.module.Class`",
     }
 )

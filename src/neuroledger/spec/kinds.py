@@ -75,7 +75,7 @@ class Aggregation(Frozen):
 
 
 class ErrorRule(Frozen):
-    """How the error is had from the values along one dimension: standard error of the mean, or standard deviation."""
+    """How the error is computed from the values along one dimension: standard error of the mean, or standard deviation."""
 
     over: str
     with_: Annotated[Literal["sem", "std"], Field(alias="with")] = "sem"
@@ -154,7 +154,7 @@ class DatasetSpec(Spec):
         sourceless = [name for name, pin in self.files.items() if pin.by_hand]
         if sourceless and not self.access_steps:
             raise ValueError(
-                f"{sourceless[0]} has neither `dvc: true` nor a `url`: give one, or say in `access_steps` how it is had"
+                f"{sourceless[0]} has neither `dvc: true` nor a `url`: give one, or state in `access_steps` how to get it"
             )
         return self
 

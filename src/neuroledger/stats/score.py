@@ -369,7 +369,7 @@ FORMULAS: Mapping[tuple[str, str], Callable[[Any, Any], Any]] = {
 def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score:
     """The score after its ceiling; value, error and every replicate go through the formula of the two scales.
 
-    The peer's numbers are had with ``compat="brainscore"``: an unsigned r²/ρ; the mean over the halves of each one's
+    Use ``compat="brainscore"`` to get the peer's numbers: an unsigned r²/ρ; the mean over the halves of each one's
     r/√ρ½, with the standard deviation as error. Values above 1 are kept and noted.
 
     Raises

@@ -41,6 +41,10 @@ class Memo:
         self._frozen: dict[tuple[Any, ...], tuple[weakref.ref[Array], str]] = {}
         self._lock = threading.RLock()
 
+    def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
+        """Another process begins with an empty memo of the same limit."""
+        return Memo, (self.limit,)
+
     def get(self, key: tuple[str, ...], compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
         """What ``compute`` gave for ``key``, computed only when it is not held, by one thread at a time."""
         with self._lock:

@@ -116,7 +116,7 @@ def test_training_stops_when_the_watched_part_gets_no_better():
     x, y = data(strength=8.0)
     recipe = Laptop(epochs=40, patience=3)
     network = network_decoder(id="e", architecture="eegnet", recipe=recipe).make(signature())
-    network.fit_watching(x[:80], y[:80], x[80:], y[80:])
+    network.fit_validated(x[:80], y[:80], x[80:], y[80:])
     assert network.epochs_ < 40
 
 

@@ -163,7 +163,7 @@ def late(path):
         (
             "_bbox.npy",
             lambda path: path.write_bytes(boxes([(1, np.nan, 1, 1, 1, 0, 1)])),
-            "whose place is no number",
+            "whose place is not a number",
         ),
         ("_bbox.npy", late, "has boxes until 60 s, and train/.* ends after 1.5 s"),
     ],

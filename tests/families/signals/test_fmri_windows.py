@@ -549,9 +549,7 @@ def test_a_file_of_another_person_is_seen_by_the_order_of_images(
     with pytest.raises(DataError, match="one number in each line"):
         read(root, told(repository, NSD))
     (root / "nsd_expdesign.mat").unlink()
-    with pytest.raises(
-        DataError, match=r"nsd_expdesign\.mat, which `events` is told to read, is not among the files"
-    ):
+    with pytest.raises(DataError, match=r"nsd_expdesign\.mat, which `events` names, is not among the files"):
         read(root, told(repository, NSD))
 
 

@@ -75,7 +75,7 @@ def meg(root: Path, *, planted: bool = True) -> Path:
             session.log(root / "MEG/logs" / log)
 
     recording("01_9001/230301/block1.fif", "S1-session1-1_list1.mat")
-    recording("01_9001/230301/block2.fif", None)  # nobody knows where it is from
+    recording("01_9001/230301/block2.fif", None)  # its origin is unknown
     recording("01_9001/230301/block3.fif", "S1-session1-2_list1.mat")
     recording("01_9001/230310/block1.fif", "S1-session2-2_list1.mat")  # logs of this day are swapped
     recording("01_9001/230310/block3.fif", "S1-session2-1_list1.mat")

@@ -288,7 +288,7 @@ def test_windows_that_were_cut_elsewhere_list_what_they_show(place: Path, tmp_pa
     assert [one.text for one in found.shown("text")] == ["W0", "W1", "W2"]
     two = windows.assign_coords(text=("presentation", [f"t{n}" for n in range(len(words))]))
     assembly.write(two, folder / "signals.nc")
-    with pytest.raises(DataError, match="stimulus 'w0' is told in two ways"):
+    with pytest.raises(DataError, match="stimulus 'w0' is described in two ways"):
         source_of_dataset(open_catalog(place), "Read", folder)
     with pytest.raises(RequestError, match="say with --from where the downloads of Read lie"):
         source_of_dataset(open_catalog(place), "Read")
@@ -313,7 +313,7 @@ def test_weights_that_are_known_by_their_hash_alone_are_pinned_from_a_download(
     downloads.mkdir()
     monkeypatch.chdir(place)
     assert main(["pin", "net", "--from", str(downloads)]) != 0
-    assert "lacks a.bin; it is had at https://example.org/a.bin" in capsys.readouterr().err
+    assert "lacks a.bin; download it from https://example.org/a.bin" in capsys.readouterr().err
     (downloads / "a.bin").write_bytes(b"others")
     assert main(["pin", "net", "--from", str(downloads)]) != 0
     assert "its publisher states" in capsys.readouterr().err

@@ -144,7 +144,7 @@ def test_what_is_asked_for_must_be_there(folder, options, words):
             "annotation at sample 9000; its record has 9000 samples",
         ),
         ("100.atr", annotations([(5, "N"), (90, "V")])[:-2], "ends before its mark of the end"),
-        ("100.atr", b"\x05\x3c\x00\x00", "holds the annotation code 15, which is none"),
+        ("100.atr", b"\x05\x3c\x00\x00", "has the unknown annotation code 15"),
         ("100.atr", b"\x00\xec\x01\x00", "ends within an annotation"),
         ("100.atr", annotations([(5, "N")]), "holds 1 heartbeats"),
         ("100.hea", b"100 2 360\n", "no header of a record"),

@@ -67,7 +67,7 @@ def validate(
     Raises
     ------
     UnavailableError
-        The spec says that the data cannot be had here.
+        The spec declares the data unavailable.
     RequestError
         Pages that quote values were asked for of private data.
     DataError
@@ -180,7 +180,7 @@ def _read(
 ) -> tuple[Dataset | None, list[Finding]]:
     where = f"data set {spec.id}"
     reader = spec.reader.name if spec.reader is not None else ""
-    do = f"mend the files and renew their pins, or correct the fields of reader `{reader}` in the spec"
+    do = f"correct the files and renew their pins, or correct the fields of reader `{reader}` in the spec"
     try:
         data = read_dataset(catalog, spec.id, dict(files))
     except (DataError, SpecError) as error:

@@ -176,7 +176,7 @@ def read_report(path: Path) -> ValidationReport | None:
 
 
 def write_report(path: Path, report: ValidationReport) -> bool:
-    """Write the report whole or not at all; False when just that was there.
+    """Write the report atomically; False when the same report was there.
 
     Raises
     ------

@@ -39,7 +39,7 @@ def stop_on_others(folder: Path, places: Mapping[str, Path], pins: Mapping[str, 
     for name in places:
         if (folder / name).exists():
             pinned = SourceFile(size=pins[name]["size"], sha256=pins[name]["sha256"])
-            verify_file(folder / name, pinned, mend="move it away, then pin again")
+            verify_file(folder / name, pinned, fix="move it away, then pin again")
 
 
 def put(source: Path, place: Path) -> bool:

@@ -54,7 +54,7 @@ def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: boo
     for name, stated in spec.downloads.items():
         source = downloads.folder / name
         if not source.is_file():
-            raise RequestError(f"{downloads.folder} lacks {name}; it is had at {stated.url}")
+            raise RequestError(f"{downloads.folder} lacks {name}; download it from {stated.url}")
         compare(source, stated)
         where = (
             {"url": stated.url}

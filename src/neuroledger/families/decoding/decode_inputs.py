@@ -83,7 +83,7 @@ def training_seeds(seed: int, seeds: Sequence[int]) -> tuple[int, ...]:
 def facts_of(
     x: Array | xr.DataArray, groups: Any, embeddings: Any = None
 ) -> tuple[dict[str, Array], list[str]]:
-    """What is known about each window, as coordinates, and what a reader of the score must be told about it.
+    """What is known about each window, as coordinates, and what a reader of the score must know about it.
 
     Windows without a `recording` are distinguished by subject, session and run, as far as these are known: the onsets of
     one session say nothing about another. Windows without a `stimulus_id` that show equal `embeddings` show one stimulus.

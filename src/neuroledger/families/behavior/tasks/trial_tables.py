@@ -47,7 +47,7 @@ def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
     ``stimulus_id`` is the experiment (the file name up to its first underscore) and the image, ``truth`` the right
     answer, ``condition`` the experiment's own word (``all`` where there is one condition), ``texture`` the category of
     the texture of cue-conflict images and the truth elsewhere; a missed answer is ``na``. Where an observer saw one
-    image in several conditions, the experiment's stimuli are told apart by ``@`` and the condition.
+    image in several conditions, the experiment's stimuli are distinguished by ``@`` and the condition.
 
     Raises
     ------

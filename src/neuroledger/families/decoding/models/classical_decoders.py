@@ -1,4 +1,4 @@
-"""The dummy: what can be answered without looking at a signal, the zero of every normalised decoding score."""
+"""The dummy: an answer that does not use the signal, the zero of every normalised decoding score."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def decoding(
     DataError
         The data are no signals, lack the target, or the partition leaks.
     ModelError
-        The model is no decoder, cannot be asked this, or answers wrongly.
+        The model is not a decoder, does not support the objective, or gives a wrong answer.
     """
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no signals to decode")
@@ -177,7 +177,7 @@ def measure_folds(
     Raises
     ------
     ModelError
-        The model is no decoder, cannot be asked this, or answers wrongly.
+        The model is not a decoder, does not support the objective, or gives a wrong answer.
     RequestError
         There are no seeds.
     """
@@ -245,7 +245,7 @@ def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, id: str) ->
     try:
         if len(fold.validation) and isinstance(estimator, StoppedEarly):
             watched = fold.validation
-            estimator.fit_watching(
+            estimator.fit_validated(
                 windows.handed(fold.train, estimator, id),
                 truth[fold.train],
                 windows.handed(watched, estimator, id),

@@ -63,7 +63,7 @@ def population_decoding(
     Raises
     ------
     ModelError
-        The model is no decoder.
+        The model is not a decoder.
     DataError
         There is no such label, or a neuron has fewer than ``folds`` trials of one.
 

@@ -70,7 +70,7 @@ class Estimator(Protocol):
 class StoppedEarly(Protocol):
     """An estimator that stops early by a validation part."""
 
-    def fit_watching(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> Any:
+    def fit_validated(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> Any:
         """Fit to the first two, stop by the last two."""
         ...
 

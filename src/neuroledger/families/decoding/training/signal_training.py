@@ -149,9 +149,9 @@ class TrainedNetwork:
             raise ModelError(
                 f"{len(y)} windows are too few to train and to watch: give more, or another decoder"
             )
-        return self.fit_watching(part_of(x, ~watched), y[~watched], part_of(x, watched), y[watched])
+        return self.fit_validated(part_of(x, ~watched), y[~watched], part_of(x, watched), y[watched])
 
-    def fit_watching(
+    def fit_validated(
         self, x: Array | LazyRows, y: Array, watched_x: Array | LazyRows, watched_y: Array
     ) -> TrainedNetwork:
         """Train on (window, channel, sample) `x`; keep the state that does best on the watched windows."""

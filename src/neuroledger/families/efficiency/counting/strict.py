@@ -155,7 +155,7 @@ ACTIVATIONS = frozenset(
     }
 )  # fmt: skip
 
-# The code of torch's activation modules: an activation called from there goes by that module's name.
+# The code of torch's activation modules: an activation called from there is attributed to that module.
 FORWARDS = frozenset(
     vars(kind)["forward"].__code__
     for kind in vars(nn.modules.activation).values()

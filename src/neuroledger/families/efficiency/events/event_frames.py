@@ -199,7 +199,7 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
     for field in FIELDS:
         boxes[field] = stored[names[field]]
     if not all(np.isfinite(boxes[field]).all() for field in "xywh"):
-        raise DataError(f"{path.name} has boxes whose place is no number")
+        raise DataError(f"{path.name} has boxes whose place is not a number")
     unknown = set(np.unique(boxes["class_id"]).tolist()) - set(range(len(rules.labels)))
     if unknown:
         raise DataError(

@@ -32,8 +32,8 @@ def prediction_error(
 
     ``mse``: :math:`\overline{(p-t)^2}`; ``rmse``: its root, taken for each series; ``smape``:
     :math:`200\,\overline{|p-t|/(|p|+|t|)}`, from 0 to 200; ``r2``: :math:`1 - \sum(p-t)^2/\sum(t-\bar t)^2`, the mean
-    over outputs. For sMAPE, 0/0 is 0 and a prediction that is no finite number costs 200 for itself alone; NeuroBench
-    lets either spoil its whole batch. The other measures refuse predictions that are not finite.
+    over outputs. For sMAPE, 0/0 is 0 and a prediction that is not finite scores 200 and leaves the others unaffected;
+    NeuroBench lets either spoil its whole batch. The other measures refuse predictions that are not finite.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Floors: what is reached without looking, the constant answer and the last value."""
+"""Baselines that ignore the input: a constant answer and the last value."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def fit(
     Raises
     ------
     ModelError
-        The loss is no number any more.
+        The loss is not finite any more.
     """
     device = next(module.parameters()).device
     optimiser = torch.optim.Adam(module.parameters(), lr=rate)

@@ -43,7 +43,7 @@ def embed(
         Axes of the layer that are averaged, 1 being the first after the stimulus: `[1]` for tokens (stimulus, token,
         feature), `[2, 3]` for the maps of a convolution. What is left is laid side by side.
     tell
-        Is told how many stimuli a model that embeds is through with.
+        Is called with the number of stimuli that a model has embedded.
 
     Raises
     ------

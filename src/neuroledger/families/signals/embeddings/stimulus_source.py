@@ -270,7 +270,7 @@ def _files(catalog: Catalog, id: str, downloads: Path | None) -> dict[str, Path]
                 files[name],
                 pin,
                 memory=catalog.root / ".cache",
-                mend=f"bring it with `neuroledger fetch {id}`",
+                fix=f"bring it with `neuroledger fetch {id}`",
             )
     return files
 

@@ -113,7 +113,7 @@ def together(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: 
         shown = shown[:-1]
     if len(shown) != len(gaze):
         raise DataError(
-            f"{name} has {len(eeg)} sentences and {gaze_name} {len(gaze)}: nobody knows which is which; get the files "
+            f"{name} has {len(eeg)} sentences and {gaze_name} {len(gaze)}: they cannot be matched; get the files "
             "again, or put this person's task under `leave_out`"
         )
     if not shown:

@@ -23,7 +23,7 @@ def sentences_in(archive: Path, member: str) -> dict[tuple[str, int, str], Sente
 
     Sheet `Delong_Replication`: item number, sentence context, expected (article), unexpected, expected (noun), unexpected,
     sentence ending; sheet `Control_experiment`: item number, correct, incorrect. Headings count as small letters without
-    points; one that comes twice is told by its order.
+    points; one that occurs twice is identified by its order.
 
     Raises
     ------
@@ -107,5 +107,5 @@ def _rows(book: Any, sheet: str, wanted: Sequence[str], where: str) -> Iterator[
             yield int(float(first)), *rest
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"{where}, sheet {sheet!r}, row {number}: {first!r} is no number of an item"
+                f"{where}, sheet {sheet!r}, row {number}: {first!r} is not an item number"
             ) from error

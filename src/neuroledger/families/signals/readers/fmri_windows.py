@@ -91,7 +91,7 @@ def files_read(names: Sequence[str], told: Mapping[str, Any]) -> list[str]:
     there = set(names)
     lost = [name for name in others if name not in there]
     if lost:
-        raise DataError(f"{', '.join(lost)}, which `events` is told to read, is not among the files")
+        raise DataError(f"{', '.join(lost)}, which `events` names, is not among the files")
     if isinstance(space := told["space"], Transforms):
         for run in {run.subject: run for run in runs}.values():
             others += transforms_of(space, run, names)

@@ -227,7 +227,7 @@ def _trials(archive: Path, subject: str) -> tuple[Array, list[str]]:
             ]
             if len(members) != 1:
                 raise DataError(
-                    f"{archive.name} has {len(members) or 'no'} tables of trials {subject}.mat: without one, nobody knows "
+                    f"{archive.name} has {len(members) or 'no'} tables of trials {subject}.mat: without one, it is unknown "
                     f"when {subject} heard which word; put {subject} under `leave_out`, or get the archive again"
                 )
             content = zip_member(held, members[0])

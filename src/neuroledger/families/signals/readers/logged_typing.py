@@ -153,7 +153,7 @@ def logged_typing(
 
 
 def _clusters(logs: Sequence[Logged], practice: int, threshold: float) -> dict[str, str]:
-    """The cluster of each sentence that is typed in earnest."""
+    """The cluster of each sentence that is typed in a non-practice trial."""
     texts = sorted(
         {text for log in logs for trial, text in log.sentences.items() if trial >= practice and text}
     )

@@ -22,7 +22,7 @@ __all__ = ["prepared_signals"]
 
 
 def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
-    """The files that the reader was told to read."""
+    """The files that the reader's fields name."""
     wanted = [parameters["file"], *(parameters["embeddings"] or {}).values()]
     wanted += [parameters["split_file"]] if parameters["split_file"] else []
     lost = [name for name in wanted if name not in names]

@@ -83,7 +83,7 @@ def read_words(
 ) -> Dataset:
     """Windows at the words of sentences that came one by one, from recordings of several laboratories and one list.
 
-    Which sentence was read is told by its triggers: 101 to 180 the item, 201 to 208 the version of a sentence about
+    The sentence is identified by its triggers: 101 to 180 the item, 201 to 208 the version of a sentence about
     prediction, 210 and 211 that of a control sentence; these from 201 on and 255 come with words, 250 and 251 with
     questions, 1 to 100 and 200 tell how probable the word is. A pause of 1.5 s ends a sentence. A sentence whose words are
     not as many as the list says is left out and counted. Channels are those that all recordings have.

@@ -174,7 +174,7 @@ def scheduled_arrays(
 
 
 def _whose(patterns: Sequence[str], name: str) -> tuple[str, str] | None:
-    """Subject and session of an array, None for a file that is none."""
+    """Subject and session of an array, None for a file that is not one."""
     for pattern in patterns:
         said = fields_of(pattern, name)
         if said is not None:

@@ -142,7 +142,7 @@ def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -
     Raises
     ------
     DataError
-        The file is missing or no windows, or one stimulus is told in two ways.
+        The file is missing or has no windows, or one stimulus is described in two ways.
     """
     if file not in files:
         raise DataError(f"{file!r} is not among the files: {', '.join(sorted(files)[:20])}")
@@ -163,7 +163,7 @@ def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -
     twice = table["stimulus_id"][table["stimulus_id"].duplicated()]
     if len(twice):
         raise DataError(
-            f"{file}: stimulus {twice.iloc[0]!r} is told in two ways ({', '.join(name for name in held if name in TOLD)} "
+            f"{file}: stimulus {twice.iloc[0]!r} has two descriptions ({', '.join(name for name in held if name in TOLD)} "
             "differ between its windows): give the two different names"
         )
     return table.replace({np.nan: ""})

@@ -229,7 +229,7 @@ def markers_of(raw: Any, name: str) -> list[Marker]:
         matches = [(float(onset), MARKER.fullmatch(str(said).strip())) for onset, said in told]
         found = [Marker(onset, int(match[1])) for onset, match in matches if match is not None]
     if not found:
-        raise DataError(f"{name} has no triggers: nobody knows what was read in it")
+        raise DataError(f"{name} has no triggers: what was read is unknown")
     return found
 
 

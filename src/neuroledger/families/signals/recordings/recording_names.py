@@ -46,7 +46,7 @@ class Naming(Frozen):
         Where they lie; names below are relative to `folder`.
     recordings
         Patterns of names, `{subject}` for any characters, `{block:1}` for just one; the last folders of a name are held
-        against them, whatever the case of letters. `subject`, `session` and `block` say whose it is and the how manyth;
+        against them, whatever the case of letters. `subject`, `session` and `block` give the subject and the index;
         other placeholders are facts, `name` is nothing. Files that are called otherwise are no recordings.
     log
         The name of a recording's log, with these placeholders, `*` for any characters but /.

@@ -248,7 +248,7 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
 
 
 def _called(said: str, names: Sequence[str]) -> list[str]:
-    """The channels that a text stands for: with `*`, those that fit, be there some or none."""
+    """The channels that a text stands for: with `*`, zero or more that match."""
     return [name for name in names if fnmatchcase(name, said)] if "*" in said else [said]
 
 

@@ -103,7 +103,7 @@ class AnnotationFile(Frozen):
 
 
 def fields_in(rule: AnnotationFile, name: str) -> dict[str, str] | None:
-    """What the name of a recording says, by placeholder; None for a name that is no recording's or a partner's."""
+    """What the name of a recording says, by placeholder; None for other names."""
     match = expression(rule.recording).fullmatch(tail(rule.recording, name)[1])
     if match is None or expression(rule.file).fullmatch(tail(rule.file, name)[1]):
         return None

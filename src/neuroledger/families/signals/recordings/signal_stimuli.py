@@ -96,7 +96,7 @@ class Events(Frozen):
 
     `stimulus` becomes `stimulus_id`, the name by which embeddings are found; a text is short for a column. `where` keeps
     the events whose columns say one of the texts, with `*` for any characters. `coordinates` are further facts by name.
-    Where a marker shares its moment with another one, whatever kind that is, nobody knows what was shown: such events are
+    Where a marker shares its moment with another one, whatever kind that is, the stimulus is unknown: such events are
     refused, or, `ambiguous: drop`, left out and counted. `numbered` says, for stimuli that are called by a number after one
     of these beginnings, where their files lie among the downloads: the N-th in order of their paths, from 1; `pictures`,
     which tables say their files.

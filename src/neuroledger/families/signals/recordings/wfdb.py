@@ -205,7 +205,7 @@ def read_annotations(path: Path) -> Annotations:
     Raises
     ------
     DataError
-        The file ends before its mark of the end, or holds a code that is none.
+        The file ends before its mark of the end, or contains an unknown code.
     """
     content = path.read_bytes()
     words = np.frombuffer(content[: len(content) // 2 * 2], dtype="<u2").tolist()
@@ -242,7 +242,7 @@ def read_annotations(path: Path) -> Annotations:
         elif code not in (NUM, SUB):
             if code not in SYMBOLS:
                 raise DataError(
-                    f"{path.name} holds the annotation code {code}, which is none: is it an annotation file?"
+                    f"{path.name} has the unknown annotation code {code}: is it an annotation file?"
                 )
             time += interval
             noted.append(_Note(time, SYMBOLS[code], channel, ""))
