@@ -288,7 +288,7 @@ def test_windows_that_were_cut_elsewhere_list_what_they_show(place: Path, tmp_pa
     assert [one.text for one in found.shown("text")] == ["W0", "W1", "W2"]
     two = windows.assign_coords(text=("presentation", [f"t{n}" for n in range(len(words))]))
     assembly.write(two, folder / "signals.nc")
-    with pytest.raises(DataError, match="stimulus 'w0' is described in two ways"):
+    with pytest.raises(DataError, match="stimulus 'w0' has two descriptions"):
         source_of_dataset(open_catalog(place), "Read", folder)
     with pytest.raises(RequestError, match="say with --from where the downloads of Read lie"):
         source_of_dataset(open_catalog(place), "Read")
