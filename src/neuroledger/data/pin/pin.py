@@ -51,8 +51,8 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     The files are those that the spec names below `downloads`, or below `files`, or all that there are; of recordings,
     those that are in the folder, and the reader's fields state their subjects. The spec keeps its comments and the order
     of its fields; `unavailable` goes. A second call with the same files changes nothing. Nothing is written before
-    everything is found to be there, and the reader has read it, and the spec's expectations hold. Files are linked where the disk can,
-    and copied where it cannot.
+    everything is found to be there, and the reader has read it, and the spec's expectations hold. Files are linked where
+    the disk can, and copied where it cannot.
 
     Raises
     ------
