@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,9 @@ class Memory:
 
     def join(self, arrays: Sequence[Array]) -> Array:
         return np.concatenate(arrays, axis=1)
+
+    def computing(self, identity: Mapping[str, Any], stimuli: StimulusSet) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def test_one_pass_serves_all_layers_regions_and_tasks() -> None:

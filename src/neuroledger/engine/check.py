@@ -319,7 +319,7 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
     chance: float | str = 0.0
     try:
         if spec.all_metrics and spec.floor is None and spec.ceiling is None:
-            chance = getattr(resolve("metrics", spec.all_metrics[0], catalog, {})[0], "chance", 0.0)
+            chance = getattr(resolve("metrics", spec.all_metrics[0], catalog, {})[0], "chance_level", 0.0)
     except (RequestError, SpecError):
         return  # reported where the metric is checked
     most = math.inf if isinstance(chance, str) else floor_of(rules, chance)

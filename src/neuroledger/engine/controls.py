@@ -96,8 +96,8 @@ def _chance(job: Resolved, measured: Measurement) -> float:
     """The chance level that the first metric declares; classes are those of the target."""
     if job.first not in job.metrics or not isinstance(spec := job.metrics[job.first].spec, MetricSpec):
         return 0.0
-    if not isinstance(spec.chance, str):
-        return spec.chance
+    if not isinstance(spec.chance_level, str):
+        return spec.chance_level
     target = measured.target
     labels = target.coords["truth"].values if "truth" in target.coords else target.values
     return 1 / len(encode(labels).labels) if labels.dtype.kind in "UOSbiu" and labels.size else 0.0

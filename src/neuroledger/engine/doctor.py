@@ -28,7 +28,7 @@ OLDEST_PYTHON: Final = (3, 11)
 SPARE_BYTES: Final = 2 * 1024**3
 NEEDED: Final = (
     "numpy", "scipy", "pandas", "xarray", "netCDF4", "scikit-learn", "pydantic", "PyYAML", "pillow", "jinja2", "rich",
-    "bibtexparser", "filelock", "packaging",
+    "bibtexparser", "filelock", "packaging", "urllib3",
 )  # fmt: skip
 OPTIONAL: Final = {
     "dvc": ("pipeline", "`dvc pull` and `dvc repro`"),

@@ -16,7 +16,7 @@ __all__ = ["canonical", "sha256_of", "spec_sha256"]
 DESCRIPTIVE = frozenset(
     {
         "title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads", "lists",
-        "chance",
+        "chance_level",
         "stimuli",
     }
 )  # fmt: skip

@@ -104,10 +104,10 @@ class _Comparison(Spec):
 class MetricSpec(_Comparison):
     """A metric: compares what a model gave with what a brain gave, or counts what a run cost.
 
-    ``chance`` is what a model without any access scores on average, from 0 to 1: a number, or one over the classes.
+    ``chance_level`` is what a model without any access scores on average, from 0 to 1: a number, or one over the classes.
     """
 
-    chance: Annotated[float, Field(ge=0, lt=1)] | Literal["1/classes"] = 0.0
+    chance_level: Annotated[float, Field(ge=0, lt=1)] | Literal["1/classes"] = 0.0
 
 
 class CeilingSpec(_Comparison):

@@ -80,5 +80,5 @@ def test_table_without_file_names_is_refused(tmp_path):
 def test_damaged_file_is_named(tmp_path, name):
     files = _files(tmp_path)
     files[name].write_bytes(b"\xff\xfe not this kind of file")
-    with pytest.raises(AssemblyError, match=name.replace(".", r"\.")):
+    with pytest.raises(DataError, match=name.replace(".", r"\.")):
         netcdf(files)

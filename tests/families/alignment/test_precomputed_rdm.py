@@ -55,7 +55,7 @@ def test_wrong_files_are_named(tmp_path):
         _model({})
     with pytest.raises(ModelError, match=r"RDM 'HMAXX' \(did you mean HMAX"):
         _model(_file(tmp_path), rdm="HMAXX")
-    with pytest.raises(ModelError, match=r"models\.mat cannot be read .* 'Nothing'"):
+    with pytest.raises(ModelError, match=r"models\.mat has no variable 'Nothing'; it has Models"):
         _model(_file(tmp_path), variable="Nothing")
     with pytest.raises(ModelError, match="not a symmetric matrix"):
         _model(_file(tmp_path, np.arange(25.0).reshape(5, 5)))

@@ -53,7 +53,7 @@ def test_the_order_that_rounding_left_is_that_of_correlations():
 def test_check_refuses_a_compat_that_does_not_fit_the_parameters(lab):
     fields = {"compat": "brainscore", "ceiling": "rsa_ceiling"}
     lab.benchmark("lab.V4-rdm", metric={"name": "rdm", "comparison": "pearson"}, **fields)
-    problems = [one for one in check(lab.open())[0] if one.file.endswith("lab.V4-rdm.yaml")]
-    assert any("ties: rounding" in one.message and one.line > 1 for one in problems), problems
+    problems = [one for one in check(lab.open())[0] if one.where.endswith("lab.V4-rdm.yaml")]
+    assert any("ties: rounding" in one.what + one.fix and one.line > 1 for one in problems), problems
     lab.benchmark("lab.V4-rdm", metric={"name": "rdm", "comparison": "spearman"}, **fields)
-    assert not [one for one in check(lab.open())[0] if one.file.endswith("lab.V4-rdm.yaml")]
+    assert not [one for one in check(lab.open())[0] if one.where.endswith("lab.V4-rdm.yaml")]

@@ -56,7 +56,7 @@ LABEL = MNIST["test"].labels
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        (NAME, idx(IMAGES["test"])[:-20], "cut short or damaged"),
+        (NAME, idx(IMAGES["test"])[:-20], "cannot be read as an IDX file"),
         (
             NAME,
             idx(IMAGES["test"], zipped=False)[:-1],

@@ -152,6 +152,4 @@ def write_embeddings(table: xr.DataArray, path: Path) -> None:
     try:
         assembly.write(table, path)
     except DataError as error:
-        raise RequestError(
-            f"{path} cannot be written ({error}); it takes up to {table.nbytes / 1e6:.0f} MB: free space on that disk"
-        ) from error
+        raise RequestError(f"{error}; the table takes up to {table.nbytes / 1e6:.0f} MB") from error
