@@ -22,7 +22,7 @@ repro: $(READY)
 
 test: $(READY)
 	@dvc pull --quiet
-	@pytest -n logical --dist worksteal
+	@OMP_NUM_THREADS=1 pytest -n logical --dist worksteal
 	@ruff check .
 	@ruff format --check .
 	@mypy
@@ -45,7 +45,7 @@ fix: $(READY)
 	ruff format .
 
 test-slow: $(READY)
-	pytest -n logical --dist worksteal -m "not hub and not braindecode"
+	OMP_NUM_THREADS=1 pytest -n logical --dist worksteal -m "not hub and not braindecode"
 
 # Architectures of torchvision, timm and transformers, in an environment of their own beside the pinned torch.
 test-hub: .cache/hub/.ready

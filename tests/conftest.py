@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from neuroledger.spec import registry
 from neuroledger.store.store import store_at
 from tests.engine.lab import Lab, build
 
@@ -31,6 +32,18 @@ def readers_store(tmp_path: Path) -> Iterator[None]:
 def lab(tmp_path: Path, repository: Path) -> Lab:
     """The small laboratory that many tests work in."""
     return build(tmp_path / "lab", repository)
+
+
+@pytest.fixture(autouse=True)
+def _components_of_tests_stay_at_home(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What test modules register when they are imported is there for those modules alone."""
+    home = request.module.__name__ if request.module else ""
+    for key, component in list(registry._REGISTRY.items()):
+        place = component.function.__module__
+        if place.startswith("tests.") and place != home:
+            monkeypatch.delitem(registry._REGISTRY, key)
 
 
 def _folder(variable: str, default: Path) -> Path:
