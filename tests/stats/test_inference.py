@@ -14,8 +14,8 @@ import neuroledger as nl
 from neuroledger.errors import MetricError
 from neuroledger.stats.calibration import calibrate, generator_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
-from neuroledger.stats.resampling import _reduce, _Reduced
-from neuroledger.stats.score import Score
+from neuroledger.stats.resampling import _reduce, _Reduced, _weighted_medians, aggregate, influence_of
+from neuroledger.stats.score import Score, normalise
 from neuroledger.stats.spread import Influence, moved
 
 Floats = npt.NDArray[np.float64]
@@ -248,3 +248,41 @@ def test_time_bins_of_a_temporal_regression_have_an_interval() -> None:
     )
     score = nl.metric("spantime_ridge", time="separate")(source, target)
     assert score.low < score.value < score.high
+
+
+def median_score(values: Floats, ids: list[str], scale: str) -> Score:
+    steps = [("neuroid", "median"), ("split", "mean")]
+    samples = xr.DataArray(values, dims=("split", "neuroid"), coords={"neuroid_id": ("neuroid", ids)})
+    influence = influence_of(samples, steps)
+    return Score(aggregate(samples, steps), scale=scale, influence=influence, population="lab")
+
+
+@pytest.mark.parametrize("neurons", [30, 90])
+def test_medians_over_medians_cover_new_neurons(neurons: int) -> None:
+    """Metric and ceiling rank neurons almost alike; what is left of their difference is not what their slopes leave."""
+    rng = np.random.default_rng(neurons)
+    found = []
+    for _ in range(120):
+        reliability = rng.beta(4, 4, neurons) * 0.9 + 0.05
+        noise = 0.05 * rng.standard_normal((2, 5, neurons))
+        ids = rng.permutation([f"n{i}" for i in range(neurons)]).tolist()
+        r = median_score(np.sqrt(reliability) + noise[0], ids, "correlation")
+        found.append(normalise(r, median_score(reliability + noise[1], ids, "reliability")))
+    values = np.array([score.value for score in found])
+    held = np.mean([score.low <= values.mean() <= score.high for score in found])
+    width = np.sqrt(np.mean([score.spread.variance for score in found])) / values.std(ddof=1)
+    assert held >= 0.88 and 0.8 < width < 1.45
+
+
+def test_weighted_medians_with_equal_weights_are_medians() -> None:
+    values = np.random.default_rng(0).standard_normal((4, 61))
+    values[1, :5] = np.nan
+    found = _weighted_medians(values, np.ones((3, 61)))
+    np.testing.assert_allclose(found, np.broadcast_to(np.nanmedian(values, axis=1), (3, 4)))
+    weights = np.random.default_rng(1).exponential(size=(40, 61))
+    for cell, drawn in zip(values, _weighted_medians(values, weights).T, strict=True):
+        order = np.argsort(cell)[: np.isfinite(cell).sum()]
+        place = np.cumsum(weights[:, order], axis=1) - weights[:, order] / 2
+        half = weights[:, order].sum(axis=1) / 2
+        slow = [np.interp(at, row, cell[order]) for at, row in zip(half, place, strict=True)]
+        np.testing.assert_allclose(drawn, slow)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from scipy.special import betainc, betaln
+from scipy.special import betainc, betaln, log_ndtr
 
 from neuroledger.errors import MetricError
 from neuroledger.stats.spread import Influence, Items, centred, moved
@@ -24,6 +25,8 @@ Step = tuple[str, str]
 FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw"})
 # Values that share the slope of a median, in the limit of many.
 BROAD: Final = 10
+# Values on each side of the middle that a weighted median can be, in roots of their number: beyond five deviations.
+REACH: Final = 2.5
 
 
 def _absolute_mean(values: Floats, axis: int) -> Floats:
@@ -164,12 +167,16 @@ def influence_of(
         return None
     factors: dict[str, Items] = {}
     weight = np.ones(())
-    for step in reversed(taken):
+    for at, step in reversed(list(enumerate(taken))):
         items = step.values.shape[step.axis]
         if step.over not in FIXED and items > 1:
             own = step.items() * np.expand_dims(weight, step.axis)
             own = np.nansum(own, axis=tuple(i for i in range(own.ndim) if i != step.axis))
-            factors[step.over] = moved(_names(samples, step.over), own)
+            names = _names(samples, step.over)
+            found = moved(names, own)
+            if step.how == "median":
+                found = replace(found, redrawn=partial(_medians_redrawn, taken[at:], np.argsort(names)))
+            factors[step.over] = found
         weight = step.slope() * np.expand_dims(weight, step.axis)
     crossed: dict[tuple[str, str], Floats] = {}
     if cells is not None and len(cells.ids) > 1:
@@ -262,6 +269,55 @@ class _Reduced:
             _reduce(np.take(self.values, np.delete(kept, i), self.axis), self.axis, self.how) for i in kept
         ]
         return np.where(known, whole - np.stack(others, axis=self.axis), 0.0)
+
+
+def _medians_redrawn(steps: Sequence[_Reduced], order: npt.NDArray[np.intp], multipliers: Floats) -> Floats:
+    """Deviations (draw,) of the aggregate, whose next step is a median of items that are drawn with other weights.
+
+    The same weights move every median of the same items, so that medians of two scores move together as far as they do.
+    """
+    median = steps[0]
+    weights = np.empty_like(multipliers)
+    weights[:, order] = -log_ndtr(-multipliers)  # exponential, in the order of the normal ones [rubin1981]
+    values = _weighted_medians(np.moveaxis(median.values, median.axis, -1), weights)
+    for step in steps[1:]:
+        values = _reduce(values, step.axis + 1, step.how)
+    n = weights.shape[1]
+    return np.asarray((values - values.mean()) * math.sqrt((n + 1) / (n - 1)))
+
+
+def _weighted_medians(values: Floats, weights: Floats) -> Floats:
+    """Medians over the last axis with the weights of each draw, (draw, …), missing values skipped.
+
+    With equal weights they are plain medians: cumulative weights are counted to the middle of each value's own.
+    """
+    flat = values.reshape(-1, values.shape[-1])
+    out = np.full((len(weights), len(flat)), np.nan)
+    for at, cell in enumerate(flat):
+        known = np.flatnonzero(~np.isnan(cell))
+        if not known.size:
+            continue
+        order = known[np.argsort(cell[known], kind="stable")]
+        reach = 2 + int(REACH * math.sqrt(known.size))
+        start = max(0, known.size // 2 - reach)
+        middle = order[start : known.size // 2 + reach + 1]
+        own = weights[:, middle]
+        total = weights[:, known].sum(axis=1) if known.size < len(cell) else weights.sum(axis=1)
+        place = np.cumsum(own, axis=1) - own / 2 + weights[:, order[:start]].sum(axis=1, keepdims=True)
+        place -= total[:, None] / 2
+        out[:, at] = _crossing(place, cell[middle])
+    return out.reshape(len(weights), *values.shape[:-1])
+
+
+def _crossing(place: Floats, values: Floats) -> Floats:
+    """Value where ``place``, which rises along each row, crosses 0."""
+    above = np.clip((place < 0).sum(axis=1), 1, place.shape[1] - 1) if place.shape[1] > 1 else None
+    if above is None:
+        return np.full(len(place), values[0])
+    rows = np.arange(len(place))
+    low, high = place[rows, above - 1], place[rows, above]
+    share = np.clip(np.divide(-low, high - low, out=np.zeros(len(place)), where=high > low), 0.0, 1.0)
+    return np.asarray(values[above - 1] + share * (values[above] - values[above - 1]))
 
 
 def _central(values: Floats) -> Floats:

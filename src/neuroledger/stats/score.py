@@ -420,7 +420,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
             return None
         whole = own * _slope(lambda r: float(formula(r, ceiling.value)), raw.value, 2 * own.error)
         if top is not None:
-            reach = min(2 * top.error, 0.5 * ceiling.value)
+            reach = min(top.error, 0.5 * ceiling.value)
             whole = whole + top * _slope(lambda c: float(formula(raw.value, c)), ceiling.value, reach)
         return whole
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -47,15 +47,26 @@ PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli"}
 
 @dataclass(frozen=True)
 class Items:
-    """The items of one random factor and what each adds to the deviation of the score: variance is the sum of squares."""
+    """The items of one random factor and what each adds to the deviation of the score: variance is the sum of squares.
+
+    ``redrawn`` computes the deviations (draw,) from multipliers (draw, item) where the score is no smooth function of its
+    items: a median has no slope that would tell how it differs from another median of the same items.
+    """
 
     ids: npt.NDArray[np.str_]
     deviation: Floats
+    redrawn: Callable[[Floats], Floats] | None = None
 
     @property
     def variance(self) -> float:
         """Variance of the score that this factor causes."""
         return float(self.deviation @ self.deviation)
+
+    def draws(self, multipliers: Floats) -> Floats:
+        """Deviations of the score, (draw,), from standard normal multipliers of the items, (draw, item)."""
+        if self.redrawn is not None:
+            return self.redrawn(multipliers)
+        return _exact(multipliers @ self.deviation, self.variance)
 
 
 def moved(ids: Sequence[Any] | npt.NDArray[Any], influence: Floats) -> Items:
@@ -127,10 +138,7 @@ class Influence:
             )
         chosen = tuple(name for name in chosen if len(self.factors[name].ids) > 1)
         signs = {name: multipliers(population, name, self.factors[name].ids) for name in chosen}
-        draws = {
-            name: _exact(signs[name] @ self.factors[name].deviation, self.factors[name].variance)
-            for name in chosen
-        }
+        draws = {name: self.factors[name].draws(signs[name]) for name in chosen}
         for (first, second), cells in self.crossed.items():
             if first in signs and second in signs:
                 drawn = ((signs[first] @ cells) * signs[second]).sum(axis=1)
