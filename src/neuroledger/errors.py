@@ -134,6 +134,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "review.object-wrong": "An object of the embedded remote is not named by its content, or no pointer names it.",
         "review.page": "Documentation changed.",
         "review.derived": "A file that the pipeline writes changed, and it says nothing that its sources do not.",
+        "review.lock": "The lock of DVC is part of a proposal: two of them would conflict in it.",
         "review.code": "Code or settings changed: whatever is not known to be data.",
         "review.removed": "Something that others may use was removed.",
         "review.link": "A link, a submodule or a repository inside the repository.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ from neuroledger.engine.session import Request
 from neuroledger.engine.signatures import signature_path
 from neuroledger.engine.verify import verify
 from neuroledger.errors import Finding
+from neuroledger.report.table import board_of
+from neuroledger.spec.kinds import SuiteSpec
 from tests.engine.lab import Lab
 
 RIDGE = "lab.V4-ridge"
@@ -89,8 +92,32 @@ def test_signed_is_told_from_self_reported(lab: Lab, scored: Path, tmp_path: Pat
     found = verified(lab, scored, recompute=False, signers=signers)
     assert found.code == "record.signed" and "maintainer@example.org" in found.what
     assert verified(lab, scored, recompute=False, signers=strangers).code == "record.signature"
+    shutil.copy(signers, lab.root / "allowed_signers")
+    assert signed_on_board(lab, scored) == "maintainer@example.org"
+    assert verified(lab, scored, recompute=False).code == "record.signed"
+    shutil.copy(strangers, lab.root / "allowed_signers")
+    assert signed_on_board(lab, scored) == ""
     forge(scored, FORGERIES["value"])
-    assert verified(lab, scored, recompute=False, signers=signers).code == "record.signature"
+    shutil.copy(signers, lab.root / "allowed_signers")
+    assert signed_on_board(lab, scored) == ""
+    assert verified(lab, scored, recompute=False).code == "record.signature"
+
+
+def signed_on_board(lab: Lab, path: Path) -> str:
+    """Who the board names as the signer of the record at ``path``."""
+    record = read_record(path)
+    fields = {
+        "id": "one",
+        "version": 1,
+        "title": "One",
+        "benchmarks": [{"id": record.benchmark}],
+        "models": [record.model],
+    }
+    board = board_of(lab.open(), SuiteSpec.model_validate(fields), [record])
+    signers = {row.model: row.cells[0].signed for row in board.rows}
+    counted = sum(bool(signer) for signer in signers.values())
+    assert f"{counted} of 1 scores are recomputed and signed" in str(board)
+    return signers[record.model]
 
 
 def test_what_is_not_reproduced_is_not_signed(lab: Lab, scored: Path, tmp_path: Path) -> None:

@@ -209,6 +209,10 @@ class _Proposal:
             yield _found("review.pointer", "note", path, f"{state}: git ignores the files that DVC provides")
         elif PAGES.fullmatch(path):
             yield _found("review.page", "note", path, f"{state}: documentation")
+        elif path == "dvc.lock" and state != "removed":
+            words = f"{state}: every clone writes its own lock, so that two proposals with one conflict"
+            fix = f"git rm --cached {path}" if state == "added" else f"restore {path} from the base branch"
+            yield _found("review.lock", "error", path, words, fix)
         elif self._is_derived(path, state):
             words = f"{state}: written by the pipeline; not needed in a proposal"
             yield _found("review.derived", "note", path, words)
@@ -502,9 +506,9 @@ class _Proposal:
     def _is_derived(self, path: str, state: State) -> bool:
         """Whether a file is what the pipeline writes, and says nothing that its sources do not."""
         if state == "removed":
-            return path in ("results/check.json", "results/leaderboard.json")
-        if path == "dvc.lock":
-            return self._is_lock(path)
+            return path in ("dvc.lock", "results/check.json", "results/leaderboard.json") or path.startswith(
+                "results/metrics/"
+            )
         if re.fullmatch(r"specs/schema/\w+\.json", path):
             return schema_texts(plugins=False).get(PurePosixPath(path).name) == self._text(self.now, path)
         match = re.fullmatch(r"results/metrics/([\w.-]+)\.json", path)
@@ -519,14 +523,6 @@ class _Proposal:
     def _score(self, benchmark: str, model: str) -> Any:
         record = _record_of(self.now.read(f"results/records/{benchmark}/{model}.json"))
         return None if record is None or record.score is None else record.score.get("value")
-
-    def _is_lock(self, path: str) -> bool:
-        """Whether ``dvc.lock`` differs from before in hashes and sizes alone: it says which commands DVC thinks were run."""
-        try:
-            old, new = (parse(self._text(tree, path), path).data for tree in (self.base, self.now))
-        except SpecError:
-            return False
-        return bool(_without_hashes(old) == _without_hashes(new))
 
 
 def _found(code: str, severity: Severity, where: str, what: str, fix: str = "") -> Finding:
@@ -646,13 +642,3 @@ def _speaks_for(report: ValidationReport, spec: DatasetSpec) -> bool:
         return report.identity == identity(spec)
     except (NeuroLedgerError, ValidationError):
         return False
-
-
-def _without_hashes(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        return {
-            name: _without_hashes(value)
-            for name, value in plain.items()
-            if name not in ("md5", "size", "nfiles", "params")
-        }
-    return [_without_hashes(value) for value in plain] if isinstance(plain, list) else plain

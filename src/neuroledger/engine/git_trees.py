@@ -103,7 +103,9 @@ def working(head: Tree) -> Tree:
     """
     root, entries, contents = head.root, dict[str, Entry](), dict[str, bytes]()
     others = _git(root, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
-    for path in sorted({*head.entries, *(_text(other) for other in others if other)}):
+    # The lock that `dvc repro` writes is each clone's own: as long as it is untracked it is no part of a proposal.
+    new = {_text(other) for other in others if other} - {"dvc.lock"}
+    for path in sorted({*head.entries, *new}):
         known = head.entries.get(path)
         if path.endswith("/"):  # a repository inside this one
             entries[path.rstrip("/")] = Entry(MODULE, "", 0)

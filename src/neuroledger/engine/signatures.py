@@ -8,13 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from neuroledger.engine.record import Record
+from neuroledger.engine.record import Record, record_path
 from neuroledger.errors import RequestError
 
-__all__ = ["sign", "signature_path", "signer_of"]
+__all__ = ["sign", "signature_path", "signer_in", "signer_of", "signers_of"]
 
 NAMESPACE: Final = "neuroledger-record"
 SECONDS: Final = 60
+ALLOWED: Final = "allowed_signers"
 
 
 def signature_path(record: Path) -> Path:
@@ -62,6 +63,19 @@ def signer_of(path: Path, record: Record, signers: Path) -> str | None:
         if not _keygen(*words, message=_message(record)).returncode:
             return who
     return None
+
+
+def signers_of(root: Path) -> Path | None:
+    """The repository's file of allowed signers, ``allowed_signers``; None where it has none."""
+    return path if (path := root / ALLOWED).is_file() else None
+
+
+def signer_in(root: Path, record: Record) -> str:
+    """Who of the repository's allowed signers recomputed and signed a kept record; empty where nobody did."""
+    path, signers = record_path(root, record.benchmark, record.model), signers_of(root)
+    if signers is None or not signature_path(path).is_file():
+        return ""
+    return signer_of(path, record, signers) or ""
 
 
 def _message(record: Record) -> bytes:

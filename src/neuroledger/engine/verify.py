@@ -16,7 +16,7 @@ from neuroledger.engine.plan import Job, inputs_of
 from neuroledger.engine.record import PAYLOAD, Record, read_record
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
-from neuroledger.engine.signatures import sign, signature_path, signer_of
+from neuroledger.engine.signatures import sign, signature_path, signer_of, signers_of
 from neuroledger.errors import DataError, Finding, IntegrityError, NeuroLedgerError, RequestError, Severity
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.identity import sha256_of
@@ -49,13 +49,15 @@ def verify(
     another identity, and its data changed when a file's bytes differ from the pin; every file is hashed anew. None of
     this shows that the numbers are right, for whoever edits a record can hash it again. With ``recompute`` everything
     that the inputs determine is computed from scratch, without a cache, and compared number by number. With ``key``, an SSH
-    key, what was reproduced is signed; with ``signers``, a file of allowed signers, signatures are verified.
+    key, what was reproduced is signed. Signatures are verified against ``signers``, a file of allowed signers; without it,
+    against the repository's own, if it has one.
 
     Raises
     ------
     RequestError
         A path does not exist.
     """
+    signers = signers or signers_of(catalog.root)
     chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
     sessions: dict[Request, Session] = {}
     hashed: dict[tuple[str, str], tuple[str, str]] = {}

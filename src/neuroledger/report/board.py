@@ -35,7 +35,10 @@ Role = Literal["model", "positive", "negative"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one benchmark; ``top`` if nothing is clearly better; ``covers`` says what the interval is about."""
+    """One model on one benchmark; ``top`` if nothing is clearly better; ``covers`` says what the interval is about.
+
+    ``signed`` names who recomputed and signed the record; where it is empty, the score is self-reported.
+    """
 
     status: Status
     value: float | None = None
@@ -45,6 +48,7 @@ class Cell:
     reason: str = ""
     top: bool = False
     covers: str = ""
+    signed: str = ""
 
     @property
     def half_width(self) -> float | None:
@@ -256,6 +260,9 @@ def _legend(board: Leaderboard) -> list[str]:
     lines.append(
         "* nothing is clearly better. Ranks hold for all models at once (95 %), from differences paired over shared items."
     )
+    scored = [cell for row in board.rows for cell in row.cells if cell.status == "scored"]
+    signed = sum(bool(cell.signed) for cell in scored)
+    lines.append(f"{signed} of {len(scored)} scores are recomputed and signed; the others are self-reported.")
     told = [f"{row.model}: not ranked, {row.score.reason}" for row in board.rows if _unranked(row)]
     failed = [
         f"{row.model} on {column.id}: {cell.status}: {cell.reason}"

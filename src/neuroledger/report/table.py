@@ -12,6 +12,7 @@ import pandas as pd
 from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.signatures import signer_in
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.hierarchy import Group, groups_of, weights_of
@@ -95,6 +96,12 @@ def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> L
     for record in records:
         by_benchmark.setdefault(record.benchmark, {})[record.model] = record
     withheld = refuted(catalog)
+    signed = {
+        (item.id, model): signer
+        for item in suite.benchmarks
+        for model, record in by_benchmark.get(item.id, {}).items()
+        if (signer := signer_in(catalog.root, record))
+    }
     here = {
         item.id: {
             model: _withheld(record, withheld[item.id]) if item.id in withheld else record
@@ -110,7 +117,7 @@ def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> L
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(counted, parents, suite.hierarchy))
     whole = weights_of(counted, parents, suite.hierarchy)
-    entries = [_row(catalog, model, columns, groups, whole, here) for model in models]
+    entries = [_row(catalog, model, columns, groups, whole, here, signed) for model in models]
     ordered = _ordered(_with_tops(entries, columns))
     return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)
 
@@ -169,9 +176,16 @@ def _row(
     groups: Sequence[Group],
     whole: Mapping[str, float],
     here: Mapping[str, Mapping[str, Record]],
+    signed: Mapping[tuple[str, str], str],
 ) -> _Entry:
     spec = catalog.model(model)
-    cells = tuple(_cell(catalog, model, here[column.id].get(model), column) for column in columns)
+    cells = tuple(
+        replace(
+            _cell(catalog, model, here[column.id].get(model), column),
+            signed=signed.get((column.id, model), ""),
+        )
+        for column in columns
+    )
     role: Role = spec.control or "model"
     scores = {
         column.id: _score(here[column.id][model])

@@ -1,4 +1,4 @@
-"""Scores in the layout that `dvc metrics show` and `dvc metrics diff` read well: a file for each benchmark."""
+"""Scores in the layout that `dvc metrics show` reads: a file for each benchmark."""
 
 from __future__ import annotations
 

@@ -66,9 +66,6 @@ def base(root: Path, repository: Path) -> Lab:
     keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))
     (root / "docs").mkdir()
     (root / "docs" / "page.md").write_text("# A page\n")
-    (root / "dvc.lock").write_text(
-        "schema: '2.0'\nstages:\n  check:\n    cmd: neuroledger check\n    deps:\n    - path: specs\n      md5: aaa.dir\n"
-    )
     (root / "src").mkdir()
     (root / "src" / "module.py").write_text("x = 1\n")
     (root / ".gitignore").write_text("results/scratch/\n")
@@ -159,8 +156,6 @@ def a_benchmark_with_its_records_and_derived_files(lab: Lab) -> None:
     lab.benchmark("lab.V4-pls", metric="pls")
     keep(lab.open(), record("pixels4", "lab.V4-pls", 0.4), record("noise", "lab.V4-pls", 0.01))
     write(lab, "results/metrics/lab.V4-pls.json", json.dumps({"pixels4": 0.4, "noise": 0.01}))
-    lock = lab.root / "dvc.lock"
-    lock.write_text(lock.read_text().replace("aaa.dir", "bbb.dir"))
 
 
 @proposal("clean", "review.pointer")
@@ -227,10 +222,9 @@ def a_stage_that_runs_a_shell(lab: Lab) -> None:
     write(lab, "dvc.yaml", f"stages: {{x: {{cmd: {COMMAND}}}}}\n")
 
 
-@proposal("needs a person", "review.code")
-def a_command_in_the_lock(lab: Lab) -> None:
-    lock = lab.root / "dvc.lock"
-    lock.write_text(lock.read_text().replace("neuroledger check", COMMAND))
+@proposal("refused", "review.lock")
+def the_lock_of_a_pipeline(lab: Lab) -> None:
+    write(lab, "dvc.lock", f"schema: '2.0'\nstages:\n  check:\n    cmd: {COMMAND}\n")
 
 
 @proposal("needs a person", "review.code")
