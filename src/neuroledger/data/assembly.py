@@ -49,6 +49,8 @@ SHAPES = (
     ("stimulus", "stimulus_b"),
     ("subject", "stimulus", "stimulus_b"),
     ("neuroid", "property"),
+    ("subject",),
+    ("subject", "condition"),
 )
 
 

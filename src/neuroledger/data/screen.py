@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -153,14 +153,20 @@ def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
     return dict.fromkeys(stimuli.ids, stimuli.degrees)
 
 
-def spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
-    """The set with the degrees that a benchmark says, where it does not say its own.
+def spanning(
+    stimuli: StimulusSet, degrees: float | None, screen: Literal["visual_degrees", "as_is"] = "visual_degrees"
+) -> StimulusSet:
+    """The set with the degrees that a benchmark says, where it does not say its own; ``as_is`` places nothing.
 
     Raises
     ------
     RequestError
-        Both are said, and they differ.
+        The benchmark and the set give different degrees, or degrees are given for stimuli that are shown as they are.
     """
+    if screen == "as_is":
+        if degrees is not None:
+            raise RequestError("`screen: as_is` places no stimulus: remove `visual_degrees`")
+        return replace(stimuli, as_is=True)
     if degrees is None or "degrees" in stimuli.table.columns:
         return stimuli
     if stimuli.degrees is not None and stimuli.degrees != degrees:
@@ -176,7 +182,7 @@ def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
 
     ``target_degrees`` None stands for a model that is shown the images as they are; stimuli without files have no size.
     """
-    if target_degrees is None or "filename" not in stimuli.table:
+    if target_degrees is None or stimuli.as_is or "filename" not in stimuli.table:
         return stimuli
     if all(value == target_degrees for value in source_degrees(stimuli).values()):
         return stimuli

@@ -35,9 +35,12 @@ class StimulusSet:
     table
         One row per stimulus, with a unique ``stimulus_id`` and, where there are files, ``filename`` (member of the zip).
     archive
-        Zip of the files, or None for stimuli that are described by the table alone.
+        Zip of the files, or None for stimuli that are described by the table alone; of a set that was joined from
+        several, their zips by the first folder of ``filename``.
     degrees
         Size on the screen in degrees of visual angle, where known.
+    as_is
+        Shown to every model as the files are, whatever visual angle they and the model's screen span.
     contents
         The files themselves by ``filename``, where they came out of another container than a zip.
     digests
@@ -46,8 +49,9 @@ class StimulusSet:
 
     id: str
     table: pd.DataFrame = field(repr=False)
-    archive: Path | None = None
+    archive: Path | Mapping[str, Path] | None = None
     degrees: float | None = None
+    as_is: bool = False
     contents: Mapping[str, bytes] | None = field(default=None, repr=False)
     digests: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
@@ -86,20 +90,23 @@ class StimulusSet:
             return
         if self.archive is None:
             raise AssemblyError(f"stimulus set {self.id!r} has no archive of files")
+        archive = self.archive if isinstance(self.archive, Path) else Path(self.id)
         try:
-            opened = _opened(self.archive, os.getpid(), _stamp(self.archive))
             for id in self.ids if ids is None else ids:
                 if id not in names:
                     raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
+                member = names[id]
+                if not isinstance(self.archive, Path):
+                    part, _, member = member.partition("/")
+                    archive = self.archive[part]
+                opened = _opened(archive, os.getpid(), _stamp(archive))
                 try:
-                    info = opened.getinfo(names[id])
+                    info = opened.getinfo(member)
                 except KeyError:
-                    raise AssemblyError(
-                        f"{self.archive.name} has no file {names[id]!r} (stimulus {id!r})"
-                    ) from None
+                    raise AssemblyError(f"{archive.name} has no file {member!r} (stimulus {id!r})") from None
                 yield zip_member(opened, info)
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
-            raise AssemblyError(f"{self.archive.name} cannot be read ({error}); fetch it again") from error
+            raise AssemblyError(f"{archive.name} cannot be read ({error}); fetch it again") from error
 
     def _held(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
         """Files that are in memory."""
@@ -189,8 +196,8 @@ def read_table(path: Path) -> pd.DataFrame:
         raise AssemblyError(f"{path.name} cannot be read as a CSV table ({error}); fetch it again") from error
 
 
-def safe_members(path: Path) -> list[zipfile.ZipInfo]:
-    """The files of a zip whose names and sizes are harmless.
+def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]:
+    """The files of a zip whose names and sizes are harmless; ``repeated``: a name may occur again with the same content.
 
     Raises
     ------
@@ -202,12 +209,13 @@ def safe_members(path: Path) -> list[zipfile.ZipInfo]:
             members = [info for info in opened.infolist() if not info.is_dir()]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise AssemblyError(f"{path.name} is not a readable zip ({error}); fetch it again") from error
-    seen: set[str] = set()
+    seen: dict[str, tuple[int, int]] = {}
     for info in members:
         name = PurePosixPath(info.filename)
-        if info.filename in seen:
+        content = info.CRC, info.file_size
+        if info.filename in seen and not (repeated and seen[info.filename] == content):
             raise AssemblyError(f"{path.name}: member {info.filename!r} occurs twice")
-        seen.add(info.filename)
+        seen[info.filename] = content
         if name.is_absolute() or ".." in name.parts or "\\" in info.filename:
             raise AssemblyError(f"{path.name}: member {info.filename!r} points outside the archive")
         if (info.external_attr >> 16) & 0o170000 == 0o120000:

@@ -298,7 +298,7 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
     from neuroledger.engine.bound_metric import resolve
     from neuroledger.stats.score import FORMULAS
 
-    if spec.ceiling is None or spec.normalise in ("none", "floor"):
+    if spec.ceiling is None or spec.normalised_by in ("none", "floor"):
         return
     try:
         metric, _, _ = resolve("metrics", spec.all_metrics[0], catalog, {})

@@ -12,7 +12,7 @@ import xarray as xr
 from neuroledger.data.factorize import encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved
-from neuroledger.engine.score import headline, normalised_by
+from neuroledger.engine.score import headline
 from neuroledger.engine.session import Control, Session
 from neuroledger.errors import MetricError, NeuroLedgerError
 from neuroledger.spec.kinds import Controls, MetricSpec
@@ -34,7 +34,7 @@ def controlled(
     """
     benchmark, done = job.benchmark, dict[str, Control]()
     rules = benchmark.controls
-    chance = _chance(job, measured) if normalised_by(job) == "none" else 0.0
+    chance = _chance(job, measured) if job.benchmark.normalised_by == "none" else 0.0
     bounds = {
         "positive": (rules.ceiling_at_least, math.inf),
         "negative": (-math.inf, floor_of(rules, chance)),

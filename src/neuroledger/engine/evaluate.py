@@ -11,7 +11,7 @@ from neuroledger.data.threads import exclusive
 from neuroledger.engine.controls import controlled, require_passed
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved, model_of, resolve
-from neuroledger.engine.score import measure, normalised_by, score
+from neuroledger.engine.score import measure, score
 from neuroledger.engine.session import Control, Session
 from neuroledger.errors import MetricError, ModelError, RequestError
 from neuroledger.models.model import LayeredModel, Model, unknown
@@ -48,7 +48,7 @@ def evaluate(
     """
     job = resolve(session, benchmark, model, _headline)
     measured = measure(job, session)
-    floored = normalised_by(job) == "floor" and job.first not in measured.costs
+    floored = job.benchmark.normalised_by == "floor" and job.first not in measured.costs
     dummy = _dummy(session, job) if floored else None
     scores = score(job, measured, session, dummy)
     done: dict[str, Control] = {}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.errors import DataError
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split
 
-__all__ = ["Measurement", "overlap_notes", "recording_overlap"]
+__all__ = ["Measurement", "apart", "overlap_notes", "recording_overlap"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,49 @@ class Measurement:
     costs: Mapping[str, Score] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     trace: object | None = None
+
+
+def apart(measured: Measurement, by: str) -> Iterator[tuple[str, Measurement]]:
+    """The measurement for each value of a coordinate of the target apart, in sorted order.
+
+    Presentations for which a part has no value at all, such as those that were shown to other subjects, are left out of it.
+
+    Raises
+    ------
+    DataError
+        The target has no such coordinate, or the splits leave a part without train or test rows.
+    """
+    target = measured.target
+    if by not in target.coords or target[by].ndim != 1:
+        raise DataError(f"the data have no coordinate {by!r} to score each value of; correct `each`")
+    dim = str(target[by].dims[0])
+    for value in np.unique(target[by].values.astype(str)).tolist():
+        own = target.isel({dim: np.flatnonzero(target[by].values.astype(str) == value)})
+        repeated, splits = measured.repeated, measured.splits
+        if repeated is not None:
+            same = repeated[by].values.astype(str) == value
+            repeated = _shown(repeated.isel({repeated[by].dims[0]: np.flatnonzero(same)}))[0]
+        source = measured.source
+        if by in source.coords and source[by].dims == target[by].dims:
+            source = source.isel({dim: np.flatnonzero(source[by].values.astype(str) == value)})
+        own, rows = _shown(own)
+        if splits is not None and len(rows) < target.sizes.get("presentation", 0):
+            place = np.full(target.sizes["presentation"], -1)
+            place[rows] = np.arange(len(rows))
+            splits = [Split(*(place[part][place[part] >= 0] for part in split)) for split in splits]
+            if any(not len(part) for split in splits for part in split):
+                raise DataError(f"{by} {value!r} has no presentations in a train or test part")
+        yield value, replace(measured, source=source, target=own, repeated=repeated, splits=splits)
+
+
+def _shown(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.intp]]:
+    """The presentations that have any value, and their rows."""
+    count = assembly.sizes.get("presentation", 0)
+    others = [dim for dim in assembly.dims if dim != "presentation"]
+    if not count or not others or assembly.dtype.kind != "f":
+        return assembly, np.arange(count)
+    rows = np.flatnonzero(assembly.notnull().any(others).values)
+    return (assembly if len(rows) == count else assembly.isel(presentation=rows)), rows
 
 
 def overlap_notes(pretraining: Sequence[str | Pretraining], dataset: str) -> tuple[str, ...]:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from neuroledger.engine.measurement import Measurement, overlap_notes
+from neuroledger.engine.measurement import Measurement, apart, overlap_notes
 from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError
-from neuroledger.spec.kinds import BenchmarkSpec
-from neuroledger.stats.score import Score, normalise, normalise_by_floor
+from neuroledger.spec.kinds import BenchmarkSpec, NormaliseRule
+from neuroledger.stats.score import Score, clipped, mean_of, normalise, normalise_by_floor
 
-__all__ = ["headline", "measure", "normalised_by", "score"]
+__all__ = ["headline", "measure", "score"]
 
 
 def measure(job: Resolved, session: Session) -> Measurement:
@@ -49,23 +49,27 @@ def headline(job: Resolved, measured: Measurement, session: Session, dummy: floa
     benchmark = job.benchmark
     if job.first in measured.costs:
         return measured.costs[job.first]
+    if benchmark.each is None:
+        return _normalised(job, measured, session, dummy)
+    parts = {name: _normalised(job, part, session, dummy) for name, part in apart(measured, benchmark.each)}
+    return mean_of(parts, benchmark.each)
+
+
+def _normalised(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> Score:
+    benchmark = job.benchmark
     raw = _raw(job, job.first, measured)
-    rule = normalised_by(job)
-    if rule == "ceiling" and benchmark.ceiling is not None and job.ceiling is not None:
+    rule = benchmark.normalise if isinstance(benchmark.normalise, NormaliseRule) else NormaliseRule()
+    if benchmark.normalised_by == "ceiling" and benchmark.ceiling is not None and job.ceiling is not None:
         assembly = measured.repeated if measured.repeated is not None else measured.target
         key = (repr(benchmark.ceiling), benchmark.compat or "", session.content(assembly))
         if key not in session.ceilings:
             session.ceilings[key] = job.ceiling(assembly).replace(population=benchmark.dataset)
-        return normalise(raw, session.ceilings[key], compat=benchmark.compat)
-    if rule == "floor" and benchmark.floor is not None and dummy is not None:
-        return normalise_by_floor(raw, dummy, benchmark.floor.perfect)
-    return raw
-
-
-def normalised_by(job: Resolved) -> str:
-    """``ceiling``, ``floor`` or ``none``."""
-    benchmark = job.benchmark
-    return benchmark.normalise or ("ceiling" if benchmark.ceiling else "floor" if benchmark.floor else "none")
+        found = normalise(raw, session.ceilings[key], compat=benchmark.compat, formula=rule.formula)
+    elif benchmark.normalised_by == "floor" and benchmark.floor is not None and dummy is not None:
+        found = normalise_by_floor(raw, dummy, benchmark.floor.perfect)
+    else:
+        return raw
+    return clipped(found) if rule.clip else found
 
 
 def _raw(job: Resolved, name: str, measured: Measurement) -> Score:

@@ -155,7 +155,7 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
 
 
 def _normalisation(spec: BenchmarkSpec) -> str:
-    return spec.normalise or ("ceiling" if spec.ceiling else "floor" if spec.floor else "none")
+    return spec.normalised_by
 
 
 def _floor(records: Mapping[str, Record]) -> float | None:

@@ -38,6 +38,7 @@ __all__ = [
     "IntervalRule",
     "MetricSpec",
     "ModelSpec",
+    "NormaliseRule",
     "Pretraining",
     "SplitsSpec",
     "SuiteSpec",
@@ -182,6 +183,17 @@ class FloorRule(Frozen):
     perfect: float = 1.0
 
 
+class NormaliseRule(Frozen):
+    """How the score is normalised where the scales of metric and ceiling do not say it, or where it is clipped to [0, 1].
+
+    ``formula``: ``scales`` follows from the scales; ``ratio`` is r/c, ``square`` (r/c)², ``explained`` r²/c.
+    """
+
+    by: Literal["ceiling", "floor"] = "ceiling"
+    formula: Literal["scales", "ratio", "square", "explained"] = "scales"
+    clip: bool = False
+
+
 class BenchmarkSpec(Spec):
     """A benchmark: data, selection, paradigm, metric and ceiling, with its place in the hierarchy."""
 
@@ -195,7 +207,9 @@ class BenchmarkSpec(Spec):
     floor: FloorRule | None = None
     generalise: tuple[str, ...] | None = None
     """What the claim generalises over: new stimuli, neuroids, subjects, …; all that the metric knows to vary if absent."""
-    normalise: Literal["ceiling", "floor", "none"] | None = None
+    normalise: Literal["ceiling", "floor", "none"] | NormaliseRule | None = None
+    each: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """A coordinate, such as the subject: each of its values is scored and normalised apart, and the mean is the score."""
     compat: Literal["brainscore"] | None = None
     controls: Controls = Field(default_factory=Controls)
     unavailable: str | None = None
@@ -215,11 +229,17 @@ class BenchmarkSpec(Spec):
             raise ValueError("give one `metric`, or several `metrics` of which the first is the headline")
         if self.ceiling is not None and self.floor is not None:
             raise ValueError("normalise by a `ceiling` or by a `floor`, not by both")
-        if self.normalise == "ceiling" and self.ceiling is None:
+        if self.normalised_by == "ceiling" and self.ceiling is None:
             raise ValueError("`normalise: ceiling` needs a `ceiling`")
-        if self.normalise == "floor" and self.floor is None:
+        if self.normalised_by == "floor" and self.floor is None:
             raise ValueError("`normalise: floor` needs a `floor`")
         return self
+
+    @property
+    def normalised_by(self) -> Literal["ceiling", "floor", "none"]:
+        """What the headline is divided or shifted by."""
+        rule = self.normalise.by if isinstance(self.normalise, NormaliseRule) else self.normalise
+        return rule or ("ceiling" if self.ceiling else "floor" if self.floor else "none")
 
     @property
     def all_metrics(self) -> tuple[Id | Override, ...]:

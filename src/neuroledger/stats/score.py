@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ import xarray as xr
 from neuroledger.errors import MetricError
 from neuroledger.stats.spread import DRAWS, RESAMPLED, Influence, Spread, covers, unpack
 
-__all__ = ["COMMENSURABLE", "Score", "normalise", "normalise_by_floor"]
+__all__ = ["COMMENSURABLE", "Score", "clipped", "mean_of", "normalise", "normalise_by_floor"]
 
 Floats = npt.NDArray[np.float64]
 Status = Literal["scored", "partial", "failed"]
@@ -366,10 +367,24 @@ FORMULAS: Mapping[tuple[str, str], Callable[[Any, Any], Any]] = {
 }
 
 
-def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score:
+def _square_of_ratio(raw: Any, ceiling: Any) -> Any:
+    """(r/c)², the sign kept."""
+    return np.sign(raw) * np.square(raw / ceiling)
+
+
+# By the names that a benchmark's rule gives them; `scales` is looked up above.
+NAMED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "ratio": _ratio,
+    "square": _square_of_ratio,
+    "explained": _signed_square,
+}
+
+
+def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula: str = "scales") -> Score:
     """The score after its ceiling; value, error and every replicate go through the formula of the two scales.
 
-    Use ``compat="brainscore"`` to get the peer's numbers: an unsigned r²/ρ; the mean over the halves of each one's
+    ``formula`` names another: ``ratio`` (r/c), ``square`` ((r/c)²) or ``explained`` (r²/c), with the sign of r. Use
+    ``compat="brainscore"`` to get the peer's numbers: squares without a sign; the mean over the halves of each one's
     r/√ρ½, with the standard deviation as error. Values above 1 are kept and noted.
 
     Raises
@@ -377,8 +392,8 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
     MetricError
         The two scales have no formula, or the ceiling is not positive, or its interval holds 0.
     """
-    formula = FORMULAS.get((raw.scale, ceiling.scale))
-    if formula is None:
+    rule = FORMULAS.get((raw.scale, ceiling.scale)) if formula == "scales" else NAMED[formula]
+    if rule is None:
         known = ", ".join(f"{m}/{c}" for m, c in FORMULAS)
         raise MetricError(
             f"no normalisation of scale {raw.scale!r} by a ceiling of scale {ceiling.scale!r}; known: {known}"
@@ -390,12 +405,12 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
             f"the ceiling {ceiling.value:.3g} has the interval [{ceiling.low:.3g}, {ceiling.high:.3g}], which holds 0: the "
             "data may be noise; record more repetitions or stimuli, or select neuroids by their reliability in other data"
         )
-    if compat == "brainscore" and formula is _signed_square:
-        formula = _unsigned_square
-    value = float(formula(raw.value, ceiling.value))
-    slope = _slope(lambda r: float(formula(r, ceiling.value)), raw.value, 1e-6 * max(1.0, abs(raw.value)))
+    if compat == "brainscore" and rule in (_signed_square, _square_of_ratio):
+        rule = UNSIGNED[rule]
+    value = float(rule(raw.value, ceiling.value))
+    slope = _slope(lambda r: float(rule(r, ceiling.value)), raw.value, 1e-6 * max(1.0, abs(raw.value)))
     error = abs(slope) * raw.error
-    if compat == "brainscore" and formula is _over_root and (each := _each_half(raw, ceiling)).size:
+    if compat == "brainscore" and rule is _over_root and (each := _each_half(raw, ceiling)).size:
         value, error = float(each.mean()), float(each.std())
     notes = raw.notes + ceiling.notes
     if value > 1:
@@ -410,7 +425,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
                 return np.empty(0)
             paired = tops if tops is not None and tops.shape == draws.shape else ceiling.value
             with np.errstate(invalid="ignore", divide="ignore"):
-                return np.asarray(formula(draws, paired), dtype=np.float64)
+                return np.asarray(rule(draws, paired), dtype=np.float64)
 
         return scored.replace(replicates=replicates)
 
@@ -418,10 +433,10 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None) -> Score
         own, top = raw.spread, ceiling.spread
         if own is None:
             return None
-        whole = own * _slope(lambda r: float(formula(r, ceiling.value)), raw.value, 2 * own.error)
+        whole = own * _slope(lambda r: float(rule(r, ceiling.value)), raw.value, 2 * own.error)
         if top is not None:
             reach = min(top.error, 0.5 * ceiling.value)
-            whole = whole + top * _slope(lambda c: float(formula(raw.value, c)), ceiling.value, reach)
+            whole = whole + top * _slope(lambda c: float(rule(raw.value, c)), ceiling.value, reach)
         return whole
 
     return scored.replace(spread=spread)
@@ -445,6 +460,52 @@ def _each_half(raw: Score, ceiling: Score) -> Floats:
 def _unsigned_square(raw: Any, ceiling: Any) -> Any:
     """r²/ρ, as Brain-Score has it: a negative correlation counts like a positive one."""
     return np.square(raw) / ceiling
+
+
+UNSIGNED: Mapping[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
+    _signed_square: _unsigned_square,
+    _square_of_ratio: lambda raw, ceiling: np.square(raw / ceiling),
+}
+
+
+def clipped(score: Score) -> Score:
+    """The score moved into [0, 1], with a note of what it was."""
+    value = min(max(score.value, 0.0), 1.0)
+    if value == score.value:
+        return score
+    return score.replace(value=value, notes=(*score.notes, f"clipped to {value:g}: it was {score.value:.4g}"))
+
+
+def mean_of(parts: Mapping[str, Score], over: str) -> Score:
+    """The mean of scores that were normalised apart, such as those of each subject; so are their raw values and ceilings.
+
+    What varies jointly, because parts share stimuli, varies together in the mean; ``error`` takes parts as independent.
+    """
+    scores = list(parts.values())
+    share = 1 / len(scores)
+
+    def mean(values: Sequence[float]) -> float:
+        return float(np.mean(values))
+
+    def spread() -> Spread | None:
+        found = [one for one in (score.spread for score in scores) if one is not None]
+        return reduce(Spread.__add__, found) * share if len(found) == len(scores) else None
+
+    tops = [score.ceiling for score in scores if score.ceiling is not None]
+    top = (
+        tops[0].replace(value=mean([one.value for one in tops]), error=NAN, low=NAN, high=NAN)
+        if tops
+        else None
+    )
+    keys = dict.fromkeys(key for score in scores for key in score.n)
+    shared = {key: [score.n.get(key, 0) for score in scores] for key in keys}
+    counts = {key: sum(n) if key == "neuroid" else max(n) for key, n in shared.items()}
+    values = xr.DataArray([score.value for score in scores], dims=over, coords={over: list(parts)})
+    return scores[0].replace(
+        value=mean(values.values.tolist()), error=float(np.linalg.norm([score.error for score in scores])) * share,
+        raw=mean([score.raw for score in scores]), ceiling=top, samples=values, n={**counts, over: len(scores)},
+        notes=tuple(f"{name}: {note}" for name, score in parts.items() for note in score.notes), spread=spread,
+    )  # fmt: skip
 
 
 def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:

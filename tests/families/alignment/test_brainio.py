@@ -65,7 +65,7 @@ def test_stimuli_to_fit_a_readout_to_are_a_set_of_their_own(fixture: Path) -> No
     bound = reader.bind({"assembly": "assy_DemoBehavior.nc", "fitting_stimuli": {"fit": fit}})
     held = reader.function(files, **bound).extra_stimuli["fit"]
     assert held.bytes("stim1").startswith(b"\x89PNG")
-    with pytest.raises(DataError, match=r"the stimulus set 'fit' needs the file 'lost\.zip'"):
+    with pytest.raises(DataError, match=r"needs the file 'lost\.zip'"):
         reader.function(files, **reader.bind({"fitting_stimuli": {"fit": fit | {"archive": "lost.zip"}}}))
 
 

@@ -103,7 +103,7 @@ def export_brainscore(catalog: Catalog, id: str, out: Path) -> list[Path]:
     if data.stimuli is not None:
         write_text(out / f"stimulus_{name}.csv", data.stimuli.table.to_csv(index=False, lineterminator="\n"))
         written.append(out / f"stimulus_{name}.csv")
-        if data.stimuli.archive is not None:
+        if isinstance(data.stimuli.archive, Path):
             shutil.copyfile(data.stimuli.archive, out / f"stimulus_{name}.zip")
             written.append(out / f"stimulus_{name}.zip")
     if data.assembly is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -14,6 +14,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.screen import spanning
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, RequestError
+from neuroledger.families.alignment.preparation import Step, prepared
 from neuroledger.models.model import Model, record
 from neuroledger.spec.registry import paradigm
 from neuroledger.stats.splits import Split
@@ -37,8 +38,12 @@ def recording(
     time_bins: list[tuple[float, float]] | None = None,
     visual_degrees: Annotated[float, Field(gt=0)] | None = None,
     trials: Annotated[int, Field(ge=1)] = 1,
+    screen: Literal["visual_degrees", "as_is"] = "visual_degrees",
+    prepare: tuple[Step, ...] = (),
+    prepare_model: tuple[Step, ...] = (),
     train: Condition | None = None,
     test: Condition | None = None,
+    ceiling_from: Literal["all", "test"] = "all",
     varies_in_time: bool = False,
 ) -> Measurement:
     """Responses of the model's ``region`` beside the data's, one row per stimulus.
@@ -55,8 +60,14 @@ def recording(
         Size at which the stimuli were shown, where the stimulus set does not say it.
     trials
         Presentations of each stimulus to a model whose responses vary; the responses are averaged.
+    screen
+        ``as_is`` shows the stimuli as their files are, whatever visual angle they span.
+    prepare, prepare_model
+        Steps that are applied to the data before repetitions are averaged, and to the model's responses.
     train, test
         Conditions on presentation coordinates that give the train and the test rows, for a predefined split.
+    ceiling_from
+        ``test``: the ceiling of a predefined split is estimated from the test presentations alone.
     varies_in_time
         Refuse models whose responses do not vary in time.
 
@@ -75,7 +86,7 @@ def recording(
     """
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no assembly to compare with")
-    repeated = data.assembly
+    repeated = prepared(data.assembly, prepare, name=f"data set {data.id!r}")
     if "stimulus" in repeated.dims:
         if train is not None or test is not None:
             raise RequestError("a data set of RDMs has no presentations to divide into train and test")
@@ -89,11 +100,16 @@ def recording(
         raise RequestError(
             "responses over time need at least two time bins: give the paradigm its `time_bins`"
         )
-    source = _respond(model, data, ids, region, bins, visual_degrees, trials)
+    source = _respond(model, data, ids, region, bins, (visual_degrees, screen), trials)
     if varies_in_time and not _varies(source):
         raise RequestError(_static(model, f"its responses are the same in all {len(bins or [])} time bins"))
     if bins is not None and len(bins) == 1 and "time_bin" not in target.dims:
         source = source.isel(time_bin=0)
+    source = prepared(source, prepare_model, name=f"the responses of model {model.id!r}")
+    if ceiling_from == "test":
+        if test is None:
+            raise RequestError("`ceiling_from: test` needs `train` and `test`")
+        repeated = select(repeated, test, name="test")
     return Measurement(source, target, repeated, splits=_predefined(target, train, test))
 
 
@@ -103,14 +119,14 @@ def _respond(
     ids: list[str],
     region: str,
     bins: list[tuple[float, float]] | None,
-    visual_degrees: float | None,
+    span: tuple[float | None, Literal["visual_degrees", "as_is"]],
     trials: int,
 ) -> xr.DataArray:
     """The model's responses, one row per id, trials averaged."""
     if data.stimuli is None:
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
     stimuli = data.stimuli.select(ids)
-    response = record(model, spanning(stimuli, visual_degrees), region, bins, trials)
+    response = record(model, spanning(stimuli, *span), region, bins, trials)
     return average_repetitions(response) if "repetition" in response.coords else response
 
 

@@ -23,6 +23,7 @@ __all__ = ["task"]
 
 Rows = dict[str, str | int | float | list[str] | list[int] | list[float]]
 SEPARATOR = "|"
+Screen = Literal["visual_degrees", "as_is"]
 
 
 @paradigm(
@@ -45,6 +46,7 @@ def task(
     alternatives: tuple[str, ...] = (),
     similarity: Literal["dot", "cosine"] = "dot",
     visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    screen: Screen = "visual_degrees",
     trials: Annotated[int, Field(ge=1)] = 1,
 ) -> Measurement:
     """The model's decisions beside the data's.
@@ -72,6 +74,8 @@ def task(
         of a triplet, where ``stimulus_id`` does not.
     visual_degrees
         Size at which the stimuli were shown, where the stimulus set does not say it.
+    screen
+        ``as_is`` shows the stimuli as their files are, whatever visual angle they span.
     trials
         Presentations of each stimulus to a model that varies.
 
@@ -94,7 +98,9 @@ def task(
     target = data.assembly
     everything = data.stimuli if data.stimuli is not None else _described(data)
     if decide == "odd_one_out":
-        return _odd_one_out(model, data, everything, similarity, visual_degrees, trials, alternatives)
+        return _odd_one_out(
+            model, data, everything, similarity, (visual_degrees, screen), trials, alternatives
+        )
     fitted = (
         _labelled(_fitting(data, everything, fitting), label_column) if decide == "probabilities" else None
     )
@@ -104,8 +110,8 @@ def task(
     source = perform(
         model,
         question,
-        _shown(tested, visual_degrees),
-        None if fitted is None else _shown(fitted, visual_degrees),
+        _shown(tested, visual_degrees, screen),
+        None if fitted is None else _shown(fitted, visual_degrees, screen),
         trials,
     )
     source = _with_columns(_one_each(source, tested, model.id), tested)
@@ -231,10 +237,10 @@ def _labels(
     return tuple(sorted({str(value) for value in truth}))
 
 
-def _shown(stimuli: StimulusSet, visual_degrees: float | None) -> StimulusSet:
+def _shown(stimuli: StimulusSet, visual_degrees: float | None, screen: Screen) -> StimulusSet:
     if "filename" not in stimuli.table:
         return stimuli
-    return spanning(stimuli, visual_degrees)
+    return spanning(stimuli, visual_degrees, screen)
 
 
 def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
@@ -325,7 +331,7 @@ def _odd_one_out(
     data: Dataset,
     stimuli: StimulusSet,
     similarity: Literal["dot", "cosine"],
-    visual_degrees: float | None,
+    span: tuple[float | None, Screen],
     trials: int,
     named: tuple[str, ...],
 ) -> Measurement:
@@ -341,7 +347,7 @@ def _odd_one_out(
     ids = sorted({id for triplet in triplets for id in triplet})
     question = Task("odd_one_out", similarity=similarity, triplets=triplets)
     known = stimuli if data.stimuli is not None else StimulusSet(data.id, pd.DataFrame({"stimulus_id": ids}))
-    source = perform(model, question, _shown(known.select(ids), visual_degrees), None, trials)
+    source = perform(model, question, _shown(known.select(ids), *span), None, trials)
     if "choice" in source.dims:
         source = source.isel(choice=0, drop=True)
     return Measurement(source, target, target)

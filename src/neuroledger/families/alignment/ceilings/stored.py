@@ -1,0 +1,57 @@
+"""A ceiling that the data carry: a reliability of each neuroid that its authors computed and stored as a coordinate."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import CeilingError
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["stored"]
+
+
+@ceiling("stored", version=1)
+def stored(
+    assembly: xr.DataArray,
+    *,
+    coordinate: str,
+    divide_by: Annotated[float, Field(gt=0)] = 1.0,
+    root: bool = False,
+) -> xr.DataArray:
+    """The value that each neuroid carries in ``coordinate``, over ``divide_by`` (100 for percent), its root if asked.
+
+    Parameters
+    ----------
+    assembly
+        Any dimensions, ``neuroid`` among them.
+
+    Returns
+    -------
+    xr.DataArray
+        ``(neuroid,)``; what is not above 0 is missing and counted in the notes.
+
+    Raises
+    ------
+    CeilingError
+        The neuroids have no such coordinate, or no value of it is above 0.
+    """
+    if coordinate not in assembly.coords or assembly[coordinate].dims != ("neuroid",):
+        raise CeilingError(
+            f"the neuroids carry no coordinate {coordinate!r}; correct `coordinate` of the ceiling"
+        )
+    values = np.asarray(assembly[coordinate].values, dtype=np.float64) / divide_by
+    values = np.where(values > 0, values, np.nan)
+    if not np.isfinite(values).any():
+        raise CeilingError(
+            f"no neuroid has a {coordinate!r} above 0: these data hold no signal to normalise by"
+        )
+    lost = int(np.isnan(values).sum())
+    notes = [f"{lost} of {values.size} neuroids have no {coordinate} above 0"] if lost else []
+    coords = {name: held for name, held in assembly.coords.items() if held.dims == ("neuroid",)}
+    return xr.DataArray(
+        np.sqrt(values) if root else values, dims=("neuroid",), coords=coords, attrs={"notes": notes}
+    )

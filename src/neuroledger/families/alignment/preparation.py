@@ -1,0 +1,395 @@
+"""Steps that prepare an assembly for a comparison: labels are derived, units chosen, responses averaged and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.assembly import average_repetitions
+from neuroledger.data.factorize import encode
+from neuroledger.data.normalise_input import as_text
+from neuroledger.errors import AssemblyError
+from neuroledger.spec.base import Frozen
+
+__all__ = ["Step", "prepared"]
+
+Value = str | int | float | bool
+
+
+class Rename(Frozen):
+    """Dimensions and coordinates get the names that this project uses."""
+
+    step: Literal["rename"]
+    dims: dict[str, str] = Field(default_factory=dict)
+    coords: dict[str, str] = Field(default_factory=dict)
+
+
+class Label(Frozen):
+    """A coordinate ``coord`` of dimension ``dim``: the texts of others joined, one value for all, or a running number."""
+
+    step: Literal["label"]
+    dim: str
+    coord: str
+    of: tuple[str, ...] = ()
+    value: Value | None = None
+    separator: str = "."
+
+
+class Drop(Frozen):
+    """Coordinates that say nothing about the comparison, such as the number of a trial, are removed."""
+
+    step: Literal["drop"]
+    coords: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Take(Frozen):
+    """One place of a dimension, by the value of a coordinate; the dimension goes."""
+
+    step: Literal["take"]
+    at: dict[str, Value]
+
+
+class Complete(Frozen):
+    """Items of a dimension that have a missing value (``any``), or nothing but missing values (``all``), are left out."""
+
+    step: Literal["complete"]
+    over: str = "presentation"
+    missing: Literal["any", "all"] = "any"
+
+
+class Distinct(Frozen):
+    """Of presentations with the same values of the coordinates, the first is kept."""
+
+    step: Literal["distinct"]
+    by: tuple[str, ...] = ("stimulus_id",)
+
+
+class Mean(Frozen):
+    """The mean over ``over``: of the time bins within a ``window`` (ms), or of the items that share a coordinate."""
+
+    step: Literal["mean"]
+    over: str = "time_bin"
+    by: str | None = None
+    window: tuple[float, float] | None = None
+
+
+class Flatten(Frozen):
+    """Each time bin of each neuroid becomes a neuroid of its own, ``recording_time`` being the start of its bin."""
+
+    step: Literal["flatten"]
+    over: Literal["time_bin"] = "time_bin"
+
+
+class Centre(Frozen):
+    """Responses less their mean over a dimension, for the neuroids of each value of ``by`` apart."""
+
+    step: Literal["centre"]
+    over: tuple[str, ...] = ("presentation",)
+    by: str | None = None
+
+
+class Standardise(Frozen):
+    """Responses less their mean over a dimension, divided by their standard deviation (ddof 0)."""
+
+    step: Literal["standardise"]
+    over: str = "presentation"
+
+
+class Varying(Frozen):
+    """Neuroids that respond to all presentations alike are left out."""
+
+    step: Literal["varying"]
+
+
+class Responsive(Frozen):
+    """Neuroids are kept whose mean response is more than ``deviations`` standard deviations (over neuroids) from 0."""
+
+    step: Literal["responsive"]
+    deviations: Annotated[float, Field(gt=0)]
+
+
+class Reliable(Frozen):
+    """Neuroids are kept whose halves of repetitions, even and odd, correlate above ``above`` (Spearman–Brown corrected)."""
+
+    step: Literal["reliable"]
+    above: Annotated[float, Field(ge=-1, lt=1)]
+    repetition: str = "repetition"
+
+
+class Affine(Frozen):
+    """Values times ``factor`` plus ``offset``: ``{factor: -1, offset: 1}`` turns similarities into dissimilarities."""
+
+    step: Literal["affine"]
+    factor: float = 1.0
+    offset: float = 0.0
+
+
+Step = Annotated[
+    Rename | Label | Drop | Take | Complete | Distinct | Mean | Flatten | Centre | Standardise | Varying
+    | Responsive | Reliable | Affine,
+    Field(discriminator="step"),
+]  # fmt: skip
+
+
+def prepared(assembly: xr.DataArray, steps: Sequence[Any], *, name: str = "the assembly") -> xr.DataArray:
+    """The assembly after each step in turn.
+
+    Parameters
+    ----------
+    assembly
+        Any dimensions; steps refuse an assembly without those that they are about.
+    steps
+        Of the type ``Step``.
+
+    Raises
+    ------
+    AssemblyError
+        A dimension or coordinate is missing, or nothing is left; with the number of the step.
+
+    Examples
+    --------
+    >>> table = xr.DataArray([[1.0, 3.0], [5.0, 7.0]], dims=("presentation", "neuroid"))
+    >>> prepared(table, [Centre(step="centre"), Affine(step="affine", factor=2)]).values.tolist()
+    [[-4.0, -4.0], [4.0, 4.0]]
+    """
+    for at, step in enumerate(steps):
+        try:
+            assembly = _RULES[type(step)](assembly, step)
+        except AssemblyError as error:
+            raise AssemblyError(f"{name}: step {at + 1} ({step.step}): {error}") from None
+        if 0 in assembly.shape:
+            raise AssemblyError(f"{name}: step {at + 1} ({step.step}) leaves nothing: correct its parameters")
+    return assembly
+
+
+def _coordinate(assembly: xr.DataArray, name: str, dim: str | None = None) -> Array:
+    if name not in assembly.coords or assembly[name].ndim != 1:
+        known = ", ".join(str(one) for one, values in assembly.coords.items() if values.ndim == 1)
+        raise AssemblyError(f"there is no coordinate {name!r}; there are {known or 'none'}")
+    if dim is not None and assembly[name].dims != (dim,):
+        raise AssemblyError(f"coordinate {name!r} belongs to {assembly[name].dims[0]!r}, not to {dim!r}")
+    return np.asarray(assembly[name].values)
+
+
+def _require(assembly: xr.DataArray, *dims: str) -> None:
+    lost = [dim for dim in dims if dim not in assembly.dims]
+    if lost:
+        raise AssemblyError(
+            f"there is no dimension {lost[0]!r}; there are {', '.join(map(str, assembly.dims))}"
+        )
+
+
+def _rename(assembly: xr.DataArray, step: Rename) -> xr.DataArray:
+    _require(assembly, *step.dims)
+    for coord in step.coords:
+        _coordinate(assembly, coord)
+
+    # A coordinate of a dimension's name is its index: it is renamed apart from the dimension.
+    def of(dims: tuple[Any, ...]) -> tuple[str, ...]:
+        return tuple(step.dims.get(str(dim), str(dim)) for dim in dims)
+
+    coords = {
+        step.coords.get(str(name), str(name)): (of(held.dims), held.values)
+        for name, held in assembly.coords.items()
+    }
+    if len(coords) != len(assembly.coords):
+        raise AssemblyError("two coordinates would get one name: `drop` one of them first")
+    dims = of(assembly.dims)
+    return xr.DataArray(
+        assembly.values, dims=dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name
+    )
+
+
+def _label(assembly: xr.DataArray, step: Label) -> xr.DataArray:
+    _require(assembly, step.dim)
+    if step.of and step.value is not None:
+        raise AssemblyError("give `of` or `value`, not both")
+    count = assembly.sizes[step.dim]
+    if step.of:
+        columns = [as_text(_coordinate(assembly, one, step.dim)).tolist() for one in step.of]
+        values: Array = np.asarray([step.separator.join(row) for row in zip(*columns, strict=True)])
+    else:
+        values = np.arange(count) if step.value is None else np.full(count, step.value)
+    return assembly.assign_coords({step.coord: (step.dim, values)})
+
+
+def _drop(assembly: xr.DataArray, step: Drop) -> xr.DataArray:
+    for coord in step.coords:
+        _coordinate(assembly, coord)
+    return assembly.drop_vars(step.coords)
+
+
+def _take(assembly: xr.DataArray, step: Take) -> xr.DataArray:
+    for coord, wanted in step.at.items():
+        values = as_text(_coordinate(assembly, coord))
+        place = np.flatnonzero(values == as_text([wanted])[0])
+        if len(place) != 1:
+            raise AssemblyError(
+                f"{len(place)} places have {coord} = {wanted!r}; one is taken, of {', '.join(values.tolist()[:8])}"
+            )
+        assembly = assembly.isel({assembly[coord].dims[0]: int(place[0])}, drop=True)
+    return assembly
+
+
+def _complete(assembly: xr.DataArray, step: Complete) -> xr.DataArray:
+    _require(assembly, step.over)
+    missing = assembly.isnull()
+    others = [dim for dim in assembly.dims if dim != step.over]
+    lost = missing.any(others) if step.missing == "any" else missing.all(others)
+    return assembly.isel({step.over: np.flatnonzero(~lost.values)})
+
+
+def _distinct(assembly: xr.DataArray, step: Distinct) -> xr.DataArray:
+    columns = [as_text(_coordinate(assembly, name, "presentation")).tolist() for name in step.by]
+    first: dict[tuple[str, ...], int] = {}
+    for row, key in enumerate(zip(*columns, strict=True)):
+        first.setdefault(key, row)
+    return assembly.isel(presentation=list(first.values()))
+
+
+def _mean(assembly: xr.DataArray, step: Mean) -> xr.DataArray:
+    _require(assembly, step.over)
+    if step.window is not None:
+        start, end = (_coordinate(assembly, f"{step.over}_{side}", step.over) for side in ("start", "end"))
+        low, high = step.window
+        assembly = assembly.isel({step.over: np.flatnonzero((start >= low) & (end <= high))})
+        if not assembly.sizes[step.over]:
+            bins = f"bins start at {start.min():g} to {start.max():g}"
+            raise AssemblyError(f"no bin lies within {low:g} to {high:g} ms; {bins}")
+    if step.by is not None:
+        return _by(assembly, step.over, _coordinate(assembly, step.by, step.over))
+    averaged = assembly.mean(step.over, keep_attrs=True)
+    if step.over != "time_bin":
+        return averaged
+    ends = {
+        f"time_bin_{side}": ("time_bin", [pick(_coordinate(assembly, f"time_bin_{side}", "time_bin"))])
+        for side, pick in (("start", np.min), ("end", np.max))
+    }
+    place = assembly.dims.index("time_bin")
+    return averaged.expand_dims(time_bin=1, axis=place).assign_coords(ends)
+
+
+def _by(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArray:
+    """The mean over items of ``dim`` with one label, missing values skipped; coordinates that each group shares stay."""
+    groups = encode(labels)
+    first = np.unique(groups.codes, return_index=True)[1]
+    axis = assembly.dims.index(dim)
+    values = np.moveaxis(np.asarray(assembly.values, dtype=np.float64), axis, 0)
+    there = np.isfinite(values)
+    total = np.zeros((len(first), *values.shape[1:]))
+    count = np.zeros_like(total)
+    np.add.at(total, groups.codes, np.where(there, values, 0.0))
+    np.add.at(count, groups.codes, there)
+    with np.errstate(invalid="ignore"):
+        mean = np.moveaxis(np.where(count > 0, total / count, np.nan), 0, axis)
+    coords: dict[Any, Any] = {}
+    for name, held in assembly.coords.items():
+        if held.dims != (dim,):
+            coords[name] = held
+        elif (held.values[first][groups.codes] == held.values).all():
+            coords[name] = (dim, held.values[first])
+    if dim == "neuroid" and "neuroid_id" not in coords:
+        coords["neuroid_id"] = (dim, as_text(labels[first]))
+    return xr.DataArray(
+        mean, dims=assembly.dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name
+    )
+
+
+def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
+    _require(assembly, "neuroid", step.over)
+    array = assembly.transpose(..., "neuroid", step.over)
+    start, end = (_coordinate(array, f"time_bin_{side}", step.over) for side in ("start", "end"))
+    bins, neuroids = len(start), array.sizes["neuroid"]
+    coords: dict[Any, Any] = {
+        name: ("neuroid", np.repeat(held.values, bins)) if held.dims == ("neuroid",) else held
+        for name, held in array.coords.items()
+        if step.over not in held.dims
+    }
+    times = np.tile(start, neuroids)
+    if "neuroid_id" in coords:
+        ids = as_text(coords["neuroid_id"][1])
+        coords["neuroid_id"] = ("neuroid", [f"{id}@{time:g}" for id, time in zip(ids, times, strict=True)])
+    coords |= {
+        "recording_time": ("neuroid", times),
+        "time_bin_start": (step.over, [start.min()]),
+        "time_bin_end": (step.over, [end.max()]),
+    }
+    values = array.values.reshape(*array.shape[:-2], neuroids * bins, 1)
+    return xr.DataArray(
+        values, dims=array.dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name
+    )
+
+
+def _centre(assembly: xr.DataArray, step: Centre) -> xr.DataArray:
+    _require(assembly, *step.over)
+    if step.by is None:
+        return assembly - assembly.mean(step.over)
+    dim = str(assembly[step.by].dims[0]) if step.by in assembly.coords else ""
+    codes = encode(_coordinate(assembly, step.by)).codes
+    values: Floats = np.array(assembly.values, dtype=np.float64)
+    moved = np.moveaxis(values, assembly.dims.index(dim), 0)
+    others = [one for one in assembly.dims if one != dim]
+    axes = tuple(0 if one == dim else 1 + others.index(one) for one in step.over)
+    for code in range(int(codes.max()) + 1):
+        rows = codes == code
+        moved[rows] -= np.nanmean(moved[rows], axis=axes, keepdims=True)
+    return assembly.copy(data=values)
+
+
+def _standardise(assembly: xr.DataArray, step: Standardise) -> xr.DataArray:
+    _require(assembly, step.over)
+    spread = assembly.std(step.over, ddof=0)
+    if not bool((spread > 0).all()):
+        raise AssemblyError("some responses do not vary: leave them out first (`varying`)")
+    return (assembly - assembly.mean(step.over)) / spread
+
+
+def _varying(assembly: xr.DataArray, step: Varying) -> xr.DataArray:
+    _require(assembly, "presentation", "neuroid")
+    others = [dim for dim in assembly.dims if dim != "neuroid"]
+    return assembly.isel(neuroid=np.flatnonzero((assembly.max(others) > assembly.min(others)).values))
+
+
+def _responsive(assembly: xr.DataArray, step: Responsive) -> xr.DataArray:
+    _require(assembly, "neuroid")
+    mean = np.asarray(assembly.mean([dim for dim in assembly.dims if dim != "neuroid"]).values)
+    return assembly.isel(neuroid=np.flatnonzero(np.abs(mean) > step.deviations * mean.std()))
+
+
+def _reliable(assembly: xr.DataArray, step: Reliable) -> xr.DataArray:
+    _require(assembly, "presentation", "neuroid")
+    odd = encode(_coordinate(assembly, step.repetition, "presentation")).codes % 2 == 1
+    if not odd.any():
+        raise AssemblyError(f"{step.repetition!r} has one value: nothing was repeated")
+    ids = encode(_coordinate(assembly, "stimulus_id", "presentation")).codes
+    array = assembly.transpose("presentation", "neuroid", ...)
+    values = np.asarray(array.values, dtype=np.float64).reshape(*array.shape[:2], -1).mean(axis=2)
+    plain = xr.DataArray(
+        values, dims=("presentation", "neuroid"), coords={"stimulus_id": ("presentation", ids)}
+    )
+    one, two = (average_repetitions(plain.isel(presentation=np.flatnonzero(rows))) for rows in (~odd, odd))
+    shared = np.intersect1d(one["stimulus_id"].values, two["stimulus_id"].values)
+    if len(shared) < 3:
+        raise AssemblyError(f"{len(shared)} stimuli have even and odd repetitions; a correlation needs 3")
+    halves = [half.values[np.isin(half["stimulus_id"].values, shared)] for half in (one, two)]
+    a, b = (half - np.nanmean(half, axis=0) for half in halves)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = np.nansum(a * b, axis=0) / np.sqrt(np.nansum(a**2, axis=0) * np.nansum(b**2, axis=0))
+        reliability = 2 * r / (1 + r)
+    return assembly.isel(neuroid=np.flatnonzero(reliability > step.above))
+
+
+def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
+    return assembly.copy(data=step.factor * np.asarray(assembly.values, dtype=np.float64) + step.offset)
+
+
+_RULES: dict[type, Any] = {
+    Rename: _rename, Label: _label, Drop: _drop, Take: _take, Complete: _complete, Distinct: _distinct, Mean: _mean,
+    Flatten: _flatten, Centre: _centre, Standardise: _standardise, Varying: _varying, Responsive: _responsive,
+    Reliable: _reliable, Affine: _affine,
+}  # fmt: skip
