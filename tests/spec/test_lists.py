@@ -13,7 +13,7 @@ import pytest
 from neuroledger.errors import SpecError
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
-from neuroledger.spec.lists import table_of
+from neuroledger.spec.lists import address, table_of
 from neuroledger.spec.load import read_spec
 
 HEAD = """\
@@ -149,3 +149,30 @@ def test_the_table_is_the_stated_one(tmp_path: Path) -> None:
     path.write_text(path.read_text() + f"files: {{a.edf: {{size: 1, sha256: {digest}}}}}\n")
     with pytest.raises(SpecError, match=r"files stand both here and in Long\.files\.jsonl"):
         load(path)
+
+
+def test_addresses_follow_from_a_template(tmp_path: Path) -> None:
+    rows = [{**rows_of(2)[1], "at": "annex"}]
+    text = table_of(rows)[0]
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    said = f"files: {{table: Long.files.jsonl, sha256: {digest}, rows: 1, urls: {{annex: 'https://a.org/{{size}}--{{sha256}}{{suffix}}'}}}}"
+    pin = load(write(tmp_path, text, said)).files[rows[0]["name"]]
+    assert pin.url == f"https://a.org/1--{pin.sha256}.edf"
+    with pytest.raises(SpecError, match="`at` is 'annex', none of the `urls`"):
+        load(write(tmp_path, text, said.replace("annex", "other")))
+    with pytest.raises(SpecError, match=r"\{key\} is none of"):
+        load(write(tmp_path, text, said.replace("{size}", "{key}")))
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("a/x_eeg.bdf", ".bdf"),
+        ("x_bold.nii.gz", ".nii.gz"),
+        ("S001R01.edf.event", ""),
+        ("a.L.func.gii", ".func.gii"),
+        ("README", ""),
+    ],
+)
+def test_endings_are_those_of_git_annex(name: str, suffix: str) -> None:
+    assert address("{suffix}", name, 1, "") == suffix

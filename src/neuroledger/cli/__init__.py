@@ -118,10 +118,29 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--out", type=Path, required=True, metavar="FILE.nc")
 
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")
-    p.add_argument("project", choices=("brainscore",))
-    p.add_argument("id", help="id of the new data set")
+    p.add_argument("project", choices=("brainscore", "openneuro", "nemar"))
     p.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="assy_*.nc, stimulus_*.csv, stimulus_*.zip"
+        "id", help="brainscore: id of the new data set; openneuro, nemar: theirs, such as ds004504"
+    )
+    p.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="assy_*.nc, stimulus_*.csv, stimulus_*.zip"
+    )
+    p.add_argument(
+        "--from", dest="source", metavar="REPOSITORY", help="a clone, its address, or a listing (.tsv)"
+    )
+    p.add_argument(
+        "--as", dest="dataset", metavar="DATASET", help="the data set here, new or not (default: ID)"
+    )
+    p.add_argument("--task", action="append", default=[], help="read this BIDS task (repeat it)")
+    p.add_argument(
+        "--event", action="append", default=[], metavar="TYPE=LABEL", help="a type of trial and what it shows"
+    )
+    p.add_argument(
+        "--window", type=float, nargs=2, default=(0.0, 1.0), metavar=("START", "DURATION"), help="in seconds"
+    )
+    p.add_argument("--datatype", choices=("eeg", "meg", "ieeg", "emg"), default="eeg")
+    p.add_argument(
+        "--facts", type=Path, metavar="JSON", help="of a listing: its license, title, authors, doi and trials"
     )
 
     p = verb("export", "bridges", "data sets and results in the layout of other projects")

@@ -5,19 +5,60 @@ from __future__ import annotations
 import argparse
 
 from neuroledger.cli.output import say
+from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import open_catalog
 
 
 def bring_in(options: argparse.Namespace) -> int:
-    """`import`: other projects' files as a data set."""
+    """`import`: other projects' files, or published trees of recordings, as a data set."""
+    if options.project != "brainscore":
+        return _tree(options)
     from neuroledger.families.alignment.brainscore_files import import_brainscore
 
+    if not options.files:
+        raise RequestError("name the files of Brain-Score: assy_*.nc, stimulus_*.csv, stimulus_*.zip")
     catalog = open_catalog(options.root)
     for path in import_brainscore(catalog, options.id, options.files):
         say(f"wrote {catalog.shown(path)}")
     say(
         f"pinned in specs/datasets/{options.id}.yaml; next: its licence, then `neuroledger validate {options.id}`"
     )
+    return 0
+
+
+def _tree(options: argparse.Namespace) -> int:
+    from pydantic import ValidationError
+
+    from neuroledger.families.signals.pinning.import_tree import Stated, Wanted, import_tree
+    from neuroledger.families.signals.pinning.trees import open_tree
+
+    events = dict(text.rpartition("=")[::2] for text in options.event)
+    if "" in events:
+        raise RequestError("--event is TYPE=LABEL, such as --event stimulus/left=left")
+    if options.files:
+        raise RequestError(f"{options.files[0]}: name a clone or listing with --from")
+    stated = None
+    if options.facts is not None:
+        try:
+            stated = Stated.model_validate_json(options.facts.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise RequestError(f"{options.facts} cannot be read as facts: {error}") from error
+    start, duration = options.window
+    wanted = Wanted(
+        task=tuple(options.task), events=events, window=(start, duration), datatype=options.datatype
+    )
+    catalog = open_catalog(options.root)
+    id = options.dataset or options.id
+    with open_tree(options.project, options.id, options.source) as tree:
+        done = import_tree(catalog, tree, id, wanted, stated)
+    say(
+        f"wrote {catalog.shown(done.path)}: {done.files:,} files, {done.size / 1e9:.2f} GB, {done.people} people"
+    )
+    for label, count in done.trials.items():
+        say(f"  {count:,} events {label}")
+    for defect in done.defects:
+        say(f"defect: {defect}")
+    say(f"next: `neuroledger check {catalog.shown(done.path)}`, `neuroledger fetch {id}`")
     return 0
 
 

@@ -113,7 +113,7 @@ class Distinct(ColumnCheck):
 
 
 class RowCount(RowCheck):
-    """So many rows: exactly `count`, or between `low` and `high`."""
+    """So many rows, or presentations of an assembly: exactly `count`, or between `low` and `high`."""
 
     check: Literal["row_count"]
     count: Count | None = None
@@ -277,7 +277,7 @@ StimuliExpectation = Annotated[
     Field(discriminator="check"),
 ]
 AssemblyExpectation = Annotated[
-    RowExpectation | ValueExpectation | RecordingExpectation,
+    RowExpectation | RowCount | ValueExpectation | RecordingExpectation,
     Field(discriminator="check"),
 ]
 Expectation = RowExpectation | RowCount | Columns | FileExpectation | ValueExpectation | RecordingExpectation

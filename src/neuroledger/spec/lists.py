@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from neuroledger.errors import Finding, SpecError
 from neuroledger.spec.base import FILE_NAME, Frozen, Sha256, SourceFile
 from neuroledger.spec.document import Document
 
-__all__ = ["LONG", "Listed", "ListTarget", "Tables", "file_rows", "table_of", "with_lists"]
+__all__ = ["LONG", "Listed", "ListTarget", "Tables", "address", "file_rows", "table_of", "with_lists"]
 
 # From how many entries on a list is moved out of the spec, and how large a table may be.
 LONG = 400
+PLACEHOLDER = re.compile(r"\{(\w*)\}")
 MAX_BYTES = 256 * 1024 * 1024
 
 ListTarget = Literal["files", "reader.recordings"]
@@ -25,11 +29,44 @@ Tables = Callable[[str], bytes]
 
 
 class Listed(Frozen):
-    """A list that is too long for a spec: the table beside it, its SHA-256, and how many lines it has."""
+    """A list that is too long for a spec: the table beside it, its SHA-256, and how many lines it has.
+
+    `urls` are templates of addresses by name, with `{name}`, `{size}`, `{sha256}` and `{suffix}` of a file; a line of a
+    table of files names its template as `at`, in place of a `url` of its own.
+    """
 
     table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,160}\.jsonl$")]
     sha256: Sha256
     rows: Annotated[int, Field(ge=1)]
+    urls: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("urls")
+    @classmethod
+    def _known(cls, urls: dict[str, str]) -> dict[str, str]:
+        for template in urls.values():
+            unknown = set(PLACEHOLDER.findall(template)) - {"name", "size", "sha256", "suffix"}
+            if unknown:
+                raise ValueError(
+                    f"{template}: {{{min(unknown)}}} is none of {{name}}, {{size}}, {{sha256}}, {{suffix}}"
+                )
+        return urls
+
+
+def address(template: str, name: str, size: int, sha256: str) -> str:
+    """The address of a file.
+
+    `{suffix}` is the ending that git-annex keeps in a key: at most two parts, each of up to four letters or digits.
+
+    >>> address("https://example.org/SHA256E-s{size}--{sha256}{suffix}", "sub-01/x_bold.nii.gz", 5, "ab")
+    'https://example.org/SHA256E-s5--ab.nii.gz'
+    """
+    kept: list[str] = []
+    for part in reversed(PurePosixPath(name).name.split(".")[1:]):
+        if not re.fullmatch("[A-Za-z0-9]{1,4}", part) or len(kept) == 2:
+            break
+        kept.insert(0, f".{part}")
+    told = {"name": name, "size": str(size), "sha256": sha256, "suffix": "".join(kept)}
+    return PLACEHOLDER.sub(lambda match: told[match[1]], template)
 
 
 def file_rows(pins: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -70,7 +107,7 @@ def with_lists(document: Document, tables: Tables) -> Document:
                 raise _wrong(
                     document.path, *where, f"files stand both here and in {listed.table}", "keep one"
                 )
-            data["files"] = _files(_beside(document.path, listed.table), rows)
+            data["files"] = _files(_beside(document.path, listed.table), rows, listed.urls)
             values["files",] = where
         elif target == "reader.recordings" and isinstance(data.get("reader"), dict):
             if data["reader"].get("recordings"):
@@ -129,7 +166,9 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _files(shown: str, rows: list[dict[str, Any]]) -> dict[str, SourceFile]:
+def _files(
+    shown: str, rows: list[dict[str, Any]], urls: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, SourceFile]:
     """The pins of a table of files, by name."""
     pins: dict[str, SourceFile] = {}
     for number, row in enumerate(rows, 1):
@@ -142,7 +181,15 @@ def _files(shown: str, rows: list[dict[str, Any]]) -> dict[str, SourceFile]:
             raise _wrong(
                 shown, number, 1, f"{name} is pinned twice (first at line {first})", "keep one of them"
             )
+        template = row.pop("at", None)
+        if template is not None and ("url" in row or template not in urls):
+            words = (
+                f"{name}: `at` is {template!r}, none of the `urls` of the list: {', '.join(urls) or 'none'}"
+            )
+            raise _wrong(shown, number, 1, words, "give `at`, or a `url`, not both")
         try:
+            if template is not None:
+                row["url"] = address(urls[template], name, row.get("size", 0), row.get("sha256", ""))
             pins[name] = SourceFile.model_validate(row)
         except ValidationError as error:
             item = error.errors(include_url=False)[0]

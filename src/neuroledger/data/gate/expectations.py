@@ -134,7 +134,9 @@ def _columns(expectation: say.RowCheck) -> tuple[str, ...]:
 def _rows(expectation: say.RowCheck, part: str, subject: Subject) -> Facts:
     if isinstance(expectation, say.FilesExist | say.FilesDecode | say.FilesMatchSha256):
         return subject.files
-    return subject.along(_columns(expectation)[0]) if part == "assembly" else subject.stimuli
+    if part == "stimuli":
+        return subject.stimuli
+    return subject.along((*_columns(expectation), *expectation.where, "stimulus_id")[0])
 
 
 def _about_rows(expectation: say.RowCheck) -> Iterable[Question]:

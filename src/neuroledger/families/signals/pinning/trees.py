@@ -1,0 +1,255 @@
+"""Published trees of recordings (git with git-annex, or a listing of one): what they hold, without a download.
+
+OpenNeuro and NEMAR publish each data set as a git repository whose large files are git-annex keys,
+`SHA256E-s<bytes>--<sha256><ending>`: size and SHA-256 of every recording are known before a byte of it is fetched.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+import subprocess
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from neuroledger.engine.git_trees import LINK, MODULE, MOST_BYTES, committed
+from neuroledger.errors import RequestError
+
+__all__ = ["ARCHIVES", "Archive", "PublishedTree", "TreeFile", "counts_of", "open_tree", "trials_by_person"]
+
+KEY = re.compile(
+    r"(?P<kind>SHA256E?|MD5E?)-s(?P<size>\d+)--(?P<digest>[0-9a-f]{32,64})(?P<suffix>\.[\w.]+)?$"
+)
+HEADER = re.compile(r"#\s*(?P<owner>[A-Za-z]+)_(?P<id>[a-z]{2}\d{6})\s*@\s*(?P<commit>[0-9a-f]{40})")
+REMOTE = re.compile(r"github\.com[/:](?P<owner>[\w-]+)/(?P<id>[a-z]{2}\d{6})")
+ENTITY = re.compile(r"(?:^|_)(sub|task)-([A-Za-z0-9+]+)")
+
+
+class Archive(NamedTuple):
+    """Where an archive keeps its repositories, its annexed files and the pages of its data sets."""
+
+    owner: str
+    annexed: str
+    page: str
+
+
+ARCHIVES: Mapping[str, Archive] = MappingProxyType(
+    {
+        "openneuro": Archive(
+            "OpenNeuroDatasets",
+            "https://s3.amazonaws.com/openneuro.org/{id}/{{name}}",
+            "https://openneuro.org/datasets/{id}",
+        ),
+        "nemar": Archive(
+            "nemarDatasets",
+            "https://nemar.s3.us-east-2.amazonaws.com/{id}/objects/SHA256E-s{{size}}--{{sha256}}{{suffix}}",
+            "https://github.com/nemarDatasets/{id}",
+        ),
+    }
+)
+
+
+class TreeFile(NamedTuple):
+    """A file of a tree: size, SHA-256 where the tree states one, whether it is in git or in the annex, its key's ending."""
+
+    size: int
+    sha256: str | None
+    at: Literal["git", "annex"]
+    suffix: str | None = None
+
+
+@dataclass(frozen=True)
+class PublishedTree:
+    """One commit of a data set's repository.
+
+    Attributes
+    ----------
+    archive, id, commit
+        `openneuro` or `nemar`, the archive's name of the data set, and the full commit.
+    files
+        Every file by its path.
+    read
+        The text of a small file in git, None where it is not at hand (a listing holds paths and hashes alone).
+    """
+
+    archive: str
+    id: str
+    commit: str
+    files: Mapping[str, TreeFile] = field(repr=False)
+    read: Callable[[str], str | None] = field(repr=False)
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Templates of the addresses of files in the annex and in git."""
+        place = ARCHIVES[self.archive]
+        return {
+            "annex": place.annexed.format(id=self.id),
+            "git": f"https://raw.githubusercontent.com/{place.owner}/{self.id}/{self.commit}/{{name}}",
+        }
+
+    @property
+    def page(self) -> str:
+        """The data set's page."""
+        return ARCHIVES[self.archive].page.format(id=self.id)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """`dataset_description.json`: licence, name, authors, DOI; empty where it is not at hand."""
+        try:
+            said = json.loads(self.read("dataset_description.json") or "{}")
+        except ValueError:
+            return {}
+        return said if isinstance(said, dict) else {}
+
+
+@contextmanager
+def open_tree(archive: str, id: str, source: str | None) -> Iterator[PublishedTree]:
+    """The tree of a data set, from a clone, the address of a repository, or a listing of it (`.tsv`).
+
+    Without `source`, the archive's own repository is cloned, small files alone.
+
+    Raises
+    ------
+    RequestError
+        The archive is unknown, git fails, or the listing is of another data set or damaged.
+    """
+    if archive not in ARCHIVES or not re.fullmatch(r"[a-z]{2}\d{6}", id):
+        raise RequestError(
+            f"{archive} {id!r} is no data set of {' or '.join(ARCHIVES)}: name it as in ds004504"
+        )
+    if source is not None and source.endswith(".tsv"):
+        yield _listing(archive, id, Path(source))
+        return
+    if source is not None and Path(source).is_dir():
+        yield _repository(archive, id, Path(source))
+        return
+    address = source or f"https://github.com/{ARCHIVES[archive].owner}/{id}"
+    if not address.startswith("https://"):
+        raise RequestError(f"{address} is neither a folder, nor a listing (.tsv), nor an address https://…")
+    with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
+        words = ["git", "clone", "--quiet", "--bare", "--depth", "1"]
+        done = subprocess.run(
+            [*words, "--", address, folder], capture_output=True, text=True, check=False, timeout=1800
+        )
+        if done.returncode:
+            raise RequestError(
+                f"{address} cannot be cloned: {done.stderr.strip().splitlines()[-1:] or done.returncode}"
+            )
+        yield _repository(archive, id, Path(folder))
+
+
+def _repository(archive: str, id: str, root: Path) -> PublishedTree:
+    """The tree of HEAD. An annexed file is a link into the annex, or a pointer to it."""
+    tree = committed(root, "HEAD")
+    head = subprocess.run(
+        ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    small = {
+        path: entry
+        for path, entry in tree.entries.items()
+        if entry.size <= MOST_BYTES and entry.mode != MODULE
+    }
+    contents = _contents(root, sorted({entry.id for entry in small.values()}))
+    files: dict[str, TreeFile] = {}
+    for path, entry in small.items():
+        content = contents[entry.id]
+        key = None
+        if entry.mode == LINK or (entry.size < 1024 and content.startswith(b"/annex/objects/")):
+            key = KEY.fullmatch(PurePosixPath(content.decode("utf-8", "replace").split("\n")[0]).name)
+        if key is not None:
+            known = key["digest"] if key["kind"].startswith("SHA256") and len(key["digest"]) == 64 else None
+            files[path] = TreeFile(int(key["size"]), known, "annex", key["suffix"] or "")
+        elif entry.mode != LINK:
+            files[path] = TreeFile(entry.size, hashlib.sha256(content).hexdigest(), "git")
+
+    def read(path: str) -> str | None:
+        held = files.get(path)
+        return contents[small[path].id].decode("utf-8-sig", "replace") if held and held.at == "git" else None
+
+    return PublishedTree(archive, id, head, files, read)
+
+
+def _contents(root: Path, ids: list[str]) -> dict[str, bytes]:
+    """The blobs of these ids, by one process of git's."""
+    done = subprocess.run(
+        ["git", "-C", str(root), "cat-file", "--batch"],
+        input="".join(f"{id}\n" for id in ids).encode(),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RequestError(f"git cat-file failed: {done.stderr.decode('utf-8', 'replace').strip()}")
+    out, stream = {}, io.BytesIO(done.stdout)
+    for id in ids:
+        said = stream.readline().split()
+        if len(said) != 3:
+            raise RequestError(f"{root} lacks the blob {id[:10]}: clone the repository without a filter")
+        out[id] = stream.read(int(said[2]))
+        stream.read(1)
+    return out
+
+
+def _listing(archive: str, id: str, path: Path) -> PublishedTree:
+    """A table: path, key type, bytes and hash of each file; the first line names tree and commit."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{path} cannot be read as a listing ({error})") from error
+    named = HEADER.match(lines[0] if lines else "")
+    if named is None or (named["id"], named["owner"]) != (id, ARCHIVES[archive].owner):
+        raise RequestError(
+            f"{path} begins with {(lines or [''])[0][:80]!r}: a listing of {id} begins with "
+            f"'# {ARCHIVES[archive].owner}_{id} @ COMMIT'"
+        )
+    files: dict[str, TreeFile] = {}
+    for number, line in enumerate(lines[1:], 2):
+        cells = line.split("\t")
+        if line.startswith("#") or not line.strip():
+            continue
+        if len(cells) != 4 or not cells[2].isdigit():
+            raise RequestError(f"{path}:{number}: {line[:80]!r} is not path, key type, bytes and hash")
+        name, kind, size, digest = cells
+        if kind == "git-absent":
+            continue
+        hashed = digest if kind in ("SHA256E", "SHA256", "stated", "git") else None
+        if hashed is not None and not re.fullmatch("[0-9a-f]{64}", hashed):
+            raise RequestError(f"{path}:{number}: {digest!r} is no SHA-256")
+        files[name] = TreeFile(int(size), hashed, "git" if kind == "git" else "annex")
+    return PublishedTree(archive, id, named["commit"], files, lambda _: None)
+
+
+def counts_of(tree: PublishedTree) -> dict[str, dict[str, int]]:
+    """Rows of the raw `events.tsv` in git by task and type of trial; empty where their text is not at hand."""
+    total: dict[str, Counter[str]] = defaultdict(Counter)
+    for (task, _), rows in trials_by_person(tree).items():
+        total[task].update(rows)
+    return {task: dict(sorted(rows.items())) for task, rows in sorted(total.items())}
+
+
+def trials_by_person(tree: PublishedTree) -> dict[tuple[str, str], Counter[str]]:
+    """Rows of the raw `events.tsv` in git by (task, person): how many of each `trial_type`, or `value`."""
+    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for path, held in tree.files.items():
+        said = dict(ENTITY.findall(PurePosixPath(path).name))
+        if (
+            held.at != "git"
+            or not path.startswith("sub-")
+            or not path.endswith("_events.tsv")
+            or "task" not in said
+        ):
+            continue
+        rows = csv.DictReader(io.StringIO(tree.read(path) or ""), delimiter="\t")
+        for row in rows:
+            kind = next((row[name] for name in ("trial_type", "value") if row.get(name)), "")
+            if kind not in ("", "n/a"):
+                found[said["task"], said["sub"]][kind] += 1
+    return found
