@@ -50,8 +50,8 @@ Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
 
 
 def cost(
-    module: nn.Module,
-    batches: Iterable[Any],
+    module: nn.Module | str | Path,
+    batches: Iterable[Any] = (),
     metrics: Sequence[Wanted] = DEFAULT,
     mode: Mode = "strict",
     *,
@@ -64,10 +64,12 @@ def cost(
     Parameters
     ----------
     module
-        Any torch module. It runs in evaluation mode without gradients, from the same state in every batch, its spiking
-        layers reset, and is left as it was found.
+        Any torch module, or a graph: a file ``*.nir`` or ``*.onnx``, a ``nir.NIRGraph`` or an ``onnx.ModelProto``. It runs
+        in evaluation mode without gradients, from the same state in every batch, its spiking layers reset, and is left as
+        it was found. :func:`~neuroledger.families.efficiency.graphs.nir_graph.from_nir` takes another time step.
     batches
-        Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time.
+        Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time. Without
+        any, only static metrics are scored. A NIR graph of neurons takes ``(sample, time, …)``.
     metrics
         Ids of cost metrics, or mappings of an id (``name``) with fields to override.
     mode
@@ -91,6 +93,8 @@ def cost(
     ------
     RequestError
         An unknown metric or mode, one that is no cost metric, or something that is no torch module.
+    ModelError
+        A graph cannot be read, or a node of it is not supported.
     """
     if mode not in ("strict", "neurobench-2.3"):
         raise RequestError(f"no mode {mode!r}; modes are strict and neurobench-2.3")
@@ -99,11 +103,13 @@ def cost(
     if not isinstance(metrics, Iterable):
         raise RequestError(f"metrics is a list of ids, such as ['footprint'], not {type(metrics).__name__}")
     from neuroledger.families.efficiency.counting.run_trace import trace
+    from neuroledger.families.efficiency.graphs.files import module_from
 
     bound = _bound(metrics)
+    network = module_from(module)
     with exclusive():
         counted = trace(
-            module,
+            network,
             batches,
             needs=_needs(bound),
             mode=mode,

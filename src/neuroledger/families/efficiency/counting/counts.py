@@ -100,7 +100,8 @@ class Trace:
     Attributes
     ----------
     samples, batches, steps
-        Samples and batches seen, and time steps per sample where the network was stepped through time (else 1).
+        Samples and batches seen, and time steps per sample: those the network was stepped through, or the fewest calls of
+        a spiking layer in a batch (else 1).
     layers
         Counts by dotted module name; operations outside any module are listed by the function's name.
     batch_sparsity

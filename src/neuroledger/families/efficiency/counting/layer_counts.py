@@ -141,6 +141,7 @@ class Tally:
         self.reached: dict[int, dict[object, int]] = {}
         self.clash = ""  # why the first axis cannot be that of the samples
         self._calls: dict[str, int] = {}
+        self.steps = 1  # time steps per sample: the fewest that any spiking layer took
         self._shape: tuple[int, ...] = ()
         self._weights = coverable_weights(network.parts)
         self._by_storage: dict[int, list[int]] = {}
@@ -376,9 +377,9 @@ class Tally:
         """Check a step of a spiking layer: steps through the first axis of the input mean that this axis is time."""
         self._calls[name] = self._calls.get(name, 0) + 1
         shape = self._shape
+        whole = membrane is not None and fired.dim() > 1 and fired.shape[1:] == membrane.shape
         if len(shape) < 2 or shape[0] == shape[1] or not fired.dim():
             return
-        whole = membrane is not None and fired.shape[1:] == membrane.shape and fired.dim() > 1
         if whole and tuple(fired.shape[:2]) == shape[:2]:
             self.clash = f"the spiking layer {name!r} steps through axis 0 of the input"
         elif self._calls[name] == shape[0] and fired.shape[0] == shape[1]:
@@ -395,7 +396,8 @@ class Tally:
             self.clash = f"the network gives {shape[0]} answers"
 
     def settle(self, *, last: bool = False) -> None:
-        """Fetch what is due from its device; at the end of the pass, everything is."""
+        """Note the time steps, and fetch what is due from its device; at the end of the pass, everything is."""
+        self.steps = min(self._calls.values(), default=self.steps)
         last = last or len(self.sites) > SITES or len(self._inboxes) > SITES
         if last or self.scratch.due:
             self.scratch.due = False

@@ -92,6 +92,7 @@ def trace(
     run = StrictPass(network, counting) if mode == "strict" else PeerPass(network, counting)
     run.tally.full = full
     state = _Progress(carry_state)
+    state.notes += getattr(module, "cost_notes", ())
     if running or receive is not None:
         try:
             with _preserved(network), uncompiled():
@@ -121,7 +122,7 @@ def trace(
         needs=wanted,
         samples=state.samples,
         batches=state.batches,
-        steps=state.steps,
+        steps=state.steps if state.time_axis is not None else run.tally.steps,
         layers=run.tally.layers,
         batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
         spiking_layers=len(network.spiking),

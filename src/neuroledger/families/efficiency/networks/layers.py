@@ -15,7 +15,7 @@ from neuroledger.data.arrays import Indices
 from neuroledger.errors import ModelError
 
 __all__ = [
-    "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OverTime", "Templates",
+    "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OverTime", "Presented", "Templates",
     "TimeMean", "fit", "seeded",
 ]  # fmt: skip
 
@@ -228,6 +228,37 @@ class OverTime(nn.Module):  # type: ignore[misc]
                 part.reset_state()
         counts = [self.network(step) for step in inputs.unbind(2)]
         return torch.stack(counts).sum(0)
+
+
+class Presented(nn.Module):  # type: ignore[misc]
+    """A network with samples of a ``shape`` of its own, shown (batch, neuroid, time_bin).
+
+    One that is ``temporal`` is shown every bin as a step, and its outputs are summed over them. Any other is shown the mean
+    over time, or all values if only these are as many as it takes.
+    """
+
+    def __init__(self, network: nn.Module, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.network, self.shape = network, tuple(shape)
+        self.temporal = bool(getattr(network, "temporal", False))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Scores (batch, class).
+
+        Raises
+        ------
+        ModelError
+            Presentations have another number of values.
+        """
+        count, neuroids, bins = inputs.shape
+        size = math.prod(self.shape)
+        if neuroids != size and (self.temporal or neuroids * bins != size):
+            raise ModelError(
+                f"the network takes samples {self.shape}, not {neuroids} neuroids in {bins} time bins"
+            )
+        if self.temporal:
+            return self.network(inputs.transpose(1, 2).reshape(count, bins, *self.shape)).sum(1)
+        return self.network((inputs.mean(2) if neuroids == size else inputs).reshape(count, *self.shape))
 
 
 def fit(

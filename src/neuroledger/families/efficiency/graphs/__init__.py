@@ -1,0 +1,1 @@
+"""Networks from files of exchange formats: NIR and ONNX."""

@@ -1,0 +1,367 @@
+"""Networks from graphs of the Neuromorphic Intermediate Representation (NIR) [pedersen2024]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.models.torch_module import require
+
+__all__ = ["TIME_STEP", "NirNetwork", "from_nir"]
+
+TIME_STEP: Final = 1e-4
+"""Seconds: the step of the examples published with NIR, and of snntorch's import."""
+
+
+def from_nir(source: Any, *, time_step: float = TIME_STEP) -> NirNetwork:
+    """The network of a NIR graph or file, its differential equations solved with Euler steps of ``time_step`` seconds.
+
+    Raises
+    ------
+    ModelError
+        The file is not NIR, a node is of a kind that is not supported, or an edge names no node.
+    RequestError
+        The time step is not positive.
+    """
+    nir = require("nir", "nir")
+    if not time_step > 0:
+        raise RequestError(f"time_step is a positive number of seconds, not {time_step!r}")
+    if isinstance(source, (str, Path)):
+        try:
+            source = nir.read(str(source))
+        except Exception as error:  # a stranger's file; h5py and nir raise whatever they meet
+            raise ModelError(
+                f"{source} cannot be read as a NIR graph: {type(error).__name__}: {error}"
+            ) from error
+    if type(source).__name__ != "NIRGraph":
+        source = nir.NIRGraph.from_list(source)
+    return NirNetwork(source, time_step)
+
+
+class Neuron(nn.Module):  # type: ignore[misc]
+    """Neurons of one NIR node, one time step at each call; parameters equal for all neurons are kept once.
+
+    ``dv = dt/tau (v_leak - v + r I)``, without ``tau`` ``dv = dt r I``; with ``tau_syn``, the current is itself a leaky
+    sum, ``dI = dt/tau_syn (w_in S - I)``. Where ``v > v_threshold`` there is a spike, and v becomes ``v_reset``. Nodes
+    without a threshold return v.
+    """
+
+    def __init__(self, node: Any, time_step: float) -> None:
+        super().__init__()
+        kind = type(node).__name__
+        self.fires = kind in ("IF", "LIF", "CubaLIF")
+        for name in ("r", "v_threshold", "v_reset", "v_leak", "w_in"):
+            value = getattr(node, name, None)
+            self.register_buffer(name, None if value is None else compact(value))
+        for name, tau in (("rate", getattr(node, "tau", getattr(node, "tau_mem", None))),
+                          ("synaptic_rate", getattr(node, "tau_syn", None))):  # fmt: skip
+            self.register_buffer(
+                name, None if tau is None else compact(time_step / np.asarray(tau, np.float64))
+            )
+        self.time_step = time_step
+        self.v: Tensor | None = None
+        self.current: Tensor | None = None
+
+    def reset(self) -> None:
+        """Forget all steps so far."""
+        self.v = self.current = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Spikes, or the membrane potential, of the shape of the input."""
+        start = 0.0 if self.v_leak is None else self.v_leak
+        v = torch.zeros_like(x) + start if self.v is None else self.v
+        if self.synaptic_rate is not None:
+            before = torch.zeros_like(x) if self.current is None else self.current
+            self.current = x = before + self.synaptic_rate * (self.w_in * x - before)
+        if self.rate is None:
+            v = v + self.time_step * (self.r * x)
+        else:
+            v = v + self.rate * (self.v_leak - v + self.r * x)
+        if not self.fires:
+            self.v = v
+            return v
+        fired = v > self.v_threshold
+        self.v = torch.where(fired, self.v_reset, v)
+        return fired.to(x.dtype)
+
+
+class Leaky(Neuron):
+    """Leaky integrate-and-fire neurons (LIF)."""
+
+    spiking_state: ClassVar = ("v",)
+    operations_per_update: ClassVar = 4  # leak, input, comparison, reset
+
+
+class Integrating(Neuron):
+    """Integrate-and-fire neurons without leak (IF)."""
+
+    spiking_state: ClassVar = ("v",)
+    operations_per_update: ClassVar = 3  # input, comparison, reset
+
+
+class Synaptic(Neuron):
+    """Leaky integrate-and-fire neurons driven by a leaky current (CubaLIF)."""
+
+    spiking_state: ClassVar = ("v", "current")
+    operations_per_update: ClassVar = 8  # as NeuroBench counts snntorch's Synaptic with a reset to a value
+
+
+class Delay(nn.Module):  # type: ignore[misc]
+    """Values of earlier steps: ``y(t) = x(t - delay)``, 0 before the first."""
+
+    def __init__(self, node: Any, time_step: float) -> None:
+        super().__init__()
+        steps = torch.as_tensor(np.rint(np.asarray(node.delay) / time_step).astype(np.int64))
+        self.register_buffer("steps", steps)
+        self.longest = int(steps.max())
+        self.past: list[Tensor] = []
+
+    def reset(self) -> None:
+        """Forget all steps so far."""
+        self.past = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The delayed values, of the shape of the input."""
+        self.past = [x, *self.past][: self.longest + 1]
+        past = [*self.past, *[torch.zeros_like(x)] * (self.longest + 1 - len(self.past))]
+        return torch.stack(past).gather(0, self.steps.expand_as(x)[None])[0]
+
+
+class Pool(nn.Module):  # type: ignore[misc]
+    """Means (``divisor`` None) or sums (1) over windows of an image."""
+
+    def __init__(self, node: Any, divisor: int | None) -> None:
+        super().__init__()
+        self.window = [_ints(getattr(node, name)) for name in ("kernel_size", "stride", "padding")]
+        self.divisor = divisor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The pooled image."""
+        return nn.functional.avg_pool2d(x, *self.window, divisor_override=self.divisor)
+
+
+class Reshaped(nn.Module):  # type: ignore[misc]
+    """Each sample in another shape."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same values."""
+        return x.reshape(len(x), *self.shape)
+
+
+class Scale(nn.Module):  # type: ignore[misc]
+    """The input times a factor, value by value."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__()
+        self.register_buffer("scale", compact(node.scale))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scaled input."""
+        return x * self.scale
+
+
+class Threshold(nn.Module):  # type: ignore[misc]
+    """1 where the input is above the threshold, else 0."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__()
+        self.register_buffer("threshold", compact(node.threshold))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ones and zeros."""
+        return (x > self.threshold).to(x.dtype)
+
+
+NEURONS: Mapping[str, type[Neuron]] = {
+    "I": Neuron, "LI": Neuron, "CubaLI": Neuron, "IF": Integrating, "LIF": Leaky, "CubaLIF": Synaptic,
+}  # fmt: skip
+
+
+class Graph(nn.Module):  # type: ignore[misc]
+    """One step of a NIR graph. An edge that closes a cycle hands on the value of the step before, at first nothing."""
+
+    def __init__(self, graph: Any, time_step: float) -> None:
+        super().__init__()
+        for edge in graph.edges:
+            for name in edge:
+                if name not in graph.nodes:
+                    raise ModelError(f"the NIR graph has an edge {edge} to {name!r}, which is no node")
+        self.order, back = _in_order(list(graph.nodes), graph.edges)
+        self.into = {
+            name: [a for a, b in graph.edges if b == name and (a, b) not in back] for name in self.order
+        }
+        self.fed_back = {name: [a for a, b in back if b == name] for name in self.order}
+        ends = {
+            kind: [n for n in self.order if type(graph.nodes[n]).__name__ == kind]
+            for kind in ("Input", "Output")
+        }
+        for kind, names in ends.items():
+            if len(names) != 1:
+                raise ModelError(f"the NIR graph has {len(names)} nodes {kind}; one is supported")
+        (self.input,), (self.output,) = ends.values()
+        self.shape = tuple(_ints(graph.nodes[self.input].input_type["input"]))
+        self.children_of: dict[str, nn.Module] = {}
+        for name in self.order:
+            node = graph.nodes[name]
+            if name not in (self.input, self.output):
+                made = (
+                    Graph(node, time_step)
+                    if type(node).__name__ == "NIRGraph"
+                    else module_of(name, node, time_step)
+                )
+                self.children_of[name] = made
+                plain = name.replace(".", "_")
+                self.add_module(f"node_{plain}" if hasattr(self, plain) else plain, made)
+        self.before: dict[str, Tensor] = {}
+
+    def reset(self) -> None:
+        """Forget all steps so far."""
+        self.before = {}
+        for child in self.children_of.values():
+            if isinstance(child, (Graph, Neuron, Delay)):
+                child.reset()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output of one step, for ``(sample, …)``."""
+        return self.step(x)
+
+    def step(self, x: Tensor) -> Tensor:
+        """The output of one step, from the state after the last.
+
+        Raises
+        ------
+        ModelError
+            No path leads from the input to the output.
+        """
+        values: dict[str, Tensor] = {self.input: x}
+        for name in self.order:
+            if name == self.input:
+                continue
+            given = [values[a] for a in self.into[name] if a in values]
+            given += [self.before[a] for a in self.fed_back[name] if a in self.before]
+            if given:  # a part that no input reaches yet is silent
+                total = sum(given[1:], given[0])
+                values[name] = total if name == self.output else self.children_of[name](total)
+        if self.output not in values:
+            raise ModelError("no path of the NIR graph leads from its input to its output")
+        self.before = {a: values[a] for sources in self.fed_back.values() for a in sources if a in values}
+        return values[self.output]
+
+
+class NirNetwork(Graph):
+    """A NIR graph: ``(sample, time, …)`` to the same, from rest; without neurons or delays, ``(sample, …)``."""
+
+    def __init__(self, graph: Any, time_step: float) -> None:
+        super().__init__(graph, time_step)
+        self.temporal = any(isinstance(part, (Neuron, Delay)) for part in self.modules())
+        self.cost_notes = (f"NIR graph with time steps of {time_step:g} s (Euler)",) if self.temporal else ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output at every time step.
+
+        Raises
+        ------
+        ModelError
+            The input does not have the shape of the graph's input node.
+        """
+        axes = 2 if self.temporal else 1
+        if tuple(x.shape[axes:]) != self.shape:
+            form = ("sample", "time") if self.temporal else ("sample",)
+            raise ModelError(
+                f"the NIR graph takes inputs ({', '.join((*form, *map(str, self.shape)))}), not {tuple(x.shape)}"
+            )
+        if not self.temporal:
+            return self.step(x)
+        self.reset()
+        return torch.stack([self.step(now) for now in x.unbind(1)], 1)
+
+
+def module_of(name: str, node: Any, time_step: float) -> nn.Module:
+    """The module of one node.
+
+    Raises
+    ------
+    ModelError
+        It is of a kind that is not supported.
+    """
+    kind = type(node).__name__
+    if kind in NEURONS:
+        return NEURONS[kind](node, time_step)
+    if kind in ("Affine", "Linear") and node.weight.ndim == 2:
+        made: nn.Module = nn.Linear(node.weight.shape[1], node.weight.shape[0], bias=kind == "Affine")
+        return _filled(made, node)
+    if kind in ("Conv1d", "Conv2d"):
+        sizes = {key: _ints(getattr(node, key)) for key in ("stride", "dilation")}
+        padding = node.padding if isinstance(node.padding, str) else _ints(node.padding)
+        out, into, *window = node.weight.shape
+        make = nn.Conv1d if kind == "Conv1d" else nn.Conv2d
+        return _filled(
+            make(into * node.groups, out, tuple(window), groups=node.groups, padding=padding, **sizes), node
+        )
+    if kind in ("AvgPool2d", "SumPool2d"):
+        return Pool(node, 1 if kind == "SumPool2d" else None)
+    if kind == "Flatten":
+        shape = node.output_type["output"]
+        if shape is None:
+            raise ModelError(f"NIR node {name!r} (Flatten) does not state the shape of its input")
+        return Reshaped(_ints(shape))
+    if kind == "Delay":
+        return Delay(node, time_step)
+    if kind in ("Scale", "Threshold"):
+        return Scale(node) if kind == "Scale" else Threshold(node)
+    raise ModelError(f"NIR node {name!r} is of the kind {kind}, which is not supported")
+
+
+def compact(value: Any) -> Tensor:
+    """A parameter of neurons as 32-bit numbers: a single one where all are equal."""
+    values = np.asarray(value, dtype=np.float64)
+    same = values.size > 0 and bool((values == values.flat[0]).all())
+    return torch.tensor(values.flat[0] if same else values, dtype=torch.float32)
+
+
+def _filled(module: nn.Module, node: Any) -> nn.Module:
+    with torch.no_grad():
+        module.requires_grad_(False).weight.copy_(torch.as_tensor(np.asarray(node.weight, dtype=np.float32)))
+        if module.bias is not None:
+            module.bias.copy_(torch.as_tensor(np.asarray(node.bias, dtype=np.float32)))
+    return module
+
+
+def _ints(value: Any) -> tuple[int, ...]:
+    return tuple(int(x) for x in np.atleast_1d(np.asarray(value)))
+
+
+def _in_order(
+    nodes: Sequence[str], edges: Iterable[tuple[str, str]]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Nodes so that each comes after those it depends on, and the edges that close a cycle."""
+    following: dict[str, list[str]] = {name: [] for name in nodes}
+    for a, b in edges:
+        following[a].append(b)
+    done: dict[str, None] = {}
+    met: set[str] = set()
+    for start in sorted(nodes, key=lambda name: any(name == b for _, b in edges)):
+        path = [] if start in met else [(start, iter(following[start]))]
+        met.add(start)
+        while path:
+            name, rest = path[-1]
+            fresh = next((b for b in rest if b not in met), None)
+            if fresh is None:
+                done[name] = None
+                path.pop()
+            else:
+                met.add(fresh)
+                path.append((fresh, iter(following[fresh])))
+    order = list(reversed(done))
+    place = {name: number for number, name in enumerate(order)}
+    return order, [(a, b) for a, b in edges if place[a] >= place[b]]

@@ -1,0 +1,446 @@
+"""Networks from ONNX files, run operator by operator in torch; an operator without a rule here is refused by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neuroledger.errors import ModelError
+from neuroledger.models.torch_module import require
+
+__all__ = ["OnnxNetwork", "from_onnx"]
+
+Attributes = Mapping[str, Any]
+Operator = Callable[..., Any]
+F = nn.functional
+
+
+def from_onnx(source: Any) -> OnnxNetwork:
+    """The network of an ONNX model or file, its float initialisers as parameters.
+
+    Raises
+    ------
+    ModelError
+        The file is not a valid ONNX model, or has operators that are not supported.
+    """
+    onnx = require("onnx", "onnx")
+    if isinstance(source, (str, Path)):
+        if not Path(source).is_file():
+            raise ModelError(f"{source} is not a file")
+        try:
+            onnx.checker.check_model(str(source))
+            source = onnx.load(str(source))
+        except Exception as error:  # a stranger's file; onnx and protobuf raise whatever they meet
+            raise ModelError(
+                f"{source} is not a valid ONNX model: {type(error).__name__}: {error}"
+            ) from error
+    return OnnxNetwork(source)
+
+
+class OnnxNetwork(nn.Module):  # type: ignore[misc]
+    """An ONNX graph. Every operator is a child module named after its node, which holds the weights it uses."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        from onnx import numpy_helper
+
+        graph = model.graph
+        self.opset = next((x.version for x in model.opset_import if x.domain in ("", "ai.onnx")), 0)
+        unknown: dict[str, str] = {}
+        for node in graph.node:
+            own = node.domain in ("", "ai.onnx")
+            if not own or node.op_type not in OPERATORS:
+                kind = node.op_type if own else f"{node.domain}.{node.op_type}"
+                unknown.setdefault(kind, node.name or node.output[0])
+        if unknown:
+            named = ", ".join(f"{kind} (node {name!r})" for kind, name in sorted(unknown.items()))
+            raise ModelError(
+                f"ONNX operators that are not supported: {named}; supported are {', '.join(sorted(OPERATORS))}"
+            )
+        held: dict[str, Tensor] = {}
+        for item in graph.initializer:
+            value = torch.from_numpy(np.array(numpy_helper.to_array(item)))
+            held[item.name] = nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
+        self.inputs = [x.name for x in graph.input if x.name not in held]
+        self.outputs = [x.name for x in graph.output]
+        self.steps: list[Node] = []
+        last = {name: number for number, node in enumerate(graph.node) for name in node.input}
+        for number, node in enumerate(graph.node):
+            done = [name for name in {*node.input} if last[name] == number and name not in self.outputs]
+            step = Node(node, {name: held[name] for name in node.input if name in held}, done, self.opset)
+            self.steps.append(step)
+            name = (node.name or node.output[0]).strip("/").replace(".", "_") or f"node{number}"
+            self.add_module(f"{name}_{number}" if hasattr(self, name) else name, step)
+
+    def forward(self, *given: Tensor) -> Any:
+        """The graph's output, or a tuple of several, for its inputs in order.
+
+        Raises
+        ------
+        ModelError
+            The number of inputs is not that of the graph.
+        """
+        if len(given) != len(self.inputs):
+            raise ModelError(
+                f"the ONNX graph has {len(self.inputs)} inputs ({', '.join(self.inputs)}), not {len(given)}"
+            )
+        values: dict[str, Any] = dict(zip(self.inputs, given, strict=True))
+        for step in self.steps:
+            step.run(values)
+        found = tuple(values[name] for name in self.outputs)
+        return found[0] if len(found) == 1 else found
+
+
+class Node(nn.Module):  # type: ignore[misc]
+    """One operator of a graph, with the initialisers among its inputs; ``done`` are inputs that no later one uses."""
+
+    def __init__(self, node: Any, held: Mapping[str, Tensor], done: Sequence[str], opset: int) -> None:
+        super().__init__()
+        from onnx import helper
+
+        self.kind, self.given, self.made, self.done = (
+            node.op_type,
+            list(node.input),
+            list(node.output),
+            list(done),
+        )
+        self.options = {item.name: _plain(helper.get_attribute_value(item)) for item in node.attribute}
+        self.options["opset"], self.options["outputs"] = opset, len(self.made)
+        self.held: dict[str, Any] = {}  # constants that are no weights: shapes, axes
+        self.names: dict[str, str] = {}
+        for number, name in enumerate(self.given):
+            value = held.get(name)
+            if isinstance(value, nn.Parameter) and self.kind not in RECURRENT:
+                self.names[name] = "weight" if number == 1 else f"input{number}"
+                self.register_parameter(self.names[name], value)
+            elif value is not None:
+                self.held[name] = value
+        if self.kind in RECURRENT:
+            self.layer = recurrent_layer(self.kind, self.given, self.held, self.options)
+
+    def run(self, values: dict[str, Any]) -> None:
+        """Take the inputs from the values by name, and put the outputs there."""
+        given = [None if not name else self._value(name, values) for name in self.given]
+        result = self(*given)
+        for name, value in zip(
+            self.made, result if isinstance(result, (tuple, list)) else (result,), strict=False
+        ):
+            values[name] = value
+        for name in self.done:
+            values.pop(name, None)
+
+    def _value(self, name: str, values: Mapping[str, Any]) -> Any:
+        if name in self.names:
+            return self._parameters[self.names[name]]
+        return self.held[name] if name in self.held else values[name]
+
+    def forward(self, *given: Any) -> Any:
+        """The operator's outputs."""
+        if self.kind in RECURRENT:
+            return run_recurrent(self.layer, given)
+        return OPERATORS[self.kind](self.options, *given)
+
+
+RECURRENT: Final = {"LSTM": ((0, 2, 3, 1), nn.LSTM), "GRU": ((1, 0, 2), nn.GRU)}
+"""Torch's gates in order of those of ONNX (LSTM: input, output, forget, cell; GRU: update, reset, hidden)."""
+
+
+def recurrent_layer(
+    kind: str, names: Sequence[str], held: Mapping[str, Any], options: Attributes
+) -> nn.Module:
+    """Torch's layer with the weights of an ONNX one.
+
+    Raises
+    ------
+    ModelError
+        Its weights are computed, or it has peepholes, clipping, other activations or another layout.
+    """
+    given = [held.get(name) for name in (*names, "", "")]
+    weights: list[Any] = [None if x is None else x.detach() for x in given[1:4]]
+    w, r, b = weights
+    usual = {"hidden_size", "direction", "linear_before_reset", "layout", "opset", "outputs"}
+    odd = sorted(set(options) - usual) + [f"input {n}" for n in (4, 7) if n < len(names) and names[n]]
+    direction = options.get("direction", "forward")
+    if direction == "reverse" or options.get("layout", 0):
+        odd.append(f"direction {direction} or layout {options.get('layout', 0)}")
+    if kind == "GRU" and not options.get("linear_before_reset", 0):
+        odd.append("linear_before_reset = 0, which torch's GRU does not compute")
+    if w is None or r is None or odd:
+        raise ModelError(
+            f"ONNX {kind} is supported with constant weights and plain options only, not with "
+            f"{', '.join(odd) or 'computed weights'}"
+        )
+    order, make = RECURRENT[kind]
+    size = r.shape[-1]
+    layer = (
+        make(w.shape[-1], size, bidirectional=len(w) == 2, bias=b is not None)
+        .to(w.dtype)
+        .requires_grad_(False)
+    )
+
+    def sorted_gates(x: Tensor) -> Tensor:
+        return torch.cat([x.split(size)[gate] for gate in order])
+
+    with torch.no_grad():
+        for way, suffix in enumerate(("", "_reverse")[: len(w)]):
+            for name, value in (("weight_ih", w[way]), ("weight_hh", r[way])):
+                getattr(layer, f"{name}_l0{suffix}").copy_(sorted_gates(value))
+            for number, name in enumerate(("bias_ih", "bias_hh")) if b is not None else ():
+                getattr(layer, f"{name}_l0{suffix}").copy_(sorted_gates(b[way].chunk(2)[number]))
+    return layer
+
+
+def run_recurrent(layer: nn.Module, given: Sequence[Any]) -> tuple[Tensor, ...]:
+    """Outputs (time, direction, sample, unit) and last states, as ONNX lays them out."""
+    start = [x for x in given[5:7] if x is not None]
+    x = given[0]
+    state = tuple(start) if len(start) == 2 else start[0] if start else None
+    output, last = layer(x, state)
+    ways = 2 if layer.bidirectional else 1
+    return (output.unflatten(-1, (ways, -1)).transpose(1, 2), *(last if isinstance(last, tuple) else (last,)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    if type(value).__name__ == "TensorProto":
+        from onnx import numpy_helper
+
+        return torch.from_numpy(np.array(numpy_helper.to_array(value)))
+    return list(value) if isinstance(value, (list, tuple)) else value
+
+
+def _list(x: Any) -> list[int]:
+    return [int(v) for v in (x.tolist() if isinstance(x, Tensor) else x)]
+
+
+def _pads(o: Attributes, x: Tensor, window: Sequence[int], fill: float = 0.0) -> tuple[Tensor, list[int]]:
+    """The input and its symmetric padding; uneven padding is applied to the input."""
+    rank = len(window)
+    pads = _list(o.get("pads", [0] * (2 * rank)))
+    auto = o.get("auto_pad", "NOTSET")
+    if auto.startswith("SAME"):
+        steps, gaps = o.get("strides", [1] * rank), o.get("dilations", [1] * rank)
+        sums = [max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
+                for n, s, k, d in zip(x.shape[2:], steps, window, gaps, strict=True)]  # fmt: skip
+        first = [(total + (auto == "SAME_LOWER")) // 2 for total in sums]
+        pads = [*first, *(total - one for total, one in zip(sums, first, strict=True))]
+    if pads[:rank] == pads[rank:]:
+        return x, pads[:rank]
+    order = [p for axis in reversed(range(rank)) for p in (pads[axis], pads[rank + axis])]
+    return F.pad(x, order, value=fill), [0] * rank
+
+
+def _conv(o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    x, padding = _pads(o, x, w.shape[2:])
+    run = (F.conv1d, F.conv2d, F.conv3d)[w.dim() - 3]
+    ones = [1] * (w.dim() - 2)
+    return run(x, w, b, o.get("strides", ones), padding, o.get("dilations", ones), o.get("group", 1))
+
+
+def _conv_transpose(o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    rank = w.dim() - 2
+    pads, ones = o.get("pads", [0] * 2 * rank), [1] * rank
+    if pads[:rank] != pads[rank:] or o.get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in o:
+        raise ModelError("ONNX ConvTranspose is supported with even, explicit padding only")
+    run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
+    more, gaps = o.get("output_padding", [0] * rank), o.get("dilations", ones)
+    return run(x, w, b, o.get("strides", ones), pads[:rank], more, o.get("group", 1), gaps)
+
+
+def _gemm(o: Attributes, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+    a = a.t() if o.get("transA", 0) else a
+    result = F.linear(a, b) if o.get("transB", 0) else a @ b
+    alpha, beta = o.get("alpha", 1.0), o.get("beta", 1.0)
+    result = result if alpha == 1 else alpha * result
+    return result if c is None else result + (c if beta == 1 else beta * c)
+
+
+def _pool(o: Attributes, x: Tensor, *, mean: bool) -> Tensor:
+    window = o["kernel_shape"]
+    rank = len(window)
+    inside = bool(o.get("count_include_pad", 0))
+    even, padding = _pads(o, x, window, 0.0 if mean else -torch.inf)
+    if mean and even is not x and not inside:
+        raise ModelError("ONNX AveragePool is supported with uneven padding only where count_include_pad = 1")
+    steps, gaps, ceil = (
+        o.get("strides", [1] * rank),
+        o.get("dilations", [1] * rank),
+        bool(o.get("ceil_mode", 0)),
+    )
+    if mean:
+        if gaps != [1] * rank:
+            raise ModelError("ONNX AveragePool with dilations is not supported")
+        return (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[rank - 1](
+            even, window, steps, padding, ceil, inside
+        )
+    return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[rank - 1](even, window, steps, padding, gaps, ceil)
+
+
+def _batch_norm(o: Attributes, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    return F.batch_norm(x, mean, var, scale, bias, eps=o.get("epsilon", 1e-5))
+
+
+def _layer_norm(o: Attributes, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+    axis = o.get("axis", -1) % x.dim()
+    axes = tuple(range(axis, x.dim()))
+    centred = x - x.mean(axes, keepdim=True)
+    normal = centred * torch.rsqrt(centred.square().mean(axes, keepdim=True) + o.get("epsilon", 1e-5)) * scale
+    return normal if bias is None else normal + bias
+
+
+def _reduce(function: Callable[..., Tensor]) -> Operator:
+    def run(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
+        chosen = _list(axes if axes is not None else o.get("axes", ()))
+        if not chosen and o.get("noop_with_empty_axes", 0):
+            return x
+        return function(x, tuple(chosen or range(x.dim())), bool(o.get("keepdims", 1)))
+
+    return run
+
+
+def _reshape(o: Attributes, x: Tensor, shape: Any) -> Tensor:
+    sizes = _list(shape)
+    return x.reshape(
+        [x.shape[n] if size == 0 and not o.get("allowzero", 0) else size for n, size in enumerate(sizes)]
+    )
+
+
+def _squeeze(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
+    chosen = axes if axes is not None else o.get("axes")
+    return x.squeeze() if chosen is None else x.squeeze(_list(chosen))
+
+
+def _unsqueeze(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
+    chosen = _list(axes if axes is not None else o["axes"])
+    for axis in sorted(a % (x.dim() + len(chosen)) for a in chosen):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _slice(o: Attributes, x: Tensor, *given: Any) -> Tensor:
+    starts, ends, axes, steps = (
+        (*given, None, None)[:4] if given else (o["starts"], o["ends"], o.get("axes"), None)
+    )
+    starts, ends = _list(starts), _list(ends)
+    axes = list(range(len(starts))) if axes is None else _list(axes)
+    steps = [1] * len(starts) if steps is None else _list(steps)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        last = None if step < 0 and end < -x.shape[axis] else end
+        places = range(*slice(start, last, step).indices(x.shape[axis]))
+        if step < 0:  # torch's slices go forwards only
+            x = x.index_select(axis, torch.tensor(list(places), device=x.device))
+        else:
+            x = x[(slice(None),) * (axis % x.dim()) + (slice(places.start, places.stop, step),)]
+    return x
+
+
+def _gather(o: Attributes, x: Tensor, index: Tensor) -> Tensor:
+    axis = o.get("axis", 0) % x.dim()
+    index = torch.where(index < 0, index + x.shape[axis], index)
+    return x.index_select(axis, index.reshape(-1)).reshape(
+        *x.shape[:axis], *index.shape, *x.shape[axis + 1 :]
+    )
+
+
+def _split(o: Attributes, x: Tensor, sizes: Any = None) -> tuple[Tensor, ...]:
+    axis = o.get("axis", 0)
+    sizes = sizes if sizes is not None else o.get("split")
+    if sizes is None:
+        return tuple(x.split(-(-x.shape[axis] // o.get("num_outputs", o["outputs"])), axis))
+    return tuple(x.split(_list(sizes), axis))
+
+
+def _pad(o: Attributes, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None) -> Tensor:
+    amounts = _list(pads if pads is not None else o["pads"])
+    where = range(x.dim()) if axes is None else [a % x.dim() for a in _list(axes)]
+    each = {axis: (amounts[n], amounts[len(where) + n]) for n, axis in enumerate(where)}
+    order = [p for axis in reversed(range(x.dim())) for p in each.get(axis, (0, 0))]
+    mode = {"edge": "replicate"}.get(o.get("mode", "constant"), o.get("mode", "constant"))
+    if mode == "constant":
+        return F.pad(x, order, value=float(o.get("value", 0.0) if value is None else value))
+    while len(order) > 2 and order[-2:] == [0, 0]:
+        order = order[:-2]
+    return F.pad(x, order, mode=mode)
+
+
+def _clip(o: Attributes, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    low, high = o.get("min", low), o.get("max", high)
+    return x if low is None and high is None else F.hardtanh(
+        x, -torch.inf if low is None else float(low), torch.inf if high is None else float(high))  # fmt: skip
+
+
+def _softmax(function: Callable[..., Tensor]) -> Operator:
+    def run(o: Attributes, x: Tensor) -> Tensor:
+        if o["opset"] >= 13:
+            return function(x, o.get("axis", -1))
+        return function(x.flatten(o.get("axis", 1)), -1).reshape(x.shape)
+
+    return run
+
+
+def _div(o: Attributes, a: Tensor, b: Tensor) -> Tensor:
+    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+
+
+def _constant(o: Attributes) -> Tensor:
+    kind = next(name for name in o if name.startswith("value"))
+    return o[kind] if isinstance(o[kind], Tensor) else torch.tensor(o[kind])
+
+
+TYPES: Final = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64,
+                9: torch.bool, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}  # fmt: skip
+
+
+def _of_one(function: Callable[..., Any]) -> Operator:
+    return lambda o, *given: function(*given)
+
+
+def _fold(function: Callable[..., Any]) -> Operator:
+    return lambda o, *given: reduce(function, given)
+
+
+OPERATORS: Mapping[str, Operator] = {
+    **{kind: _of_one(run) for kind, run in {
+        "Abs": torch.abs, "Add": torch.add, "And": torch.logical_and, "Ceil": torch.ceil, "Cos": torch.cos,
+        "Equal": torch.eq, "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor, "Greater": torch.gt,
+        "GreaterOrEqual": torch.ge, "HardSwish": F.hardswish, "Identity": lambda x: x, "Less": torch.lt,
+        "LessOrEqual": torch.le, "Log": torch.log, "MatMul": torch.matmul, "Mish": F.mish, "Mul": torch.mul,
+        "Neg": torch.neg, "Not": torch.logical_not, "Or": torch.logical_or, "PRelu": lambda x, w: F.prelu(x, w.reshape(-1)),
+        "Pow": torch.pow, "Reciprocal": torch.reciprocal, "Relu": torch.relu, "Round": torch.round,
+        "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Sin": torch.sin, "Softplus": F.softplus, "Softsign": F.softsign,
+        "Sqrt": torch.sqrt, "Sub": torch.sub, "Tanh": torch.tanh, "Where": torch.where,
+    }.items()},
+    "Max": _fold(torch.maximum), "Min": _fold(torch.minimum), "Sum": _fold(torch.add), "Div": _div,
+    "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "BatchNormalization": _batch_norm,
+    "LayerNormalization": _layer_norm,
+    "MaxPool": lambda o, x: _pool(o, x, mean=False), "AveragePool": lambda o, x: _pool(o, x, mean=True),
+    "GlobalAveragePool": lambda o, x: x.mean(tuple(range(2, x.dim())), keepdim=True),
+    "GlobalMaxPool": lambda o, x: x.amax(tuple(range(2, x.dim())), keepdim=True),
+    "ReduceMean": _reduce(torch.mean), "ReduceSum": _reduce(torch.sum), "ReduceMax": _reduce(torch.amax),
+    "ReduceMin": _reduce(torch.amin),
+    "ArgMax": lambda o, x: x.argmax(o.get("axis", 0), bool(o.get("keepdims", 1))),
+    "LeakyRelu": lambda o, x: F.leaky_relu(x, o.get("alpha", 0.01)), "Elu": lambda o, x: F.elu(x, o.get("alpha", 1.0)),
+    "Selu": lambda o, x: F.selu(x),
+    "HardSigmoid": lambda o, x: F.hardtanh(o.get("alpha", 0.2) * x + o.get("beta", 0.5), 0.0, 1.0),
+    "Gelu": lambda o, x: F.gelu(x, approximate=o.get("approximate", "none")), "Clip": _clip,
+    "Softmax": _softmax(torch.softmax), "LogSoftmax": _softmax(torch.log_softmax),
+    "Dropout": lambda o, x, *_: x, "Cast": lambda o, x: x.to(TYPES[o["to"]]),
+    "Flatten": lambda o, x: x.reshape(int(np.prod(x.shape[: o.get("axis", 1)])), -1),
+    "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Slice": _slice, "Gather": _gather,
+    "Split": _split, "Pad": _pad, "Concat": lambda o, *given: torch.cat(given, o["axis"]),
+    "Transpose": lambda o, x: x.permute(o.get("perm", list(reversed(range(x.dim()))))),
+    "Expand": lambda o, x, shape: x.expand(torch.broadcast_shapes(x.shape, _list(shape))),
+    "Tile": lambda o, x, times: x.repeat(_list(times)),
+    "Shape": lambda o, x: torch.tensor(x.shape)[o.get("start", 0) : o.get("end")],
+    "Constant": _constant,
+    "ConstantOfShape": lambda o, shape: torch.full(_list(shape), o["value"].item() if "value" in o else 0.0,
+                                                   dtype=o["value"].dtype if "value" in o else torch.float32),
+    **dict.fromkeys(RECURRENT, lambda o, *given: given),
+}  # fmt: skip

@@ -1,0 +1,73 @@
+"""Networks that are files of an exchange format: ``builder: nir`` and ``builder: onnx``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from neuroledger.errors import ModelError
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.models.torch_module import require
+from neuroledger.spec.registry import builder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["nir", "onnx"]
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+@builder("nir", version=1, takes=TAKES, gives=answering("classification", "regression"))
+def nir(
+    *,
+    id: str,
+    time_step: Annotated[float, Field(gt=0)] = 1e-4,
+    weights: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+) -> Learner:
+    """A NIR graph: ``weights`` name its file. Time bins are its steps of ``time_step`` seconds; outputs are summed."""
+    require("nir", "nir")
+    from neuroledger.families.efficiency.graphs.nir_graph import from_nir
+
+    def make(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
+        made = from_nir(path, time_step=time_step)
+        return made, made.shape
+
+    return _learner(id, weights, device, make)
+
+
+@builder("onnx", version=1, takes=TAKES, gives=answering("classification", "regression"))
+def onnx(
+    *,
+    id: str,
+    shape: tuple[Positive, ...],
+    weights: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+) -> Learner:
+    """An ONNX graph with one input (sample, ``shape``): ``weights`` name its file."""
+    require("onnx", "onnx")
+    from neuroledger.families.efficiency.graphs.onnx_graph import from_onnx
+
+    return _learner(id, weights, device, lambda path: (from_onnx(path), shape))
+
+
+def _learner(
+    id: str,
+    weights: Mapping[str, Path] | None,
+    device: str,
+    make: Callable[[Path], tuple[Any, tuple[int, ...]]],
+) -> Learner:
+    if not weights or len(weights) != 1:
+        raise ModelError(f"model {id!r}: `weights` name one file, the graph; here {len(weights or {})}")
+    (path,) = weights.values()
+
+    def ready(_: Examples) -> nn.Module:
+        from neuroledger.families.efficiency.networks.layers import Presented
+
+        return Presented(*make(path)).to(device)
+
+    return Learner(id=id, tasks=("classification", "regression"), ready=ready)
