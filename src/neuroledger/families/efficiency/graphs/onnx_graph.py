@@ -345,7 +345,7 @@ def _gather(o: Attributes, x: Tensor, index: Tensor) -> Tensor:
     axis = o.get("axis", 0) % x.dim()
     index = torch.where(index < 0, index + x.shape[axis], index)
     return x.index_select(axis, index.reshape(-1)).reshape(
-        *x.shape[:axis], *index.shape, *x.shape[axis + 1 :]
+        [*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]]
     )
 
 
