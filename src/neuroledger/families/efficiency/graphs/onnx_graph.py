@@ -217,7 +217,7 @@ def _plain(value: Any) -> Any:
 
 
 def _list(x: Any) -> list[int]:
-    return [int(v) for v in (x.tolist() if isinstance(x, Tensor) else x)]
+    return [int(v) for v in (x.reshape(-1).tolist() if isinstance(x, Tensor) else x)]
 
 
 def _pads(o: Attributes, x: Tensor, window: Sequence[int], fill: float = 0.0) -> tuple[Tensor, list[int]]:
