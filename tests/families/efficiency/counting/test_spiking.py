@@ -76,7 +76,7 @@ def test_a_network_that_takes_single_steps_is_found_out():
     x = (torch.rand(8, 4, 6) < 0.5).float()
     stepped, whole = counted(net, x), counted(Wrapped(net), x)
     assert stepped.steps == 4 and "axis 1" in stepped.notes[0]
-    assert whole.steps == 1 and not whole.notes
+    assert whole.steps == 4 and not whole.notes
     assert per_sample(stepped) == per_sample(whole) and per_sample(stepped)[2] == 4 * 45
     assert counted(net, x, time_axis=None).steps == 1
     layer = spiking_layer(net[1])
