@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -296,3 +298,19 @@ def test_data_that_cannot_be_had_are_unavailable(tiny: Tiny) -> None:
 def test_the_page_of_great_expectations_is_written_on_request(tiny: Tiny, tmp_path: Path) -> None:
     validate(tiny.pin(), "tiny", data_docs=tmp_path / "docs")
     assert (tmp_path / "docs" / "tiny" / "index.html").is_file()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="confinement needs Linux")
+def test_an_image_that_crashes_its_decoder_is_one_finding_also_where_nothing_asks_to_decode(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stimuli = [one for one in EXPECTATIONS["stimuli"] if one["check"] != "files_decode"]
+    catalog = tiny.pin(expectations={**EXPECTATIONS, "stimuli": stimuli})
+
+    def crash(content: bytes, name: str) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    monkeypatch.setattr("neuroledger.data.gate.gx_tables.decode", crash)
+    report = validate(catalog, "tiny")
+    assert report.stages["expectations"] == "failed"
+    assert any("stimuli.zip crashed the process" in words and "SIGSEGV" in words for words in found(report))

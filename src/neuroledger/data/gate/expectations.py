@@ -67,7 +67,10 @@ class Subject:
         """The stimulus table with facts about each file."""
         if self.stimulus_set is None:
             raise UnaskableError("there are no stimulus files", NO_TABLE)
-        return gather.files(self.stimulus_set, decoded=self.decoded)
+        try:
+            return gather.files(self.stimulus_set, decoded=self.decoded)
+        except DataError as error:
+            raise UnaskableError(str(error), "replace the damaged files") from error
 
     @cached_property
     def recording(self) -> xr.DataArray:

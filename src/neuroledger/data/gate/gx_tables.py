@@ -16,6 +16,7 @@ import xarray as xr
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.images import decode
 from neuroledger.data.lazy_rows import release, row_blocks
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,10 +61,20 @@ def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
     """The stimulus table with facts about each file.
 
     Columns `@bytes` and `@sha256`; with ``decoded`` also `@image`, `@mode`, `@size`. A file that is not there
-    has 0 bytes; one that does not decode has the reason in `@image`.
+    has 0 bytes; one that does not decode has the reason in `@image`. All of them are unpacked and decoded in a process of
+    their own, so that a file that crashes its decoder has done so before anything is scored.
+
+    Raises
+    ------
+    DataError
+        A file crashed that process, or reached its limits.
     """
     rows = _plain(stimulus_set.table)
-    found = [_file_facts(id, content, decoded) for id, content in _contents(stimulus_set)]
+    found = confined(
+        lambda: [_file_facts(id, content, decoded) for id, content in _contents(stimulus_set)],
+        limits_for([stimulus_set.archive] if stimulus_set.archive else []),
+        f"the stimulus files of {stimulus_set.id}",
+    )
     columns = {name: pd.Series([each[name] for each in found], dtype=object) for name in found[0]}
     return Facts("stimulus files", rows.assign(**columns), key="stimulus_id")
 

@@ -19,6 +19,7 @@ from neuroledger.spec.kinds import DatasetSpec
 
 __all__ = ["examine"]
 
+IMAGES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 _ABOUT_FILES: Final = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
 
 
@@ -38,7 +39,7 @@ class _Item:
 def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None) -> dict[str, Any]:
     """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
     items = [*_declared(spec), *_standing(spec, data)]
-    decoded = any(isinstance(item.expectation, say.FilesDecode) for item in items)
+    decoded = _has_images(data) or any(isinstance(item.expectation, say.FilesDecode) for item in items)
     subject = Subject(data.stimuli, data.assembly, decoded=decoded, content=data.content)
     compiled = [_compiled(item, subject) for item in items]
     asked = [inquiry for inquiry in compiled if isinstance(inquiry, Inquiry)]
@@ -99,6 +100,13 @@ def _standing(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
         yield _Item("assembly", say.ValuesFinite(check="values_finite"), "")
     if say.Aligned not in said and data.stimuli is not None and "stimulus_id" in data.assembly.coords:
         yield _Item("assembly", say.Aligned(check="aligned"), "")
+
+
+def _has_images(data: Dataset) -> bool:
+    """Whether there are stimulus files that are named as images: these are decoded here whatever the spec declares."""
+    if data.stimuli is None or "filename" not in data.stimuli.table.columns:
+        return False
+    return bool(data.stimuli.table["filename"].astype(str).str.lower().str.endswith(IMAGES).any())
 
 
 def _undeclared(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[Finding]:
