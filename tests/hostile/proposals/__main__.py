@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.engine.lab import Lab
@@ -90,11 +91,13 @@ def main() -> int:
         (scratch / "hook" / "sitecustomize.py").write_text(WATCH)
         start = scratch / "start"
         base(start, REPOSITORY)
-        for one in PROPOSALS:
-            wrong = tried(one, start, scratch)
-            failed += bool(wrong)
-            for words in wrong:
-                sys.stdout.write(f"✗ {one.name}: {words}\n")
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for one, wrong in zip(
+                PROPOSALS, pool.map(lambda one: tried(one, start, scratch), PROPOSALS), strict=True
+            ):
+                failed += bool(wrong)
+                for words in wrong:
+                    sys.stdout.write(f"✗ {one.name}: {words}\n")
     count = {verdict: sum(one.verdict == verdict for one in PROPOSALS) for verdict in EXITS}
     told = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
     sys.stdout.write(

@@ -7,6 +7,7 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -70,9 +71,11 @@ def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
         A file crashed that process, or reached its limits.
     """
     rows = _plain(stimulus_set.table)
+    archive = stimulus_set.archive
+    archives = [archive] if isinstance(archive, Path) else list((archive or {}).values())
     found = confined(
         lambda: [_file_facts(id, content, decoded) for id, content in _contents(stimulus_set)],
-        limits_for([stimulus_set.archive] if stimulus_set.archive else []),
+        limits_for(archives),
         f"the stimulus files of {stimulus_set.id}",
     )
     columns = {name: pd.Series([each[name] for each in found], dtype=object) for name in found[0]}
