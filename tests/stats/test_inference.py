@@ -286,3 +286,33 @@ def test_weighted_medians_with_equal_weights_are_medians() -> None:
         half = weights[:, order].sum(axis=1) / 2
         slow = [np.interp(at, row, cell[order]) for at, row in zip(half, place, strict=True)]
         np.testing.assert_allclose(drawn, slow)
+
+
+def decoded(rng: np.random.Generator, signal: float) -> tuple[xr.DataArray, xr.DataArray]:
+    """Ten people's windows, each fifth of the people read by the direction that the others' windows give."""
+    people, windows, folds = 10, 30, 5
+    label = np.tile([1.0, -1.0], windows // 2)
+    x = rng.standard_normal((people, windows, 8)) + signal * label[:, None]
+    given = (x * label[:, None]).sum(axis=1)
+    fold = np.arange(people) % folds
+    weights = np.stack([given[fold != k].sum(axis=0) for k in fold])
+    answer = np.sign((x * weights[:, None]).sum(axis=2))
+    coords = {
+        "subject": ("presentation", np.repeat(np.arange(people).astype(str), windows)),
+        "split": ("presentation", np.repeat(fold, windows)),
+        "stimulus_id": ("presentation", np.arange(people * windows)),
+    }
+    names = (np.where(each.ravel() > 0, "a", "b") for each in (answer, np.tile(label, (people, 1))))
+    source, target = (xr.DataArray(each, dims="presentation", coords=coords) for each in names)
+    return source, target
+
+
+@pytest.mark.parametrize("signal", [0.0, 0.3])
+def test_people_who_train_for_one_another_vary_together(signal: float) -> None:
+    rng = np.random.default_rng(17)
+    bound = nl.metric("balanced_accuracy")
+    found = [bound(*decoded(rng, signal)) for _ in range(120)]
+    values = np.array([score.value for score in found])
+    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    held = np.mean([score.low <= values.mean() <= score.high for score in found])
+    assert held >= 0.9 and 0.9 < claimed / values.std(ddof=1) < 1.35

@@ -18,9 +18,10 @@ __all__ = ["decoding"]
 
 
 FEW_CLUSTERS = 6
-# Share of Nadeau and Bengio's term for overlapping training sets: the whole is too much where people differ more than
-# trainings do, none is too little where they do not.
-OVERLAP = 0.5
+# What each pair of clusters adds by having trained for one another, of what one of the two adds by being tested: all of it
+# where the score is chance, LEAST where a decoder has learnt all it can, half of the way at the root of FAR standard
+# errors above chance; SOME where chance is not known. Values between are those that simulated people need.
+LEAST, SOME, FAR = 0.3, 0.5, 40.0
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
 
@@ -72,9 +73,10 @@ def decoding(
     -------
     xr.DataArray
         attrs["influence"]: how each cluster moves the mean over splits and seeds, from the measure without it (Tukey's
-        jackknife); a split counts as often as its clusters do. With :math:`K > 1` splits the variance grows by
-        :math:`1 + K/(2(K-1))`: what the folds learn, they learn from the same clusters, so that the mean varies more
-        than what is tested shows [nadeau2003].
+        jackknife); a split counts as often as its clusters do. Splits that train on each other's clusters vary together
+        [bengio2004]: a decoder that has learnt nothing but noise scores each pair of clusters by one product, whichever of
+        the two is tested, so that the variance is twice what the tested clusters show. The better the score, the less of
+        that remains.
         attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
@@ -110,7 +112,16 @@ def decoding(
     samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
     samples.attrs["predictions"] = _predictions(source, target)
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
-        samples.attrs["influence"] = lambda: _influence(cells, scorers, clusters, names, cluster, folds)
+        level = _chance(measure, rows, k)
+        samples.attrs["influence"] = lambda: _influence(
+            cells,
+            scorers,
+            clusters,
+            names,
+            cluster,
+            folds,
+            None if level is None else float(np.nanmean(values)) - level,
+        )
     else:
         samples.attrs["influence"] = lambda: None
     return samples
@@ -123,12 +134,25 @@ def _influence(
     names: Array,
     factor: str,
     folds: int,
+    gain: float | None,
 ) -> Influence:
-    """How each cluster moves the mean over splits and seeds."""
+    """How each cluster moves the mean over splits and seeds; ``gain`` is what is above chance, if chance is known."""
     left = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
     items = moved(names, from_left_out(left))
-    scale = np.sqrt(1 + OVERLAP * folds / (folds - 1)) if folds > 1 else 1.0
-    return Influence({factor: Items(items.ids, scale * items.deviation)})
+    paired = 0.0
+    if folds > 1 and items.variance > 0:
+        far = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
+        paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + far / FAR)
+    return Influence({factor: Items(items.ids, np.sqrt(1 + paired) * items.deviation)})
+
+
+def _chance(measure: str, rows: Rows, k: int | None) -> float | None:
+    """What predictions without information score, where that is known."""
+    if measure in ("auroc", "pearson_r", "r2"):
+        return 0.5 if measure == "auroc" else 0.0
+    if measure in LABELLED:
+        return 1 / max(1, len(np.unique(rows.truth)))
+    return (k or 1) / max(1, len(np.unique(rows.stimulus))) if measure == "retrieval" else None
 
 
 def _without_each(
