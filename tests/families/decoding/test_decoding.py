@@ -181,7 +181,8 @@ def test_the_interval_of_people_is_students_of_the_scores_of_people():
     values = decoding(source, target).values[0]
     half = 2.3646 * values.std(ddof=1) / np.sqrt(8)
     low, high = interval(source, target)
-    assert (high - low) / 2 == pytest.approx(half * np.sqrt(1 + 8 / 14), rel=1e-4)
+    far = (values.mean() - 0.5) ** 2 * 8 / values.var(ddof=1)
+    assert (high - low) / 2 == pytest.approx(half * np.sqrt(1.3 + 0.7 / (1 + far / 40)), rel=1e-4)
     once = source.assign_coords(split=("presentation", np.zeros(source.sizes["presentation"], int)))
     low, high = interval(once, target, measure="accuracy")
     assert (high - low) / 2 == pytest.approx(half, rel=0.05)
@@ -212,9 +213,9 @@ def test_the_interval_of_cross_validated_noise_holds_chance_as_often_as_it_says(
         target = xr.DataArray(y.ravel(), dims=("presentation",), coords=coords)
         low, high = interval(source, target)
         held += low <= 0.5 <= high
-        middle, narrow = (low + high) / 2, np.sqrt(1 + people / (2 * (people - 1)))
+        middle, narrow = (low + high) / 2, np.sqrt(2)
         bare += abs(middle - 0.5) * narrow <= (high - low) / 2
-    assert held >= 133
+    assert 138 <= held <= 147
     assert bare < held - 5
 
 
