@@ -30,7 +30,7 @@ OTHER_MEANINGS = {
     ("engine/schemas.py", "properties"): "a key of JSON Schema",
     ("engine/doctor.py", "spiking"): "an extra of this distribution",
 }
-INSIDE_TEXT = {("data/package.py", "netcdf"): "the reader of the files that this module writes"}
+INSIDE_TEXT: dict[tuple[str, str], str] = {}
 
 
 def kernel(repository: Path) -> Iterator[Path]:

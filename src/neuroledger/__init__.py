@@ -17,6 +17,7 @@ blas.prepare()
 
 if TYPE_CHECKING:
     from neuroledger import errors, plot
+    from neuroledger.cli.start import start
     from neuroledger.data.stimuli import StimulusSet
     from neuroledger.engine.bound_metric import ceiling, metric
     from neuroledger.engine.compare import compare
@@ -47,6 +48,7 @@ _PUBLIC = {
     "records": ("neuroledger.engine.public", "records"),
     "run": ("neuroledger.engine.public", "run"),
     "score": ("neuroledger.engine.public", "score"),
+    "start": ("neuroledger.cli.start", "start"),
 }
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "records",
     "run",
     "score",
+    "start",
 ]
 
 

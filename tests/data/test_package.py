@@ -10,13 +10,16 @@ import pandas as pd
 import pytest
 
 from neuroledger.cli import main
+from neuroledger.cli.lab_files import reader_of
 from neuroledger.data.gate.validate import validate
 from neuroledger.data.load import load_dataset
-from neuroledger.data.package import from_long_table
+from neuroledger.data.package import Terms, from_long_table
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
 from tests.engine.tiny_repository import IDS, image, table
+
+TERMS = Terms(reader_of, "CC0-1.0", "public")
 
 
 def long_table() -> pd.DataFrame:
@@ -48,9 +51,9 @@ def files(tmp_path: Path) -> Path:
 
 def test_two_commands_give_a_valid_data_set(lab: Lab, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.root)
-    assert (
-        main(["package", "stimuli", "mine", str(files / "table.csv"), "--files", str(files / "images")]) == 0
-    )
+    stated = ["--license", "CC0-1.0", "--access", "public"]
+    arguments = ["package", "stimuli", "mine", str(files / "table.csv"), "--files", str(files / "images")]
+    assert main([*arguments, *stated]) == 0
     assert main(["package", "assembly", "mine", str(files / "responses.csv")]) == 0
     report = validate(lab.open(), "mine")
     assert report.success, str(report)
@@ -64,11 +67,11 @@ def test_two_commands_give_a_valid_data_set(lab: Lab, files: Path, monkeypatch: 
 def test_packaging_again_gives_the_same_bytes_and_keeps_the_spec(lab: Lab, files: Path) -> None:
     from neuroledger.data.package import package_stimuli
 
-    package_stimuli(lab.open(), "mine", files / "table.csv", files / "images")
+    package_stimuli(lab.open(), "mine", files / "table.csv", files / "images", TERMS)
     spec = lab.root / "specs" / "datasets" / "mine.yaml"
     spec.write_text(spec.read_text() + "notes: [mine]   # a remark\n")
     before = spec.read_text()
-    package_stimuli(lab.open(), "mine", files / "table.csv", files / "images")
+    package_stimuli(lab.open(), "mine", files / "table.csv", files / "images", TERMS)
     assert spec.read_text() == before
 
 
@@ -77,7 +80,7 @@ def test_a_missing_image_and_a_doubled_value_are_told(lab: Lab, files: Path) -> 
 
     (files / "images" / "im1.png").unlink()
     with pytest.raises(RequestError, match=r"lacks 1 of 4 files, first 'im1\.png'"):
-        package_stimuli(lab.open(), "mine", files / "table.csv", files / "images")
+        package_stimuli(lab.open(), "mine", files / "table.csv", files / "images", TERMS)
     with pytest.raises(AssemblyError, match="number them in a column 'repetition'"):
         from_long_table(long_table().drop(columns="repetition"))
     with pytest.raises(AssemblyError, match="missing: \\['value'\\]"):

@@ -16,6 +16,7 @@ import pandas as pd
 import xarray as xr
 from PIL import Image
 
+from neuroledger.cli.lab_files import reader_of
 from neuroledger.cli.scaffold import scaffold
 from neuroledger.data import assembly, fetch, package
 from neuroledger.data.gate.validation import ValidationReport, read_report, write_report
@@ -133,8 +134,10 @@ def _lab(folder: Path) -> None:
 
 def _package(folder: Path) -> None:
     catalog = open_catalog(folder / "lab")
-    package.package_stimuli(catalog, "fresh", folder / "table.csv", folder / "images")
-    package.package_assembly(open_catalog(folder / "lab"), "fresh", folder / "responses.csv")
+    terms = package.Terms(reader_of, "CC0-1.0", "public")
+    package.package_stimuli(catalog, "fresh", folder / "table.csv", folder / "images", terms)
+    responses = package.from_long_table(pd.read_csv(folder / "responses.csv", dtype={"stimulus_id": str}))
+    package.package_assembly(open_catalog(folder / "lab"), "fresh", responses, terms)
 
 
 def _zip(folder: Path) -> None:

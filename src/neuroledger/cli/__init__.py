@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from neuroledger.display import visible
@@ -16,6 +16,21 @@ __all__ = ["main"]
 
 KINDS = ("datasets", "metrics", "ceilings", "benchmarks", "models", "suites")
 DESCRIPTION = "Brain benchmarks as data: declarative specs, pinned data, scores that can be checked again."
+# What may be asked, with the flag's help; each is also an argument of `nl.start`.
+ANSWERS: Mapping[str, str] = {
+    "license": "SPDX licence of the data, such as CC-BY-4.0; LicenseRef-unstated where none is stated",
+    "access": "public, or private: scores may be shown, values may not",
+    "region": "brain region of the responses, such as V4 or IT",
+    "responses": "file of the responses where several may hold them; FILE.mat:VARIABLE",
+    "dims": "axes of an array: stimulus or trial, neuroid, repetition or time_bin, such as trial,neuroid",
+    "order": "order of the images along an array: name (im1, im10, im2) or number (im1, im2, im10)",
+    "trials": "file (or FILE:COLUMN, FILE.mat:VARIABLE) with the stimulus of each trial",
+    "first": "number of the first stimulus where trials name stimuli by numbers: 0 or 1",
+    "time_bins": "ms from stimulus onset: first and last edge of time bins, or the window in which spikes count, 70:170",
+    "task": "BIDS: the task to read, as in task-NAME",
+    "events": "BIDS: events to decode, DESCRIPTION=LABEL,DESCRIPTION=LABEL",
+    "window": "BIDS: start and end of a window in s from its event, such as 0:1",
+}
 EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 1, 2, 130
 
 
@@ -59,13 +74,42 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("kind", choices=[kind[:-1] for kind in KINDS])
     p.add_argument("id")
 
+    p = verb("start", "data", "from a folder of images and responses, or a BIDS tree, to scores and a page")
+    p.add_argument("folder", type=Path)
+    p.add_argument("--id", help="of the data set (default: the folder's name)")
+    p.add_argument("--title")
+    p.add_argument("--model", action="append", default=[], dest="models", metavar="ID", help="also score it")
+    p.add_argument(
+        "--coordinate", action="append", default=[], dest="coordinates", metavar="COLUMN",
+        help="a column of numbers that is not a neuroid",
+    )  # fmt: skip
+    p.add_argument("--degrees", type=float, help="size of the images in degrees of visual angle")
+    p.add_argument("--out", type=Path, metavar="DIR", help="where the pages go (default: site-ID)")
+    p.add_argument("--no-questions", action="store_true", help="report what is missing instead of asking")
+    p.add_argument("--open", action="store_true", help="open the page in the browser")
+    p.add_argument(
+        "--root",
+        type=Path,
+        default=argparse.SUPPRESS,
+        help="the repository; a folder without specs/ becomes one",
+    )
+    for flag, help in ANSWERS.items():
+        p.add_argument(f"--{flag.replace('_', '-')}", dest=flag, help=help)
+
     p = verb("package", "data", "from a lab's files to a pinned data set")
     p.add_argument("part", choices=("stimuli", "assembly"))
     p.add_argument("id", help="the data set, new or not")
     p.add_argument(
-        "source", type=Path, help="stimuli: a CSV table; assembly: netCDF, or a CSV with one row per value"
-    )
-    p.add_argument("--files", type=Path, metavar="FOLDER", help="stimuli: where the files of the table lie")
+        "source", type=Path,
+        help="stimuli: a CSV table, or a folder of images; assembly: netCDF, npy, mat, or a long or wide table",
+    )  # fmt: skip
+    p.add_argument("--files", type=Path, metavar="FOLDER", help="stimuli: the folder of the table's files")
+    p.add_argument("--license", help=ANSWERS["license"])
+    p.add_argument("--access", choices=("public", "private"), help="of a new data set")
+    p.add_argument("--dims", help="assembly: " + ANSWERS["dims"])
+    p.add_argument("--variable", help="assembly: of a mat file")
+    p.add_argument("--trials", type=Path, metavar="CSV", help="assembly: a stimulus_id for each trial")
+    p.add_argument("--time-bins", metavar="MS", help="assembly: first and last edge of the time bins, 0:200")
 
     p = verb(
         "pin",

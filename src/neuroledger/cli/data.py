@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from neuroledger.cli.output import say, say_json
+from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.data.fetch import fetch_files, folder_of
 from neuroledger.display import choose
 from neuroledger.errors import NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.suites import suites_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
 
 SHOWN_CHANGES = 40
 
@@ -97,22 +104,117 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def package(options: argparse.Namespace) -> int:
-    """A lab's files into a data set."""
-    from neuroledger.data.package import package_assembly, package_stimuli
+    """A lab's files into a data set, or a checkpoint into the weights of a model."""
+    from neuroledger.cli.lab_files import reader_of
+    from neuroledger.data.package import Terms, package_assembly, package_stimuli
 
     catalog = open_catalog(options.root)
-    if not options.source.is_file():
+    terms = Terms(reader_of, options.license, options.access)
+    if options.part == "stimuli" and options.source.is_dir():
+        written = package_stimuli(catalog, options.id, _images(options.source), options.source, terms)
+    elif not options.source.exists():
         raise RequestError(f"{options.source} does not exist")
-    if options.part == "stimuli":
-        written = package_stimuli(catalog, options.id, options.source, options.files)
+    elif options.part == "stimuli":
+        written = package_stimuli(catalog, options.id, options.source, options.files, terms)
     else:
-        written = package_assembly(catalog, options.id, options.source)
+        written = package_assembly(catalog, options.id, _responses(catalog, options), terms)
     for path in written:
         say(f"wrote {catalog.shown(path)}")
-    say(
-        f"pinned in specs/datasets/{options.id}.yaml; next: `neuroledger validate {options.id}`, then `dvc push`"
-    )
+    say(f"pinned in specs/datasets/{options.id}.yaml; next: `neuroledger validate {options.id}`")
+    spec = open_catalog(options.root).dataset(options.id)
+    if not (catalog.root / ".dvc").is_dir():
+        say(
+            "these files have no DVC pointer, because DVC is not set up here: `dvc init`, then `dvc add` each file"
+        )
+    if spec.access == "private":
+        say(
+            "the data are private: push them to a remote of your own (`dvc push -r NAME`), never to the embedded one"
+        )
+    if spec.license == "LicenseRef-unstated":
+        say("no licence is stated: others may not use the data before the spec's `license` says so")
     return 0
+
+
+def _images(folder: Path) -> pd.DataFrame:
+    """A row for each image of a folder."""
+    import pandas as pd
+
+    from neuroledger.cli.lab_files import survey
+
+    content = survey(folder, ())
+    if not content.images:
+        raise RequestError(f"{folder} holds no images (png, jpg, bmp, tif)")
+    return pd.DataFrame({"stimulus_id": content.ids, "filename": content.images})
+
+
+def _responses(catalog: Catalog, options: argparse.Namespace) -> xr.DataArray:
+    """The assembly of a file; a bare array needs its axes, and the packaged stimuli or a list of trials."""
+    from neuroledger.cli.lab_files import assembly_of, columns_of, read_file, stimuli_of, table_assembly
+    from neuroledger.data.package import from_long_table
+    from neuroledger.data.stimuli import read_table
+
+    held = read_file(options.source)
+    if held.assembly is not None:
+        return held.assembly
+    known = folder_of(catalog.root, "datasets", options.id) / "stimuli.csv"
+    ids = [str(one) for one in read_table(known)["stimulus_id"]] if known.is_file() else []
+    if held.table is not None:
+        columns = columns_of(held.table, ids)
+        if columns is None or columns.kind not in ("long", "wide"):
+            return from_long_table(held.table)
+        named = held.table[columns.stimulus].astype(str)
+        plain = stimuli_of(named.to_numpy(), ids, None, options.source.name) if ids else list(named)
+        return table_assembly(held.table, columns, plain)
+    if not options.dims or (len(held.arrays) > 1 and options.variable is None):
+        raise RequestError(
+            f"{options.source.name} is a bare array ({', '.join(held.arrays)}): name its axes, --dims stimulus,neuroid or "
+            "trial,neuroid[,time_bin], and of a mat file its --variable; `neuroledger start FOLDER` finds them and asks"
+        )
+    variable = options.variable or next(iter(held.arrays))
+    if variable not in held.arrays:
+        raise RequestError(
+            f"{options.source.name} has no variable {variable!r}; it has {', '.join(held.arrays)}"
+        )
+    trials = None
+    if options.trials is not None:
+        trials = [str(one) for one in read_table(options.trials)["stimulus_id"]]
+    if not ids and trials is None:
+        raise RequestError(
+            f"package the stimuli of {options.id} first: the rows of the array are theirs, in their order"
+        )
+    return assembly_of(
+        held.arrays[variable], options.dims.split(","), ids, trials=trials, bins=options.time_bins
+    )
+
+
+def start(options: argparse.Namespace) -> int:
+    """A folder of one's own into a scored benchmark."""
+    from neuroledger.cli import ANSWERS
+    from neuroledger.cli.start import start as start_from
+
+    answers = {name: getattr(options, name) for name in ANSWERS if getattr(options, name)}
+    done = start_from(
+        options.folder, id=options.id, title=options.title, models=options.models, coordinates=options.coordinates,
+        degrees=options.degrees, root=options.root, out=options.out, tell=say,
+        ask=input if sys.stdin.isatty() and not options.no_questions else None, **answers,
+    )  # fmt: skip
+    for path in done.written:
+        say(f"wrote {path}")
+    rows = [(r.benchmark, r.model, r.status, _number((r.score or {}).get("value"))) for r in done.records]
+    say_table(("benchmark", "model", "state", "score"), rows)
+    failed = {r.benchmark: r for r in done.records if r.status == "failed"}
+    for record in failed.values():
+        say(f"failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
+    say(f"page: {done.page}")
+    if options.open:
+        import webbrowser
+
+        webbrowser.open(done.page.resolve().as_uri())
+    return 1 if failed else 0
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 def pin(options: argparse.Namespace) -> int:

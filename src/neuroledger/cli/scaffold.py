@@ -14,10 +14,10 @@ __all__ = ["scaffold"]
 TEMPLATES = {
     "dataset": """\
 title: What was recorded, from whom, of what
-license: CC-BY-4.0            # SPDX id under which the data may be used
-access: public                # or private: scores may be shown, values may not
+license: LicenseRef-unstated  # SPDX id under which the data may be used, such as CC-BY-4.0
+access: private               # or public; private: scores may be shown, values may not
 cite: []                      # keys of specs/references.bib
-unavailable: not packaged yet # replace by `files`, `reader` and `expectations`: `neuroledger package` writes them
+unavailable: not packaged yet # `neuroledger package` replaces this line by `files`, `reader` and `expectations`
 """,
     "metric": """\
 title: What it compares

@@ -3,44 +3,76 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.data.assembly import check, read, write
+from neuroledger.data.assembly import check, write
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
 from neuroledger.data.stimuli import StimulusSet, read_table
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.document import parse
 from neuroledger.store.files import replacing, write_text
 
-__all__ = ["flow", "observed", "package_assembly", "package_stimuli", "pin_line", "track"]
+__all__ = [
+    "Terms", "from_long_table", "observed", "package_assembly", "package_stimuli", "package_trials", "pin_line",
+    "track",
+]  # fmt: skip
 
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 # Every member of a zip gets this time, so that the same files give the same bytes.
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def package_stimuli(catalog: Catalog, id: str, table: Path, files: Path | None) -> list[Path]:
+@dataclass(frozen=True)
+class Terms:
+    """What files cannot state themselves.
+
+    Attributes
+    ----------
+    reader
+        The `reader` field of the spec, from the names of all its files and the field as it is.
+    license, access
+        An SPDX expression, and who may see values; a spec that is there already states them.
+    title, notes, fields
+        Of a new spec: its title, its notes, and further fields.
+    """
+
+    reader: Callable[[set[str], dict[str, Any] | None], dict[str, Any]]
+    license: str | None = None
+    access: Literal["public", "private"] | None = None
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def package_stimuli(
+    catalog: Catalog, id: str, table: Path | pd.DataFrame, files: Path | None, terms: Terms
+) -> list[Path]:
     """Write ``stimuli.csv`` (and ``stimuli.zip``) of data set ``id``, track them with DVC and pin them in its spec.
 
-    ``table`` is a CSV with ``stimulus_id``, and ``filename`` relative to the folder ``files``. Returns what was written.
+    ``table`` has ``stimulus_id``, and ``filename`` relative to the folder ``files``. Returns what was written.
 
     Raises
     ------
     RequestError
-        ``files`` is missing or lacks a file.
+        ``files`` is missing or lacks a file, or the data set is new and ``terms`` lack its licence or access.
     AssemblyError
         The table breaks the conventions.
     """
-    frame = read_table(table)
+    _require_terms(catalog, id, terms)
+    frame = read_table(table) if isinstance(table, Path) else table
     StimulusSet(id, frame)
     folder = folder_of(catalog.root, "datasets", id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,19 +84,14 @@ def package_stimuli(catalog: Catalog, id: str, table: Path, files: Path | None) 
     if "filename" in frame.columns:
         if files is None or not files.is_dir():
             raise RequestError(
-                "the table has a column 'filename': say where the files lie with --files FOLDER"
+                "the table has a column 'filename': name the folder of the files with --files FOLDER"
             )
         _zip(frame, files, folder / "stimuli.zip")
         written.append(folder / "stimuli.zip")
-        images = (
-            frame["filename"]
-            .astype(str)
-            .str.lower()
-            .str.endswith((".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"))
-        )
+        images = frame["filename"].astype(str).str.lower().str.endswith(IMAGES)
         expectations += [{"check": "files_exist"}, *([{"check": "files_decode"}] if images.all() else [])]
     write_text(folder / "stimuli.csv", frame.to_csv(index=False, lineterminator="\n"))
-    _track_and_pin(catalog, id, written, {"stimuli": expectations})
+    _track_and_pin(catalog, id, written, {"stimuli": expectations}, terms)
     return written
 
 
@@ -81,32 +108,41 @@ def _zip(frame: pd.DataFrame, files: Path, path: Path) -> None:
             archive.writestr(zipfile.ZipInfo(name, ZIP_TIME), (files / name).read_bytes())
 
 
-def package_assembly(catalog: Catalog, id: str, source: Path) -> list[Path]:
+def package_assembly(catalog: Catalog, id: str, assembly: xr.DataArray, terms: Terms) -> list[Path]:
     """Write ``responses.nc`` of data set ``id``, track it with DVC and pin it in its spec.
-
-    ``source`` is netCDF in this project's conventions, or a CSV in long form: one row per value, with the columns
-    ``stimulus_id``, ``neuroid_id``, ``value`` and, where there are any, ``repetition`` and others. A column that is
-    constant for each neuroid becomes a coordinate of neuroids, any other one of presentations.
 
     Raises
     ------
     RequestError
-        The file is neither.
+        The data set is new and ``terms`` lack its licence or access.
     AssemblyError
-        It breaks the conventions.
+        The assembly breaks the conventions.
     """
-    if source.suffix == ".nc":
-        assembly = read(source)
-    elif source.suffix == ".csv":
-        assembly = from_long_table(pd.read_csv(source, dtype={"stimulus_id": str, "neuroid_id": str}))
-    else:
-        raise RequestError(f"{source} is neither .nc nor .csv")
-    check(assembly, name=source.name)
+    _require_terms(catalog, id, terms)
+    check(assembly, name=f"responses of {id!r}")
     folder = folder_of(catalog.root, "datasets", id)
     folder.mkdir(parents=True, exist_ok=True)
     write(assembly, folder / "responses.nc")
-    _track_and_pin(catalog, id, [folder / "responses.nc"], {"assembly": observed(assembly)})
+    _track_and_pin(catalog, id, [folder / "responses.nc"], {"assembly": observed(assembly)}, terms)
     return [folder / "responses.nc"]
+
+
+def package_trials(catalog: Catalog, id: str, trials: pd.DataFrame, terms: Terms) -> list[Path]:
+    """Write ``trials.csv`` of data set ``id``, one row per trial, track it with DVC and pin it in its spec.
+
+    Raises
+    ------
+    RequestError
+        The data set is new and ``terms`` lack its licence or access.
+    """
+    _require_terms(catalog, id, terms)
+    path = folder_of(catalog.root, "datasets", id) / "trials.csv"
+    write_text(path, trials.to_csv(index=False, lineterminator="\n"))
+    sizes = {"check": "shape", "sizes": {"presentation": len(trials)}}
+    _track_and_pin(
+        catalog, id, [path], {"assembly": [{"check": "dims", "dims": ["presentation"]}, sizes]}, terms
+    )
+    return [path]
 
 
 def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
@@ -194,65 +230,59 @@ def pin_line(path: Path, *, sha1: bool = False) -> str:
     return f"  {path.name}: {{dvc: true, size: {path.stat().st_size}, sha256: {sha256_of_file(path)}{older}}}"
 
 
-def _track_and_pin(
-    catalog: Catalog, id: str, written: list[Path], expectations: dict[str, list[dict[str, Any]]]
-) -> None:
-    track(catalog.root, written)
-    pins = {path.name: pin_line(path) for path in written}
-    path = catalog.root / "specs" / "datasets" / f"{id}.yaml"
-    if path.is_file():
-        write_text(path, _repinned(path.read_text(encoding="utf-8"), pins, expectations))
-    else:
-        write_text(path, _spec_text(id, pins, expectations))
-
-
-def _repinned(text: str, pins: dict[str, str], expectations: dict[str, list[dict[str, Any]]]) -> str:
-    """The spec's text with new pins, comments and all else kept; expectations are added only where there are none."""
-    for name, line in pins.items():
-        pattern = re.compile(rf"^  {re.escape(name)}:.*(?:\n    .*)*$", re.MULTILINE)
-        text = (
-            pattern.sub(line, text, count=1)
-            if pattern.search(text)
-            else re.sub(r"^files:\s*$", f"files:\n{line}", text, count=1, flags=re.MULTILINE)
+def _require_terms(catalog: Catalog, id: str, terms: Terms) -> None:
+    lost = [f"--{name}" for name in ("license", "access") if getattr(terms, name) is None]
+    if lost and not catalog.has("datasets", id):
+        raise RequestError(
+            f"data set {id!r} is new, and nothing states its licence and access: give {' and '.join(lost)} "
+            "(--license CC-BY-4.0, or LicenseRef-unstated; --access public or private), or describe it first with "
+            f"`neuroledger new dataset {id}`"
         )
+
+
+def _track_and_pin(
+    catalog: Catalog,
+    id: str,
+    written: list[Path],
+    expectations: dict[str, list[dict[str, Any]]],
+    terms: Terms,
+) -> None:
+    """Track files, and write their pins, the reader and expectations that are not declared yet into the spec."""
+    track(catalog.root, written)
+    path = catalog.path("datasets", id) or catalog.root / "specs" / "datasets" / f"{id}.yaml"
+    head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"
+    if (catalog.root / "specs" / "schema").is_dir():
+        head = f"# yaml-language-server: $schema=../schema/dataset.json\n{head}"
+    text = path.read_text(encoding="utf-8") if path.is_file() else head
+    data = parse(text, catalog.shown(path)).data
+    said = {
+        "license": terms.license,
+        "access": terms.access,
+        **terms.fields,
+        "notes": list(terms.notes) or None,
+    }
+    for name, value in said.items():
+        if value is not None and data.get(name) != value:
+            text = with_field(text, (name,), value)
+    held: dict[str, Any] = dict(data.get("files") or {})
+    pins = {file.name: _pin(file) for file in written}
+    same = {name: held[name] for name in pins if name in held and pins[name].items() <= held[name].items()}
+    text = with_entries(without(text, "unavailable"), ("files",), held | pins | same, before="reader")
+    text = with_field(
+        text, ("reader",), terms.reader({*held, *pins}, data.get("reader")), before="expectations"
+    )
+    declared = data.get("expectations") or {}
     for part, found in expectations.items():
-        if not re.search(rf"^  {part}:", text, re.MULTILINE):
-            lines = "\n".join(f"    - {flow(item)}" for item in found)
-            text = re.sub(
-                r"^expectations:\s*$", f"expectations:\n  {part}:\n{lines}", text, count=1, flags=re.MULTILINE
-            )
-    names = set(re.findall(r"^  (stimuli\.csv|stimuli\.zip|responses\.nc):", text, re.MULTILINE))
-    return re.sub(r"^reader: .*$", f"reader: {_reader(names)}", text, count=1, flags=re.MULTILINE)
+        if part in declared:
+            continue
+        if not declared:
+            text = without(text, "expectations") + f"expectations:\n  {part}:\n"
+            text += "".join(f"    - {inline(item)}\n" for item in found)
+        else:
+            text = with_entries(text, ("expectations", part), {str(i): one for i, one in enumerate(found)})
+        declared = {**declared, part: found}
+    write_text(path, text)
 
 
-def _spec_text(id: str, pins: dict[str, str], expectations: dict[str, list[dict[str, Any]]]) -> str:
-    lines = [
-        "# yaml-language-server: $schema=../schema/dataset.json",
-        f"id: {id}",
-        "version: 1",
-        f"title: {id}   # what was recorded, from whom, of what",
-        "license: CC-BY-4.0   # the SPDX id under which these data may be used",
-        "cite: []   # keys of specs/references.bib",
-        "files:",
-        *pins.values(),
-        f"reader: {_reader(set(pins))}",
-        "expectations:",
-    ]
-    for part, found in expectations.items():
-        lines += [f"  {part}:", *(f"    - {flow(item)}" for item in found)]
-    return "\n".join(lines) + "\n"
-
-
-def _reader(names: set[str]) -> str:
-    absent = {"assembly": "responses.nc", "stimuli": "stimuli.csv", "archive": "stimuli.zip"}
-    missing = "".join(f", {field}: null" for field, name in absent.items() if name not in names)
-    return f"{{name: netcdf{missing}}}"
-
-
-def flow(value: Any) -> str:
-    """Plain data in YAML's flow style."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(flow(item) for item in value) + "]"
-    return str(value)
+def _pin(path: Path) -> dict[str, Any]:
+    return {"dvc": True, "size": path.stat().st_size, "sha256": sha256_of_file(path)}

@@ -9,7 +9,8 @@ import xarray as xr
 
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.load import load_dataset
-from neuroledger.data.package import flow, observed, pin_line, track
+from neuroledger.data.package import observed, pin_line, track
+from neuroledger.data.pin.yaml_edit import inline
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.families.alignment.readers.brainio import brainio
 from neuroledger.spec.catalog import Catalog
@@ -77,7 +78,7 @@ def import_brainscore(catalog: Catalog, id: str, files: list[Path]) -> list[Path
         lines += [
             "  assembly:",
             *(
-                f"    - {flow(item)}"
+                f"    - {inline(item)}"
                 for item in found
                 if data.stimuli is not None or item["check"] != "aligned"
             ),

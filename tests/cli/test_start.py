@@ -1,0 +1,398 @@
+"""A stranger's folder becomes a scored benchmark with one command, whatever the shape of the files; nothing is guessed."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.io
+import xarray as xr
+from PIL import Image
+
+import neuroledger as nl
+from neuroledger.cli import main
+from neuroledger.cli.lab_files import layouts
+from neuroledger.cli.start import start
+from neuroledger.data import assembly as assemblies
+from neuroledger.data.load import load_dataset
+from neuroledger.errors import AssemblyError, DataError, RequestError, UnavailableError
+from neuroledger.spec.catalog import open_catalog
+
+IMAGES, NEUROIDS, REPETITIONS = 60, 7, 4
+NAMES = [f"im{i}" for i in range(IMAGES)]  # im10 comes before im2 by name
+ANSWERS = {"license": "CC0-1.0", "access": "public", "region": "V4"}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    folder = tmp_path / "lab"
+    (folder / "images").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for name in NAMES:
+        blocks = rng.integers(0, 256, (4, 4), dtype=np.uint8)
+        Image.fromarray(np.kron(blocks, np.ones((4, 4), np.uint8))).save(folder / "images" / f"{name}.png")
+    return folder
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A repository without DVC, whose files get no pointers: quick."""
+    (tmp_path / "repository" / "specs").mkdir(parents=True)
+    (tmp_path / "repository" / "dvc.yaml").write_text("stages: {}\n")
+    return tmp_path / "repository"
+
+
+def truth(folder: Path) -> np.ndarray[Any, Any]:
+    """Responses (image, neuroid, repetition), images as in NAMES, linear in the pixels."""
+    rng = np.random.default_rng(1)
+    pixels = np.stack([np.asarray(Image.open(folder / "images" / f"{n}.png")) for n in NAMES]) / 255.0
+    signal = (pixels.reshape(IMAGES, 4, 4, 4, 4).mean((2, 4)).reshape(IMAGES, 16) - 0.5) @ rng.normal(
+        size=(16, NEUROIDS)
+    )
+    return signal[..., None] * 20 + rng.normal(size=(IMAGES, NEUROIDS, REPETITIONS)) * 0.5
+
+
+def mean_by_image(root: Path, id: str) -> np.ndarray[Any, Any]:
+    data = load_dataset(open_catalog(root), id)
+    assert data.assembly is not None and data.stimuli is not None
+    frame = pd.DataFrame(data.assembly.values, index=data.assembly["stimulus_id"].values)
+    return frame.groupby(level=0).mean().loc[NAMES].to_numpy()
+
+
+def trials_of(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Shuffled trials (trial, neuroid) and the index of the image of each."""
+    index = np.tile(np.arange(IMAGES), REPETITIONS)
+    flat = np.moveaxis(values, 2, 0).reshape(-1, NEUROIDS)
+    order = np.random.default_rng(2).permutation(len(index))
+    return flat[order], index[order]
+
+
+def npy(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    np.save(folder / "responses.npy", values.mean(2))
+    return {"order": "number"}
+
+
+def npy_across(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    order = np.argsort(NAMES)
+    np.save(folder / "responses.npy", values.mean(2)[order].T)
+    return {"order": "name"}
+
+
+def npy_repeated(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    np.save(folder / "responses.npy", np.moveaxis(values, 1, 0))
+    return {"order": "number", "dims": "neuroid,stimulus,repetition"}
+
+
+def mat_trials(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    flat, index = trials_of(values)
+    scipy.io.savemat(folder / "session.mat", {"R": flat.T, "stim": index + 1})
+    return {"order": "number"}
+
+
+def mat_new(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    flat, index = trials_of(values)
+    with h5py.File(folder / "session.mat", "w", userblock_size=512) as file:
+        file["R"], file["stim"] = flat.T, index[None].astype(float)  # HDF5 keeps MATLAB's axes reversed
+    with (folder / "session.mat").open("r+b") as opened:
+        opened.write(b"MATLAB 7.3 MAT-file".ljust(128))
+    return {"order": "number"}
+
+
+def npy_and_table_of_trials(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    flat, index = trials_of(values)
+    np.save(folder / "spikes.npy", flat)
+    pd.DataFrame({"image": [f"{NAMES[i]}.png" for i in index]}).to_csv(folder / "trials.csv", index=False)
+    return {}
+
+
+def wide(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    flat, index = trials_of(values)
+    table = pd.DataFrame(flat, columns=[f"unit{k}" for k in range(NEUROIDS)])
+    table.insert(0, "trial", range(len(table)))
+    table.insert(1, "filename", [f"{NAMES[i]}.png" for i in index])
+    table.to_csv(folder / "wide.csv", index=False)
+    return {}
+
+
+def long(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    rows = [
+        {"image": name, "rep": r, "neuron": f"c{k}", "rate": values[i, k, r]}
+        for i, name in enumerate(NAMES) for k in range(NEUROIDS) for r in range(REPETITIONS)
+    ]  # fmt: skip
+    pd.DataFrame(rows).sample(frac=1, random_state=0).to_csv(folder / "long.csv", index=False)
+    return {}
+
+
+def long_of_two_people(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    """Neurons go by the same names in both people."""
+    long(folder, values)
+    table = pd.read_csv(folder / "long.csv")
+    table["subject"] = np.where(table["neuron"] < "c4", "A", "B")
+    table["neuron"] = table["neuron"].where(
+        table["neuron"] < "c4", "c" + (table["neuron"].str[1:].astype(int) - 4).astype(str)
+    )
+    table.to_csv(folder / "long.csv", index=False)
+    return {}
+
+
+def parquet(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    pytest.importorskip("pyarrow")
+    wide(folder, values)
+    pd.read_csv(folder / "wide.csv").to_parquet(folder / "wide.parquet")
+    (folder / "wide.csv").unlink()
+    return {}
+
+
+def netcdf(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    flat, index = trials_of(values)
+    assembly = xr.DataArray(
+        flat, dims=("presentation", "neuroid"),
+        coords={"stimulus_id": ("presentation", np.array(NAMES)[index]), "neuroid_id": ("neuroid", list("abcdefg")),
+                "repetition": ("presentation", pd.Series(index).groupby(index).cumcount().to_numpy())},
+    )  # fmt: skip
+    assemblies.write(assembly, folder / "responses.nc")
+    return {}
+
+
+def described(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    order = np.random.default_rng(3).permutation(IMAGES)
+    kinds = pd.DataFrame({"image": np.array(NAMES)[order], "category": np.where(order % 2, "a", "b")})
+    kinds.to_csv(folder / "stimuli.csv", index=False)
+    np.save(folder / "responses.npy", values.mean(2)[order])
+    return {}
+
+
+SHAPES: list[Callable[[Path, np.ndarray[Any, Any]], dict[str, str]]] = [
+    npy, npy_across, npy_repeated, mat_trials, mat_new, npy_and_table_of_trials, wide, parquet, long,
+    long_of_two_people, netcdf, described,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_every_shape_gives_each_image_its_own_responses(
+    images: Path,
+    bare: Path,
+    shape: Callable[[Path, Any], dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = truth(images)
+    answers = ANSWERS | shape(images, values)
+    monkeypatch.setattr("neuroledger.cli.start._score", lambda catalog, id, *a, **k: (catalog.root, id))
+    start(images, root=bare, **answers)
+    np.testing.assert_allclose(mean_by_image(bare, "lab"), values.mean(2), rtol=1e-6)
+
+
+def test_one_command_scores_and_a_second_one_changes_nothing(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide(images, truth(images))
+    root = tmp_path / "repository"
+    flags = [
+        "--license",
+        "CC0-1.0",
+        "--access",
+        "public",
+        "--region",
+        "V4",
+        "--root",
+        str(root),
+        "--no-questions",
+    ]
+    assert main(["start", str(images), *flags]) == 0
+    said = capsys.readouterr().out
+    assert "60 images, 7 neuroids, 4 presentations of each image" in said and "pixels16" in said
+    page = root / "site-lab" / "index.html"
+    assert str(page) in said and "pixels16" in page.read_text()
+    records = {
+        record.model: record
+        for record in nl.records(root / "results" / "records")
+        if "ridge" in record.benchmark
+    }
+    assert records["pixels16"].score is not None and records["noise"].score is not None
+    assert records["pixels16"].score["value"] > 0.8 > 0.2 > records["noise"].score["value"]
+    spec = open_catalog(root).dataset("lab")
+    assert (spec.license, spec.access) == ("CC0-1.0", "public")
+    before = {
+        p: hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(root.rglob("*"))
+        if p.is_file() and ".cache" not in p.parts
+    }
+    assert main(["start", str(images), "--root", str(root), "--no-questions"]) == 0
+    assert {p: hashlib.sha256(p.read_bytes()).hexdigest() for p in before} == before
+    assert main(["--root", str(root), "check"]) == 0
+
+
+def test_responses_of_several_people_in_one_column_are_not_averaged(images: Path, tmp_path: Path) -> None:
+    wide(images, truth(images))
+    table = pd.read_csv(images / "wide.csv")
+    table.assign(subject=["A", "B"] * (len(table) // 2)).to_csv(images / "wide.csv", index=False)
+    with pytest.raises(AssemblyError, match="several people"):
+        start(images, root=tmp_path / "repository", **ANSWERS)
+
+
+def test_other_files_under_the_same_id_are_refused(
+    images: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neuroledger.cli.start._score", lambda *a, **k: None)
+    wide(images, truth(images))
+    start(images, root=bare, **ANSWERS)
+    wide(images, truth(images) + 1)
+    with pytest.raises(RequestError, match="was made from other files"):
+        start(images, root=bare, **ANSWERS)
+
+
+def test_all_that_is_missing_is_listed_at_once_and_nothing_is_written(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(images / "responses.npy", truth(images))
+    root = tmp_path / "repository"
+    assert main(["start", str(images), "--root", str(root), "--no-questions"]) == 2
+    said = capsys.readouterr().err
+    assert all(flag in said for flag in ("--dims", "--license", "--access"))
+    assert "stimulus,neuroid,repetition" in said and "neuroid,stimulus" not in said
+    assert not (root / "specs" / "datasets").exists() and not (root / "data").exists()
+    with pytest.raises(RequestError, match=r"(?s)--license.*--access"):
+        start(images, root=root, dims="stimulus,neuroid,repetition", order="number", region="V4")
+    with pytest.raises(RequestError, match="--order"):
+        start(images, root=root, dims="stimulus,neuroid,repetition", **ANSWERS)
+
+
+def test_the_terminal_is_asked_and_may_refuse(images: Path, tmp_path: Path) -> None:
+    wide(images, truth(images))
+    asked: list[str] = []
+    answers = {"licence": "CC0-1.0", "who": "private", "brain": "V4", "write": "n"}
+
+    def ask(question: str) -> str:
+        asked.append(question)
+        return next(value for key, value in answers.items() if question.startswith(key))
+
+    with pytest.raises(RequestError, match="nothing was written"):
+        start(images, root=tmp_path / "repository", ask=ask)
+    assert len(asked) == 4 and not (tmp_path / "repository" / "data").exists()
+
+
+def test_a_square_array_and_numbers_without_a_first_one_are_not_guessed(images: Path, tmp_path: Path) -> None:
+    np.save(images / "responses.npy", np.zeros((IMAGES, IMAGES)))
+    with pytest.raises(RequestError, match="--dims"):
+        start(images, root=tmp_path / "repository", order="number", **ANSWERS)
+    (images / "responses.npy").unlink()
+    scipy.io.savemat(
+        images / "s.mat", {"R": np.random.default_rng(0).normal(size=(90, 5)), "stim": np.arange(90) % 40 + 5}
+    )
+    with pytest.raises(RequestError, match="--first"):
+        start(images, root=tmp_path / "repository", order="number", **ANSWERS)
+
+
+def test_responses_without_images_and_images_without_names_are_refused(images: Path, tmp_path: Path) -> None:
+    pd.DataFrame({"image": ["im1", "elsewhere"], "u": [1.0, 2.0]}).to_csv(images / "r.csv", index=False)
+    with pytest.raises(DataError, match=r"1 stimuli that have no image, first 'elsewhere'"):
+        start(images, root=tmp_path / "repository", **ANSWERS)
+    (images / "r.csv").unlink()
+    np.save(images / "r.npy", np.zeros((240, 5)))
+    with pytest.raises(RequestError, match=r"240 × 5, and there are 60 images"):
+        start(images, root=tmp_path / "repository", **ANSWERS)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RequestError, match="holds no images"):
+        start(tmp_path / "empty", root=tmp_path / "repository", **ANSWERS)
+
+
+def test_spikes_of_nwb_are_counted_in_the_window(
+    images: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = np.arange(120) * 1.0
+    shown = np.arange(120) % IMAGES
+    rng = np.random.default_rng(0)
+    spikes = [np.sort(rng.uniform(0, 120, 600)) for _ in range(3)]
+    with h5py.File(images / "session.nwb", "w") as file:
+        file["units/spike_times"] = np.concatenate(spikes)
+        file["units/spike_times_index"] = np.cumsum([len(one) for one in spikes])
+        file["intervals/trials/start_time"] = starts
+        file["intervals/trials/image"] = shown
+    monkeypatch.setattr("neuroledger.cli.start._score", lambda *a, **k: None)
+    root = bare
+    with pytest.raises(RequestError, match="--time-bins"):
+        start(images, root=root, order="number", **ANSWERS)
+    start(images, root=root, order="number", time_bins="50:250", **ANSWERS)
+    data = load_dataset(open_catalog(root), "lab").assembly
+    assert data is not None
+    expected = [[((one >= s + 0.05) & (one < s + 0.25)).sum() for one in spikes] for s in starts]
+    np.testing.assert_array_equal(data.values, expected)
+    assert data["stimulus_id"].values.tolist() == [NAMES[i] for i in shown]
+
+
+def test_choices_of_people_become_a_behavioural_benchmark(images: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    kinds = np.array(["cat", "dog", "car"])[np.arange(IMAGES) % 3]
+    shared = np.where(
+        rng.random(IMAGES) < 0.6, kinds, "car"
+    )  # what all people see, who then slip now and then
+    rows = [
+        {"image": f"{name}.png", "participant": p, "category": kinds[i],
+         "choice": shared[i] if rng.random() < 0.9 else rng.choice(["cat", "dog", "car"])}
+        for p in ("p1", "p2", "p3") for i, name in enumerate(NAMES)
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_csv(images / "choices.csv", index=False)
+    done = start(images, root=tmp_path / "repository", license="CC0-1.0", access="public")
+    assert done.benchmarks == ("lab.naming",)
+    assert {record.model for record in done.records} >= {"gabor", "pixels16", "noise"}
+    assert all(record.status == "scored" for record in done.records), [
+        record.error for record in done.records
+    ]
+
+
+def test_parquet_without_its_library_names_it(
+    images: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (images / "wide.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UnavailableError, match="pip install pyarrow, or export the table as CSV"):
+        start(images, root=bare, **ANSWERS)
+
+
+def test_layouts_are_those_that_the_sizes_allow() -> None:
+    assert layouts((200, 40), 200, None) == [("stimulus", "neuroid")]
+    assert layouts((40, 1200), 200, 1200) == [("neuroid", "trial")]
+    assert len(layouts((200, 200), 200, None)) == 2
+    assert layouts((7, 8), 200, None) == []
+
+
+def test_new_then_package_pins_what_was_packaged(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "repository"
+    (root / "specs").mkdir(parents=True)
+    (root / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(root)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
+    np.save(images / "responses.npy", truth(images).mean(2)[np.argsort(NAMES)])
+    assert main(["new", "dataset", "mine"]) == 0
+    path = root / "specs" / "datasets" / "mine.yaml"
+    path.write_text(path.read_text().replace("What was recorded", "My own recording  # kept\n#"))
+    assert main(["package", "stimuli", "mine", str(images / "images")]) == 0
+    dims = ["--dims", "stimulus,neuroid"]
+    assert main(["package", "assembly", "mine", str(images / "responses.npy"), *dims]) == 0
+    spec = open_catalog(root).dataset("mine")
+    assert set(spec.files) == {"stimuli.csv", "stimuli.zip", "responses.nc"} and spec.unavailable is None
+    assert "# kept" in path.read_text() and spec.access == "private"
+    assert "never to the embedded one" in capsys.readouterr().out
+    assert main(["validate", "mine"]) == 0 and "✓" in capsys.readouterr().out
+    assert main(["check"]) == 0
+    np.testing.assert_allclose(mean_by_image(root, "mine"), truth(images).mean(2), rtol=1e-6)
+
+
+def test_package_asserts_no_licence_that_nobody_stated(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    (tmp_path / "r" / "specs").mkdir(parents=True)
+    (tmp_path / "r" / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(tmp_path / "r")
+    assert main(["package", "stimuli", "mine", str(images / "images")]) == 2
+    assert "give --license and --access" in capsys.readouterr().err
+    assert not (tmp_path / "r" / "data").exists()
