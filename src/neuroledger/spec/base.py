@@ -134,6 +134,7 @@ class Stated(Frozen):
     md5: Md5 | None = None
     sha1: Sha1 | None = None
     sha256: Sha256 | None = None
+    version_id: str | None = None
 
 
 def is_pattern(name: str) -> bool:

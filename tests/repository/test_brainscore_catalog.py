@@ -1,0 +1,58 @@
+"""The generated catalogue of Brain-Score: the committed bytes, the states of its keys, and that absent data make no job."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from data.brainscore import __main__ as generator
+from data.brainscore import pages, upstream, vision
+from neuroledger.engine.plan import plan
+from neuroledger.spec.catalog import open_catalog
+
+
+def test_generating_again_gives_the_committed_bytes(repository: Path) -> None:
+    for name, text in generator.texts().items():
+        assert (repository / name).read_text(encoding="utf-8") == text, f"{name}: run python -m data.brainscore"
+
+
+def test_no_generated_file_outlives_its_row(repository: Path, tmp_path: Path) -> None:
+    stale = tmp_path / "specs" / "benchmarks" / "Gone2020-pls.yaml"
+    stale.parent.mkdir(parents=True)
+    stale.write_text(generator.MARK + "\nid: Gone2020-pls\n", encoding="utf-8")
+    own = stale.with_name("Mine-pls.yaml")
+    own.write_text("id: Mine-pls\n", encoding="utf-8")
+    generator.write(tmp_path)
+    assert not stale.exists() and own.exists()
+    held = {p.relative_to(repository) for p in (repository / "specs").glob("*/*.yaml") if generator.MARK in p.read_text("utf-8")}
+    assert held == {Path(name) for name in generator.texts() if name.startswith("specs/")}
+
+
+def test_every_key_of_the_registry_has_a_spec_with_a_state() -> None:
+    known = list(vision.specs())
+    sets = {key: spec for kind, key, spec in known if kind == "dataset"}
+    states = Counter(
+        pages.state(spec, sets[spec["dataset"]]) for kind, _, spec in known if kind == "benchmark"
+    )
+    assert sum(states.values()) == len(upstream.benchmarks()) == 270
+    assert states["refused"] == 2 and states["ready after fetch"] == 8
+    assert states["not expressible yet"] <= 36
+    # Every assembly is in a data set, alone or joined with others.
+    assert {key for data in vision.datasets().values() for key in data.parts.values()} == set(upstream.assemblies())
+
+
+def test_absent_data_make_no_job(repository: Path) -> None:
+    catalog = open_catalog(repository)
+    for suite in ("brainscore.public", "brainscore.vision"):
+        spec = catalog.suite(suite).model_copy(update={"models": ("pixels16", "noise")})
+        assert all(
+            catalog.benchmark(item.id).unavailable or catalog.dataset(catalog.benchmark(item.id).dataset).unavailable
+            for item in spec.benchmarks
+        )
+
+
+@pytest.mark.parametrize("key", sorted(vision.HIERARCHY))
+def test_groups_lead_to_a_root(key: str) -> None:
+    while key in vision.HIERARCHY:
+        key = vision.HIERARCHY[key]
+    assert key in {"average_vision", "engineering"}
