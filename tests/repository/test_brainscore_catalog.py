@@ -7,13 +7,17 @@ import pytest
 
 from data.brainscore import __main__ as generator
 from data.brainscore import pages, upstream, vision
+from neuroledger.cli import main
 from neuroledger.engine.plan import plan
+from neuroledger.engine.session import Request
 from neuroledger.spec.catalog import open_catalog
 
 
 def test_generating_again_gives_the_committed_bytes(repository: Path) -> None:
     for name, text in generator.texts().items():
-        assert (repository / name).read_text(encoding="utf-8") == text, f"{name}: run python -m data.brainscore"
+        assert (repository / name).read_text(encoding="utf-8") == text, (
+            f"{name}: run python -m data.brainscore"
+        )
 
 
 def test_no_generated_file_outlives_its_row(repository: Path, tmp_path: Path) -> None:
@@ -24,7 +28,11 @@ def test_no_generated_file_outlives_its_row(repository: Path, tmp_path: Path) ->
     own.write_text("id: Mine-pls\n", encoding="utf-8")
     generator.write(tmp_path)
     assert not stale.exists() and own.exists()
-    held = {p.relative_to(repository) for p in (repository / "specs").glob("*/*.yaml") if generator.MARK in p.read_text("utf-8")}
+    held = {
+        p.relative_to(repository)
+        for p in (repository / "specs").glob("*/*.yaml")
+        if generator.MARK in p.read_text("utf-8")
+    }
     assert held == {Path(name) for name in generator.texts() if name.startswith("specs/")}
 
 
@@ -38,17 +46,25 @@ def test_every_key_of_the_registry_has_a_spec_with_a_state() -> None:
     assert states["refused"] == 2 and states["ready after fetch"] == 8
     assert states["not expressible yet"] <= 36
     # Every assembly is in a data set, alone or joined with others.
-    assert {key for data in vision.datasets().values() for key in data.parts.values()} == set(upstream.assemblies())
+    assert {key for data in vision.datasets().values() for key in data.parts.values()} == set(
+        upstream.assemblies()
+    )
 
 
 def test_absent_data_make_no_job(repository: Path) -> None:
     catalog = open_catalog(repository)
-    for suite in ("brainscore.public", "brainscore.vision"):
-        spec = catalog.suite(suite).model_copy(update={"models": ("pixels16", "noise")})
-        assert all(
-            catalog.benchmark(item.id).unavailable or catalog.dataset(catalog.benchmark(item.id).dataset).unavailable
-            for item in spec.benchmarks
-        )
+    suites = [catalog.suite(name) for name in ("brainscore.public", "brainscore.vision")]
+    asked = plan(catalog, models=["pixels16", "noise"], suites=suites, request=Request())
+    assert asked.jobs == () and len(asked.unavailable) == 266  # four keys have no parent upstream
+
+
+def test_a_suite_whose_data_are_absent_ends_well_and_leaves_nothing(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set((repository / "results").rglob("*.json"))
+    assert main(["--root", str(repository), "run", "noise", "--suite", "brainscore.public"]) == 0
+    assert set((repository / "results").rglob("*.json")) == before
+    assert "MajajHong2015public.IT-pls" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("key", sorted(vision.HIERARCHY))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -23,23 +23,11 @@ Position = tuple[int, int]
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_Base):  # type: ignore[misc]
-    """PyYAML's safe loader with the scalars of YAML 1.2: `no` is text, `1e-3` a number, `12:30` text."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
-
-
-def _teach(tag: str, pattern: str, first: str) -> None:
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern), [*first])
-
-
-_teach("bool", r"^(?:true|false)$", "tf")
-_teach("int", r"^[-+]?(?:0|[1-9][0-9]*)$", "-+0123456789")
-_teach("float", r"^[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?$", "-+0123456789.")
-_teach("float", r"^[-+]?[0-9]+[eE][-+]?[0-9]+$", "-+0123456789")
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|)$"), ["~", "n", ""])
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value))
+# The scalars of YAML 1.2, unquoted: `no` is text, `1e-3` a number, `12:30` text.
+_BOOLEANS = {"true": True, "false": False}
+_NULLS = {"", "~", "null"}
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+")
 
 # What git leaves in a file where two changes met.
 _CONFLICT = re.compile(r"^(?:<{7}|>{7}|\|{7})(?: |$)|^={7}$", re.MULTILINE)
@@ -90,84 +78,108 @@ def parse(text: str, path: str) -> Document:
         raise _wrong(
             path, line, 1, "git left two versions of this place", "keep one of them, and remove the markers"
         )
-    _scan(text, path)
-    loader = _Loader(text)
+    values: dict[Location, Position] = {}
+    keys: dict[Location, Position] = {}
     try:
-        node = loader.get_single_node()
-        if node is None:
-            raise _wrong(path, 1, 1, "the file is empty", "start from `neuroledger new`, or copy a neighbour")
-        values: dict[Location, Position] = {}
-        keys: dict[Location, Position] = {}
-        data = _build(loader, node, (), values, keys, path)
+        data = _read(text, path, values, keys)
     except yaml.YAMLError as error:
         raise _yaml_problem(error, path, text) from None
-    finally:
-        loader.dispose()
     return Document(path, data, values, keys)
 
 
-def _scan(text: str, path: str) -> None:
-    """Walk the events first: deep nesting would crash the C parser before any Python code could object."""
-    depth = 0
-    try:
-        for event in yaml.parse(text, Loader=_Base):
-            mark = event.start_mark
-            line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            if isinstance(event, yaml.AliasEvent):
-                raise _wrong(
-                    path, line, column, f"alias *{event.anchor} is not allowed", "write the value out"
-                )
-            anchor = getattr(event, "anchor", None)
-            if anchor:
-                raise _wrong(path, line, column, f"anchor &{anchor} is not allowed", "write the value out")
-            tag = getattr(event, "tag", None)
-            if tag:
-                raise _wrong(
-                    path, line, column, f"tag {tag} is not allowed: specs are data", "remove the tag"
-                )
-            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-                depth += 1
-                if depth > MAX_DEPTH:
-                    raise _wrong(path, line, column, f"nested deeper than {MAX_DEPTH} levels")
-            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                depth -= 1
-    except yaml.YAMLError as error:
-        raise _yaml_problem(error, path, text) from None
+def _read(text: str, path: str, values: dict[Location, Position], keys: dict[Location, Position]) -> Any:
+    """The data of the one document, from its events in order: nothing is built twice, and no depth can overflow a stack."""
+    # Containers that are open, each with its place; of a mapping the key whose value comes next.
+    opened: list[tuple[Any, Location]] = []
+    awaited: list[str | None] = []
+    found: list[Any] = []
+    for event in yaml.parse(text, Loader=_Base):
+        kind = type(event)
+        if kind in _BORDERS:
+            if kind is yaml.DocumentStartEvent and found:
+                line, column = event.start_mark.line + 1, event.start_mark.column + 1
+                hint = "one file holds one spec: remove the line `---`, or make two files"
+                raise _wrong(path, line, column, "not valid YAML: but found another document", hint)
+            continue
+        if kind in _ENDS:
+            opened.pop()
+            awaited.pop()
+            continue
+        position = (event.start_mark.line + 1, event.start_mark.column + 1)
+        _plain(event, path, *position)
+        container, place = opened[-1] if opened else (None, ())
+        if isinstance(container, dict) and awaited[-1] is None:
+            awaited[-1] = _key(event, container, place, keys, path, position)
+            continue
+        value = _scalar(event.value, event.implicit[0]) if kind is yaml.ScalarEvent else _OPENERS[kind]()
+        at: Location = place
+        if isinstance(container, dict):
+            key = str(awaited[-1])
+            container[key], at = value, (*place, key)
+            awaited[-1] = None
+        elif container is not None:
+            at = (*place, len(container))
+            container.append(value)
+        else:
+            found.append(value)
+        values[at] = position
+        if kind is not yaml.ScalarEvent:
+            opened.append((value, at))
+            awaited.append(None)
+            if len(opened) > MAX_DEPTH:
+                raise _wrong(path, *position, f"nested deeper than {MAX_DEPTH} levels")
+    if not found:
+        raise _wrong(path, 1, 1, "the file is empty", "start from `neuroledger new`, or copy a neighbour")
+    return found[0]
 
 
-def _build(
-    loader: Any,
-    node: yaml.Node,
-    at: Location,
-    values: dict[Location, Position],
+_BORDERS = {yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent}
+_ENDS = {yaml.MappingEndEvent, yaml.SequenceEndEvent}
+_OPENERS: dict[type, type] = {yaml.MappingStartEvent: dict, yaml.SequenceStartEvent: list}
+
+
+def _plain(event: Any, path: str, line: int, column: int) -> None:
+    """Return if the event is data alone: no alias, anchor or tag."""
+    if isinstance(event, yaml.AliasEvent):
+        raise _wrong(path, line, column, f"alias *{event.anchor} is not allowed", "write the value out")
+    if event.anchor:
+        raise _wrong(path, line, column, f"anchor &{event.anchor} is not allowed", "write the value out")
+    if event.tag:
+        raise _wrong(path, line, column, f"tag {event.tag} is not allowed: specs are data", "remove the tag")
+
+
+def _key(
+    event: Any,
+    container: dict[str, Any],
+    place: Location,
     keys: dict[Location, Position],
     path: str,
-) -> Any:
-    values[at] = (node.start_mark.line + 1, node.start_mark.column + 1)
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(loader, child, (*at, i), values, keys, path) for i, child in enumerate(node.value)]
-    if isinstance(node, yaml.MappingNode):
-        result: dict[Hashable, Any] = {}
-        for key_node, child in node.value:
-            line, column = key_node.start_mark.line + 1, key_node.start_mark.column + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise _wrong(path, line, column, "a key must be plain text")
-            key = key_node.value
-            if key == "<<":
-                raise _wrong(path, line, column, "merge key << is not allowed", "write the fields out")
-            if key in result:
-                first = keys[(*at, key)]
-                raise _wrong(
-                    path,
-                    line,
-                    column,
-                    f"duplicate key {key!r} (first at line {first[0]})",
-                    "keep one of them",
-                )
-            keys[(*at, key)] = (line, column)
-            result[key] = _build(loader, child, (*at, key), values, keys, path)
-        return result
-    return loader.construct_object(node)
+    position: Position,
+) -> str:
+    if not isinstance(event, yaml.ScalarEvent):
+        raise _wrong(path, *position, "a key must be plain text")
+    key = str(event.value)
+    if key == "<<":
+        raise _wrong(path, *position, "merge key << is not allowed", "write the fields out")
+    if key in container:
+        first = keys[(*place, key)]
+        raise _wrong(path, *position, f"duplicate key {key!r} (first at line {first[0]})", "keep one of them")
+    keys[(*place, key)] = position
+    return key
+
+
+@lru_cache(maxsize=4096)
+def _scalar(text: str, plain: bool) -> Any:
+    """The value of a scalar; only unquoted text can be anything but text."""
+    if not plain:
+        return text
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if text in _NULLS:
+        return None
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
 
 
 def old_boolean(value: Any) -> bool:
@@ -185,9 +197,7 @@ def _yaml_problem(error: yaml.YAMLError, path: str, text: str) -> SpecError:
     what = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).split("\n")[0]
     hint = ""
     written = next(islice(text.splitlines(), line - 1, None), "")
-    if isinstance(error, yaml.composer.ComposerError):
-        hint = "one file holds one spec: remove the line `---`, or make two files"
-    elif "\t" in written[: len(written) - len(written.lstrip())]:
+    if "\t" in written[: len(written) - len(written.lstrip())]:
         hint = "use spaces, not tabs, for indentation"
     elif written.count(": ") > 1:
         hint = 'put a text with a colon in quotes: "…: …"'
