@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -93,7 +94,8 @@ def _read(text: str, path: str, values: dict[Location, Position], keys: dict[Loc
     opened: list[tuple[Any, Location]] = []
     awaited: list[str | None] = []
     found: list[Any] = []
-    for event in yaml.parse(text, Loader=_Base):
+    events: Iterator[Any] = yaml.parse(text, Loader=_Base)
+    for event in events:
         kind = type(event)
         if kind in _BORDERS:
             if kind is yaml.DocumentStartEvent and found:
