@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
-import math
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
+
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
+from neuroledger.engine.calibrate import calibration_path
 from neuroledger.engine.record import Record
-from neuroledger.report.board import Cell, Column, Leaderboard, Row
+from neuroledger.engine.samples import samples_of
+from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
+from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
+from neuroledger.report.front import packed, thumbnails
 from neuroledger.report.table import board_of, boards_of
-from neuroledger.spec.bibliography import joined
+from neuroledger.spec.bibliography import Reference, joined
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 from neuroledger.spec.params import read_params
 
-__all__ = ["Axis", "Page", "World", "pages", "world"]
+__all__ = ["Page", "Picture", "World", "pages", "world"]
+
+COSTS = 3  # figures of score against cost on a benchmark's page
 
 
 class Page(NamedTuple):
@@ -29,37 +36,28 @@ class Page(NamedTuple):
     context: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A horizontal axis from ``low`` to ``high``, in percent of the width."""
+class Picture(NamedTuple):
+    """An image file of the site."""
 
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-
-    def place(self, value: float) -> str:
-        """Where a value stands, 0 to 100; what lies outside stands at the edge."""
-        share = (value - self.low) / (self.high - self.low)
-        return f"{100 * min(1.0, max(0.0, share)):.2f}"
-
-    def width(self, low: float, high: float) -> str:
-        """How wide an interval is, as far as it lies inside."""
-        return f"{float(self.place(high)) - float(self.place(low)):.2f}"
+    path: str
+    content: bytes
 
 
 @dataclass(frozen=True)
 class World:
-    """Everything the pages are about: the boards of the suite and its parts, and one of all benchmarks there are."""
+    """What the pages show: the boards of the suite, its parts and others with scores; one of all benchmarks there are."""
 
     catalog: Catalog
+    main: Leaderboard
     boards: tuple[Leaderboard, ...]
     everything: Leaderboard
     records: tuple[Record, ...]
     reports: Mapping[str, ValidationReport]
+    references: Mapping[str, Reference]
 
 
 def world(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
-    """Gather what the pages of a suite show.
+    """Gather what the pages of a suite show: its boards, then those of other suites with a score on recorded data.
 
     Raises
     ------
@@ -69,50 +67,68 @@ def world(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
     all_benchmarks = [{"id": id} for id in catalog.ids("benchmarks")]
     fields = {"id": "everything", "version": 1, "title": "Every benchmark", "benchmarks": all_benchmarks}
     reports = {id: read_report(report_path(catalog.root, id)) for id in catalog.ids("datasets")}
+    boards = boards_of(catalog, suite, records, new=suite == read_params(catalog.root).suite)
+    shown = {column.id for board in boards for column in board.columns}
+    scored = {record.benchmark for record in records} - shown
+    others = [catalog.suite(id) for id in catalog.ids("suites") if id not in {b.suite for b in boards}]
+    further = [
+        board_of(catalog, other, records)
+        for other in others
+        if scored & {item.id for item in other.benchmarks}
+    ]
     return World(
         catalog=catalog,
-        boards=boards_of(catalog, suite, records, new=suite == read_params(catalog.root).suite),
+        main=boards[0],
+        boards=(*boards, *further),
         everything=board_of(catalog, SuiteSpec.model_validate(fields), records),
         records=tuple(records),
         reports={id: report for id, report in reports.items() if report is not None},
+        references=joined(catalog.bibliographies).references,
     )
 
 
-def pages(of: World) -> Iterator[Page]:
-    """Every page of the site."""
+def pages(of: World) -> Iterator[Page | Picture]:
+    """Every page of the site, and its images."""
     yield Page("index.html", "index.html.j2", _index(of))
     yield from _benchmark_pages(of)
     yield from _model_pages(of)
+    yield from _record_pages(of)
     yield from _dataset_pages(of)
-    yield Page(
-        "references.html", "references.html.j2", {"section": "references", "references": _references(of)}
-    )
+    cited = _cited(of, sorted(of.references))
+    yield Page("references.html", "references.html.j2", {"section": "references", "references": cited})
 
 
 def _index(of: World) -> dict[str, Any]:
-    columns = [column for board in of.boards for column in board.columns]
-    rows = [row for board in of.boards for row in board.rows]
-    ids = {column.id for column in columns}
-    controls = [c for record in of.records if record.benchmark in ids for c in record.controls.values()]
-    states = Counter(cell.status for row in rows for cell in row.cells)
-    datasets = {column.dataset for column in columns if not column.unavailable}
-    counts = {
-        "models": len({row.model for row in rows if row.role == "model"}),
-        "benchmarks": len(columns),
-        "scored": states["scored"],
-        "failed": states["failed"] + states["partial"],
-        "datasets": len(datasets),
-        "valid": sum(of.reports[id].success for id in datasets if id in of.reports),
-        "controls": len(controls),
-        "passed": sum(bool(control["passed"]) for control in controls),
-        "simulated": sum(column.simulated for column in columns),
+    """Suites of recorded data first; the boards as data for the page's script."""
+    recorded = [board for board in of.boards if not all(column.simulated for column in board.columns)]
+    recorded.sort(key=lambda board: -sum(cell.value is not None for row in board.rows for cell in row.cells))
+    simulated = [board for board in of.boards if board not in recorded]
+    switch = [("recorded", recorded), ("simulated", simulated)]
+    return {
+        "section": "index",
+        "switch": [(label, held) for label, held in switch if held],
+        "boards": [*recorded, *simulated],
+        "suites": [board.suite for board in (*recorded, *simulated)],
+        "data": [(board, packed(board, _numbers(of, board))) for board in (*recorded, *simulated)],
     }
-    return {"section": "index", "counts": counts, "boards": [(board, _groups(board)) for board in of.boards]}
 
 
-def _groups(board: Leaderboard) -> list[tuple[str, int]]:
-    """Neighbouring columns of one data set, and how many they are."""
-    return [(name, len(list(held))) for name, held in itertools.groupby(c.dataset for c in board.columns)]
+def _numbers(of: World, board: Leaderboard) -> list[tuple[str, str]]:
+    """What stands above a board."""
+    ids = {column.id for column in board.columns}
+    controls = [c for record in of.records if record.benchmark in ids for c in record.controls.values()]
+    states = Counter(cell.status for row in board.rows for cell in row.cells)
+    datasets = {column.dataset for column in board.columns if not column.unavailable}
+    valid = sum(of.reports[id].success for id in datasets if id in of.reports)
+    passed = sum(bool(control["passed"]) for control in controls)
+    return [
+        ("models", str(sum(row.role == "model" for row in board.rows))),
+        ("benchmarks", str(len(board.columns))),
+        ("scores", str(states["scored"])),
+        ("failed or partial", str(states["failed"] + states["partial"])),
+        ("data sets validated", f"{valid} of {len(datasets)}"),
+        ("control checks passed", f"{passed} of {len(controls)}"),
+    ]
 
 
 def _benchmark_pages(of: World) -> Iterator[Page]:
@@ -138,6 +154,12 @@ def _benchmark_pages(of: World) -> Iterator[Page]:
             "axis": axis([cell for _, cell in lines], [column]),
             "controls": sorted(controls.items()),
             "records": records,
+            "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
+            "notes": _notes(records),
+            "drawn": _costs(column, lines, records),
+            "calibration": _calibration(of, column.id),
+            "history": [],
+            "cited": _cited(of, [*spec.cite, *of.catalog.dataset(column.dataset).cite]),
         }
         yield Page(
             f"benchmarks/{column.id}.html",
@@ -169,7 +191,14 @@ def _model_pages(of: World) -> Iterator[Page]:
     for id in of.catalog.ids("models"):
         spec = of.catalog.model(id)
         records = [record for record in of.records if record.model == id and record.benchmark in known]
-        context = {"spec": spec, "records": records, "blocks": _blocks(of, rows.get(id))}
+        row = rows.get(id)
+        context = {
+            "spec": spec,
+            "blocks": _blocks(of, row),
+            "drawn": [],
+            "history": [],
+            "cited": _cited(of, spec.cite),
+        }
         yield Page(f"models/{id}.html", "model.html.j2", context | _source(of, "models", id))
         scored = sum(record.status == "scored" for record in records)
         state, tone = (f"{scored} scores", "good") if scored else ("no record", "")
@@ -196,12 +225,24 @@ def _blocks(of: World, row: Row | None) -> list[tuple[Axis, Column, list[tuple[C
     ]
 
 
-def _dataset_pages(of: World) -> Iterator[Page]:
+def _dataset_pages(of: World) -> Iterator[Page | Picture]:
     items = []
     for id in of.catalog.ids("datasets"):
         spec, report = of.catalog.dataset(id), of.reports.get(id)
         used = [column.id for column in of.everything.columns if column.dataset == id]
-        context = {"spec": spec, "report": report, "benchmarks": used}
+        pictures = [
+            (Picture(f"thumbnails/{id}/{i}.png", content), name)
+            for i, (name, content) in enumerate(thumbnails(of.catalog, id) if _pictured(report) else ())
+        ]
+        yield from (picture for picture, _ in pictures)
+        context = {
+            "spec": spec,
+            "report": report,
+            "benchmarks": used,
+            "thumbnails": [(picture.path, name) for picture, name in pictures],
+            "stimuli": report.contents["stimuli"].shape[0] if report and pictures else 0,
+            "cited": _cited(of, spec.cite),
+        }
         yield Page(f"datasets/{id}.html", "dataset.html.j2", context | _source(of, "datasets", id))
         state, tone = _state(spec, report)
         cells = [spec.license, spec.access, str(len(used))]
@@ -241,24 +282,127 @@ def axis(cells: Sequence[Cell], columns: Sequence[Column]) -> Axis:
     """The axis that holds the cells, their intervals, the floors, and 0 to 1 where the scale has these ends."""
     held = [v for cell in cells for v in (cell.value, cell.low, cell.high) if v is not None]
     held += [column.floor for column in columns if column.floor is not None]
-    low, high = min([0.0, *held]), max([0.0, *held])
-    if all(column.counts for column in columns):
-        high = max(1.0, high)
-    span = (high - low) or 1.0
-    low, high = (low - 0.02 * span if low < 0 else low), high + 0.02 * span
-    return Axis(low, high, _ticks(low, high))
+    return axis_over(held, one=all(column.counts for column in columns))
 
 
-def _ticks(low: float, high: float) -> tuple[float, ...]:
-    """Up to seven round numbers inside the axis."""
-    raw = (high - low) / 5
-    size = 10.0 ** math.floor(math.log10(raw))
-    step = min((size * factor for factor in (1, 2, 2.5, 5, 10)), key=lambda each: abs(each - raw))
-    first = int(low / step) - 1
-    return tuple(round(i * step, 10) for i in range(first, first + 12) if low <= i * step <= high)
+def _record_pages(of: World) -> Iterator[Page]:
+    """One page for each record: the score in detail, and how to compute it again."""
+    places = {column.id: i for i, column in enumerate(of.everything.columns)}
+    rows = {row.model: row for row in of.everything.rows}
+    for record in of.records:
+        if record.benchmark not in places or record.model not in rows:
+            continue
+        row, column = rows[record.model], of.everything.columns[places[record.benchmark]]
+        cell, score = row.cells[places[record.benchmark]], record.score or {}
+        spec = of.catalog.benchmark(column.id)
+        dataset = of.catalog.dataset(column.dataset)
+        context = {
+            "section": "index",
+            "record": record,
+            "column": column,
+            "cell": cell,
+            "role": row.role,
+            "score": {"ceiling": None, "notes": []} | score,
+            "axis": axis([cell], [column]),
+            "controls": sorted(record.controls.items()),
+            "drawn": _details(of, record, column),
+            "history": [],
+            "cited": _cited(of, [*spec.cite, *dataset.cite, *of.catalog.model(row.model).cite]),
+        }
+        yield Page(f"records/{column.id}/{row.model}.html", "record.html.j2", context)
 
 
-def _references(of: World) -> list[tuple[str, str]]:
-    """Each entry of the bibliography with its key, as it stands."""
-    found = joined(of.catalog.bibliographies)
-    return sorted((key, one.text) for key, one in found.references.items())
+def _details(of: World, record: Record, column: Column) -> list[tuple[str, Markup]]:
+    """What the uncertainty is made of; and every neuroid, subject or stimulus where the data are public and kept here."""
+    if record.score is None:
+        return []
+    drawn = []
+    deviations = (record.score.get("spread") or {}).get("deviation") or {}
+    if deviations:
+        words = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."
+        drawn.append((words, bars(deviations, "standard error")))
+    if not column.private:
+        samples = samples_of(of.catalog.root, record.id, next(iter(record.scores), ""))
+        drawn += details(samples, column.scale) if samples is not None else []
+    return drawn
+
+
+def _costs(
+    column: Column, lines: Sequence[tuple[Row, Cell]], records: Sequence[Record]
+) -> list[tuple[str, Markup]]:
+    """The score against the costs that were measured in the same pass, one figure for each cost."""
+    scores = {record.model: record.scores for record in records}
+    costs = dict.fromkeys(
+        metric
+        for record in records
+        for metric, plain in list(record.scores.items())[1:]
+        if plain["direction"] == "lower" and plain["value"] is not None
+    )
+    drawn = []
+    for cost in list(costs)[:COSTS]:
+        points = [
+            Point(
+                scores[row.model][cost]["value"],
+                cell.value,
+                f"{row.model}: {cell.value:.3f} at {scores[row.model][cost]['value']:,.4g}",
+                row.model,
+                cell.low,
+                cell.high,
+                row.role != "model",
+            )
+            for row, cell in lines
+            if cell.value is not None and cost in scores.get(row.model, {})
+        ]
+        if len(points) > 1 and len({point.x for point in points}) > 1:
+            words = cost.replace("_", " ")
+            picture = scatter(points, words, describe(column), logarithmic=True)
+            drawn.append((f"Score against {words}: up and to the left is better.", picture))
+    return drawn
+
+
+def _notes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
+    """Each note of the scores once, with the models whose score has it."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        for note in (record.score or {}).get("notes", ()):
+            found.setdefault(note, []).append(record.model)
+    return list(found.items())
+
+
+def _calibration(of: World, benchmark: str) -> dict[str, Any] | None:
+    """The rates of the simulated experiments, where there are any."""
+    path = calibration_path(of.catalog.root, benchmark)
+    if not path.is_file():
+        return None
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    rates = [
+        ("intervals that hold the truth", plain["coverage"], "0.95"),
+        ("equal models that differ", plain["false_positives"], "at most 0.05"),
+        ("leagues of equal models with a false rank", plain["false_ranks"], "at most 0.05"),
+    ]
+    return {"runs": plain["runs"], "covers": plain["covers"], "passed": plain["passed"], "rates": rates}
+
+
+def _cited(of: World, keys: Sequence[str]) -> list[dict[str, str]]:
+    """Each reference once: its key, author, year and title in a line, and its BibTeX entry."""
+    found = []
+    for key in dict.fromkeys(keys):
+        if key in of.references:
+            fields = of.references[key].fields
+            authors = fields.get("author", "").replace("\n", " ").split(" and ")
+            first = authors[0].split(",")[0] if "," in authors[0] else authors[0].split(" ")[-1]
+            who = (
+                f"{first} et al."
+                if len(authors) > 2
+                else " and ".join([first, *[a.split(",")[0] for a in authors[1:]]])
+            )
+            words = f"{who} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
+            plain = words.replace("{", "").replace("}", "").replace("\\", "")
+            found.append({"key": key, "words": plain, "text": of.references[key].text})
+    return found
+
+
+def _pictured(report: ValidationReport | None) -> bool:
+    """Whether a valid data set here has stimuli with files."""
+    stimuli = report.contents.get("stimuli") if report is not None and report.success else None
+    return stimuli is not None and "filename" in stimuli.columns

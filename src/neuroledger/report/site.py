@@ -16,14 +16,14 @@ from pydantic import BaseModel
 
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
-from neuroledger.report.board import FORMATS, SAID, Column, describe, number
-from neuroledger.report.pages import World, pages, world
+from neuroledger.report.board import FORMATS, Column, describe, number
+from neuroledger.report.pages import Picture, World, pages, world
 from neuroledger.spec.catalog import Catalog
-from neuroledger.store.files import sweep, write_json, write_text
+from neuroledger.store.files import replacing, sweep, write_json, write_text
 
 __all__ = ["build_site", "render_alone"]
 
-ASSETS: Final = ("style.css", "sort.js")
+ASSETS: Final = ("style.css", "site.js")
 MANIFEST: Final = "pages.json"
 UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 
@@ -49,21 +49,28 @@ def build_site(
     written = dict(_contents(of))
     # First, so that a build that is killed is known to be one.
     write_json(out / MANIFEST, sorted(known | set(written)))
-    for name, text in written.items():
-        write_text(out / name, text)
+    for name, content in written.items():
+        if isinstance(content, str):
+            write_text(out / name, content)
+        else:
+            with replacing(out / name) as temporary:
+                temporary.write_bytes(content)
     for name in known - set(written):
         (out / name).unlink(missing_ok=True)
     write_json(out / MANIFEST, sorted(written))
     return [out / name for name in sorted(written)]
 
 
-def _contents(of: World) -> Iterator[tuple[str, str]]:
+def _contents(of: World) -> Iterator[tuple[str, str | bytes]]:
     environment = _environment()
     for page in pages(of):
+        if isinstance(page, Picture):
+            yield page
+            continue
         up = "../" * page.path.count("/")
         yield (
             page.path,
-            environment.get_template(page.template).render(main=of.boards[0], up=up, **page.context),
+            environment.get_template(page.template).render(main=of.main, up=up, **page.context),
         )
     for name in ASSETS:
         yield name, _template(name)
@@ -110,16 +117,15 @@ def _environment() -> Environment:
     filters: dict[str, Callable[..., Any]] = {
         "number": number,
         "tick": _tick,
-        "share": lambda value: f"{min(1.0, max(0.0, value)):.3f}",
-        "said": lambda status: SAID.get(status, status),
+        "json": _json,
         "describe": _describe,
-        "with": lambda cells, columns: list(zip(columns, cells, strict=True)),
         "plain": _plain,
         "bytes": _bytes,
         "host": lambda url: urlsplit(str(url)).netloc,
         "metrics": lambda record: list(record.scores.items()),
         "counts": lambda n: ", ".join(_counted(name, count) for name, count in n.items()),
         "record_text": _record_text,
+        "command": _command,
         "prose": _prose,
     }
     environment.filters.update(filters)
@@ -136,6 +142,8 @@ def _tick(value: float) -> str:
 
 
 def _counted(name: str, count: float) -> str:
+    if count != int(count):
+        return f"{name} {count:.3g}"
     plural = name if count == 1 or name.endswith(("s", "i")) else f"{name}s"
     return f"{count:,g} {plural}"
 
@@ -167,9 +175,20 @@ def _bytes(size: float) -> str:
     return f"{size:.3g} {UNITS[-1]}"
 
 
+def _json(value: Any) -> Markup:
+    """Plain data inside a script element: no character of it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _command(record: Record) -> str:
+    """The command that computes the score again."""
+    seed = record.request.get("seed", 0)
+    return f"neuroledger score {record.model} {record.benchmark} --seed {seed}"
+
+
 def _record_text(record: Record) -> str:
-    """What determined a score, and how to have it again."""
-    command = f"neuroledger score {record.model} {record.benchmark} --seed {record.request.get('seed', 0)}"
+    """What determined a score."""
     held = {
         "record": record.id,
         "status": record.status,
@@ -178,4 +197,4 @@ def _record_text(record: Record) -> str:
         "inputs": record.inputs,
         "environment": record.environment,
     }
-    return f"$ {command}\n" + json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
+    return json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
