@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import xarray as xr
 
 from neuroledger.data.gate.validate import validate
+from neuroledger.engine.samples import keep_samples
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell
 from neuroledger.report.pages import Axis, axis
 from neuroledger.report.site import build_site
 from neuroledger.report.table import leaderboard
+from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 from tests.report.ledger import HOSTILE, keep, record, score
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
+DATA = "data"  # of a script element that no browser runs
 VOID = {"meta", "link", "br", "input", "hr", "img"}
 
 
@@ -43,7 +49,7 @@ class Reader(HTMLParser):
         self.ids |= {value for name, value in attrs if name == "id" and value}
         self.events += [name for name, _ in attrs if name.startswith("on")]
         if tag == "script":
-            self.scripts.append(given.get("src"))
+            self.scripts.append(DATA if given.get("type") == "application/json" else given.get("src"))
         if tag not in VOID:
             self.open.append(tag)
 
@@ -82,12 +88,19 @@ def pages(site: Path) -> dict[str, str]:
     return {str(path.relative_to(site)): path.read_text() for path in sorted(site.rglob("*.html"))}
 
 
+def board(site: Path) -> Any:
+    """The data that the front page draws."""
+    found = re.search(r'id="board-lab">(.*?)</script>', pages(site)["index.html"], re.DOTALL)
+    assert found
+    return json.loads(found.group(1))
+
+
 def test_every_kind_of_page_is_there(site: Path) -> None:
     assert {
         "index.html", "benchmarks.html", "models.html", "datasets.html", "references.html",
-        f"benchmarks/{RIDGE}.html", "models/ant.html", "datasets/lab.html",
+        f"benchmarks/{RIDGE}.html", f"records/{RIDGE}/ant.html", "models/ant.html", "datasets/lab.html",
     } <= set(pages(site))  # fmt: skip
-    assert {"style.css", "sort.js", "lab.csv", "lab.json"} <= {p.name for p in site.iterdir()}
+    assert {"style.css", "site.js", "lab.csv", "lab.json"} <= {p.name for p in site.iterdir()}
 
 
 def test_pages_are_well_formed_and_every_link_leads_somewhere(site: Path) -> None:
@@ -96,6 +109,9 @@ def test_pages_are_well_formed_and_every_link_leads_somewhere(site: Path) -> Non
     for name, reader in read.items():
         for link in reader.links:
             path, _, fragment = link.partition("#")
+            if not path:
+                assert fragment in reader.ids or "=" in fragment, f"{name}: {link}"
+                continue
             target = (site / name).parent / unquote(path)
             assert target.is_file(), f"{name} links to {link}"
             if fragment:
@@ -122,7 +138,7 @@ def test_texts_are_escaped_everywhere(site: Path) -> None:
     shown = 0
     for name, text in pages(site).items():
         reader = Reader(text)
-        assert all(src and src.endswith("sort.js") for src in reader.scripts), name
+        assert all(src and src.endswith("site.js") for src in reader.scripts if src != DATA), name
         assert not reader.events, name
         assert "<script>alert" not in text
         shown += html.unescape(text).count(HOSTILE)
@@ -171,11 +187,16 @@ def test_a_manifest_that_points_outside_removes_nothing_there(lab: Lab, tmp_path
 
 
 def test_failures_ranks_and_controls_are_told(site: Path) -> None:
-    index = pages(site)["index.html"]
-    assert 'class="state failed"' in index and "positive control" in index and "not ranked" in index
+    rows = {row["model"]: row for row in board(site)["rows"]}
+    assert rows["bee"]["cells"][0].startswith("f") and rows["bee"]["why"] == "without lab.V4-ridge"
+    assert rows["pixels4"]["role"] == "positive"
     benchmark = pages(site)[f"benchmarks/{RIDGE}.html"]
+    assert "✓ holds" in benchmark and "published" in benchmark.lower()
+    one = pages(site)[f"records/{RIDGE}/ant.html"]
     assert (
-        "✓ holds" in benchmark and "published" in benchmark.lower() and "neuroledger score ant" in benchmark
+        f"neuroledger score ant {RIDGE} --seed 0" in one
+        and "self-reported" in one
+        and "0.880 to 0.920" in one
     )
     dataset = pages(site)["datasets/lab.html"]
     assert "simulated" in dataset and "✓ structure" in dataset and "repetitions" in dataset
@@ -202,12 +223,27 @@ def test_private_data_are_never_shown(lab: Lab) -> None:
     assert "0.900" in shown and "private data" in shown
 
 
+def test_thumbnails_and_samples_are_of_public_data_alone(lab: Lab) -> None:
+    for access, shown in (("public", True), ("private", False)):
+        lab.dataset(access=access, access_steps=["ask the lab"])
+        catalog = lab.open()
+        assert validate(catalog, "lab").success
+        one = record("ant", RIDGE, 0.9)
+        keep(catalog, one)
+        samples = xr.DataArray([0.1, 0.4], dims="neuroid", coords={"neuroid": ["n07", "n08"]})
+        keep_samples(catalog.root, one.id, {"ridge": Score(0.9, samples=samples)})
+        build_site(catalog, "lab", lab.root / "site")
+        assert any((lab.root / "site").glob("thumbnails/lab/*.png")) is shown
+        assert ("n08: 0.400" in pages(lab.root / "site")[f"records/{RIDGE}/ant.html"]) is shown
+        assert ("stimulus im" in pages(lab.root / "site")["datasets/lab.html"]) is shown
+
+
 def test_the_board_is_the_page(site: Path, lab: Lab) -> None:
-    index = pages(site)["index.html"]
+    shown = {row["model"]: row["cells"] for row in board(site)["rows"]}
     for row in leaderboard(catalog=lab.open()).rows:
-        for cell in row.cells:
+        for cell, packed in zip(row.cells, shown[row.model], strict=True):
             if cell.status == "scored" and cell.value is not None:
-                assert f"{cell.value:.3f}" in index
+                assert packed[:4] == pytest.approx([cell.value, cell.low, cell.high, cell.top], rel=1e-4)
 
 
 def test_axes_hold_what_they_show() -> None:

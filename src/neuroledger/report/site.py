@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +17,12 @@ from pydantic import BaseModel
 
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
-from neuroledger.report.board import FORMATS, Column, describe, number
-from neuroledger.report.pages import Picture, World, pages, world
+from neuroledger.report.board import FORMATS, Column, Leaderboard, describe, number
+from neuroledger.report.pages import Page, Picture, World, pages, world
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing, sweep, write_json, write_text
 
-__all__ = ["build_site", "render_alone"]
+__all__ = ["build_site", "render_alone", "rendered"]
 
 ASSETS: Final = ("style.css", "site.js")
 MANIFEST: Final = "pages.json"
@@ -62,21 +63,19 @@ def build_site(
 
 
 def _contents(of: World) -> Iterator[tuple[str, str | bytes]]:
-    environment = _environment()
     for page in pages(of):
-        if isinstance(page, Picture):
-            yield page
-            continue
-        up = "../" * page.path.count("/")
-        yield (
-            page.path,
-            environment.get_template(page.template).render(main=of.main, up=up, **page.context),
-        )
+        yield page if isinstance(page, Picture) else (page.path, rendered(page, of.main))
     for name in ASSETS:
         yield name, _template(name)
     for suffix, kind in (("csv", "csv"), ("json", "json"), ("tex", "latex"), ("md", "markdown")):
         for board in of.boards:
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
+
+
+def rendered(page: Page, main: Leaderboard) -> str:
+    """The HTML of a page of the site whose suite is that of the board ``main``."""
+    up = "../" * page.path.count("/")
+    return _environment().get_template(page.template).render(main=main, up=up, **page.context)
 
 
 def render_alone(template: str, **context: Any) -> str:
@@ -106,6 +105,7 @@ def _template(name: str) -> str:
     return (files("neuroledger.report") / "site" / name).read_text(encoding="utf-8")
 
 
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_template),

@@ -1,0 +1,193 @@
+"""The pages in a browser: what is shown is in the address, keys suffice, texts are readable, large boards open at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import axe_core_python
+import pytest
+
+from neuroledger.report.board import Cell, Column, Leaderboard, Row
+from neuroledger.report.front import packed
+from neuroledger.report.pages import Page
+from neuroledger.report.site import build_site, rendered
+from neuroledger.spec.hierarchy import Group
+from tests.engine.lab import Lab
+from tests.report.browser import DESK, PHONE, TABLET, evaluate, needs_chromium
+from tests.report.ledger import keep, record, score
+
+pytestmark = needs_chromium
+RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
+HERE = Path(__file__).parent
+CONTRAST, RULES, SHOWN = ((HERE / f"{name}.js").read_text() for name in ("contrast", "rules", "shown"))
+AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    from tests.report.ledger import ledger
+
+    lab: Lab = ledger(tmp_path_factory.mktemp("pages") / "lab", repository)
+    catalog = lab.open()
+    spread = {"draws": {}, "deviation": {"stimulus": 0.02, "neuroid": 0.01}, "items": {}}
+    varied = score(0.9, spread=spread, covers="the 95 % interval covers new stimuli and new neuroids")
+    keep(
+        catalog,
+        record("ant", RIDGE, 0.9, score=varied, scores={"ridge": varied}), record("ant", PLS, 0.8),
+        record("bee", RIDGE, None), record("bee", PLS, 0.4), record("cat", RIDGE, 0.5), record("cat", PLS, 0.7),
+        record("pixels4", RIDGE, 0.97), record("noise", RIDGE, 0.0),
+    )  # fmt: skip
+    build_site(catalog, "lab", lab.root / "site")
+    return lab.root / "site"
+
+
+KINDS = [
+    "index.html", "benchmarks.html", "models.html", "datasets.html", "references.html", f"benchmarks/{RIDGE}.html",
+    "models/ant.html", "datasets/lab.html", f"records/{RIDGE}/ant.html", f"records/{RIDGE}/bee.html",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "dark"),
+    [
+        *[(name, DESK, False) for name in KINDS],
+        *[(name, PHONE, True) for name in KINDS],
+        ("index.html", TABLET, False),
+        (f"benchmarks/{RIDGE}.html", TABLET, True),
+    ],
+)
+def test_every_kind_of_page_is_readable(site: Path, name: str, width: int, dark: bool) -> None:
+    script = f"""
+    {CONTRAST} {RULES}
+    const axed = window.axe ? (await axe.run(document, {{ resultTypes: ["violations"] }})).violations : [];
+    const told = axed.map((v) => `${{v.impact}} ${{v.id}} ${{v.nodes[0].html.slice(0, 200)}}`);
+    return {{ ...rules, texts: seen, dim: found, axe: told }};
+    """
+    hash = "#suite=lab&compare=ant,cat" if name == "index.html" else ""
+    axe = (AXE,) if width == DESK else ()
+    outcome = evaluate(site / name, script, hash=hash, width=width, dark=dark, scripts=axe)
+    assert outcome.pop("texts") > 5
+    assert outcome == {"dim": [], "axe": [], "lone": 0, "bare": 0, "heads": 0, "scrolls": 0, "wide": False}
+
+
+def test_the_contrast_check_sees_faint_text(site: Path) -> None:
+    script = (
+        "document.querySelector('h1').style.color = 'color-mix(in oklab, var(--page) 80%, black)';" + CONTRAST
+    )
+    assert any("H1" in line for line in evaluate(site / "models.html", script + "return found;"))
+
+
+def ask(site: Path, script: str, hash: str = "") -> Any:
+    return evaluate(site / "index.html", SHOWN + script, hash=hash)
+
+
+def test_the_board_sorts_and_the_address_says_how(site: Path) -> None:
+    press = "document.querySelector('[data-sort^=\"b:lab.V4-pls\"]').click(); const first = rows(), way = said().sort;"
+    again = "document.querySelector('[data-sort^=\"b:lab.V4-pls\"]').click(); return [first, way, rows(), said().sort];"
+    down, way, up, other = ask(site, press + again)
+    assert (down[:3], way) == (["ant", "cat", "bee"], "b:lab.V4-pls,down")
+    assert (up[:3], other) == (["bee", "cat", "ant"], "b:lab.V4-pls,up")
+    assert ask(site, "return rows().slice(0, 3)", "#suite=lab&sort=b:lab.V4-pls,up") == ["bee", "cat", "ant"]
+    assert down[3] == up[3] == "dog"  # what has no score stays last
+
+
+def test_words_filter_models_and_benchmarks(site: Path) -> None:
+    script = (
+        "type('filter-benchmarks', 'V4 pls'); type('filter-models', 'ANT'); return [rows(), heads(), said()]"
+    )
+    shown, heads, said = ask(site, script)
+    assert shown == ["ant"] and "V4-pls" in heads and "V4-ridge" not in heads
+    assert (said["q"], said["b"]) == ("ANT", "V4 pls")
+    script = "const i = document.querySelector('[data-filter]'); i.value = 'v4 PLS'; i.dispatchEvent(new Event('input'));"
+    script += "return Array.from(document.querySelectorAll('#list tbody tr:not([hidden]) th a')).map((a) => a.textContent)"
+    assert evaluate(site / "benchmarks.html", script) == [PLS]
+
+
+def test_columns_are_chosen_and_groups_fold(site: Path) -> None:
+    script = "document.querySelector('[data-column=\"lab.V4-pls\"]').click(); await tick(); return [heads(), said().hide]"
+    heads, hide = ask(site, script)
+    assert "V4-pls" not in heads and "V4-ridge" in heads and hide == PLS
+    script = """
+    document.querySelector("[data-fold]").click();
+    const folded = heads(), open = said().open, focus = document.activeElement.dataset.fold;
+    document.querySelector("[data-fold]").click();
+    return [folded, open, focus, heads()];
+    """
+    folded, open_, focus, opened = ask(site, script)
+    assert folded == ["Model", "Score", "scored"] and open_ == "none" and focus == "data:lab"
+    assert {"V4-ridge", "V4-pls"} <= set(opened)
+
+
+def test_models_side_by_side_and_controls_away(site: Path) -> None:
+    script = """
+    for (const m of ["ant", "cat"]) document.querySelector(`[data-compare=${m}]`).click();
+    document.getElementById("show-controls").click();
+    return [document.querySelector(".side").textContent, said(), document.querySelectorAll(".controls").length];
+    """
+    side, said, controls = ask(site, script)
+    assert "0.800" in side and "0.700" in side and "0.500" in side
+    assert said["compare"] == "ant,cat" and said["controls"] == "no" and controls == 0
+    told = ask(site, "return document.getElementById('compare').textContent", "#suite=lab&compare=ant,cat")
+    assert "neuroledger compare ant cat --suite lab" in told
+
+
+def test_everything_is_reached_with_the_keyboard(site: Path) -> None:
+    script = """
+    const all = Array.from(document.querySelectorAll("a, button, input, summary, [tabindex='0']"));
+    const able = all.filter((e) => e.checkVisibility() && (e.tagName === "SUMMARY" || !e.closest("details:not([open])")));
+    const kept = able.filter((e) => { e.focus(); return document.activeElement === e; });
+    const skip = document.querySelector(".skip"); const before = location.hash; skip.click();
+    return [able.length, kept.length, able[0].className, document.activeElement.id, before === location.hash];
+    """
+    able, kept, first, focus, same = ask(site, script, "#suite=lab&q=ant")
+    assert able == kept > 15 and first == "skip" and focus == "main" and same
+
+
+def large(models: int, benchmarks: int) -> Leaderboard:
+    """A board with a hierarchy of ten areas, every cell scored."""
+    cells = tuple(Cell("scored", (7 * i % 1000) / 1000, 0.1, 0.9, top=i % 50 == 0) for i in range(benchmarks))
+    columns = tuple(
+        Column(
+            id=f"Lab{i // 6}.public.area{i % 10}-metric{i}", title=f"Benchmark {i}", parent=f"area{i % 10}",
+            dataset=f"Lab{i // 6}.public", weight=1.0, scale="correlation", unit=None, direction="higher",
+            normalise="ceiling", counts=True,
+            simulated=False, private=False, unavailable="", floor=0.01, ceiling=0.8,
+        )
+        for i in range(benchmarks)
+    )  # fmt: skip
+    groups = tuple(
+        Group(f"area{g}", "", {column.id: 0.1 for column in columns if column.parent == f"area{g}"})
+        for g in range(10)
+    )
+    mean = Cell("scored", 0.5, 0.4, 0.6)
+    rows = tuple(
+        Row(f"model{i}", f"The model number {i}", "model", False, cells, (mean,) * 10, mean, (i + 1, i + 3))
+        for i in range(models)
+    )
+    return Leaderboard("large", 1, "Five hundred models", columns, groups, rows)
+
+
+def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(site: Path) -> None:
+    board = large(500, 300)
+    context = {
+        "section": "index", "switch": [("recorded", [board])], "boards": [board], "suites": ["large"],
+        "data": [(board, packed(board, [("models", "500")]))],
+    }  # fmt: skip
+    page = site / "large.html"
+    page.write_text(rendered(Page("large.html", "index.html.j2", context), board), encoding="utf-8")
+    script = """
+    while (document.getElementById("board").dataset.complete !== "yes") await new Promise((done) => setTimeout(done, 10));
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+    return [performance.now(), document.querySelectorAll("#board tbody tr").length];
+    """
+    try:
+        opened = [evaluate(page, script, real_time=True) for _ in range(3)]
+        areas = ",".join(f"area{i}" for i in range(10))
+        every = evaluate(page, script.replace("tbody tr", "td"), hash=f"#open={areas}", real_time=True)
+    finally:
+        page.unlink()
+    sys.stdout.write(f"milliseconds to open, folded {opened} and unfolded {every}")
+    assert {rows for _, rows in opened} == {500} and every[1] > 150_000
+    assert min(milliseconds for milliseconds, _ in opened) < 2000
