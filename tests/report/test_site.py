@@ -243,7 +243,7 @@ def test_the_board_is_the_page(site: Path, lab: Lab) -> None:
     for row in leaderboard(catalog=lab.open()).rows:
         for cell, packed in zip(row.cells, shown[row.model], strict=True):
             if cell.status == "scored" and cell.value is not None:
-                assert packed[:4] == pytest.approx([cell.value, cell.low, cell.high, cell.top], rel=1e-4)
+                assert packed[:4] == pytest.approx([cell.value, cell.low, cell.high, int(cell.top)], rel=1e-4)
 
 
 def test_axes_hold_what_they_show() -> None:
