@@ -26,7 +26,8 @@ class Layer:
 
     ``macs`` and ``acs`` are effective synaptic operations, ``dense`` those of a machine that skips no zero;
     ``zeros`` of ``elements`` activations are zero; ``updates`` of ``membranes`` membrane potentials changed, each of
-    which takes ``per_update`` operations (None: not known) in neurons of the class ``neuron``.
+    which takes ``per_update`` operations (None: not known) in neurons of the class ``neuron``. ``weights`` values of
+    ``data_type`` were used; an activation takes ``width`` bytes, the state of a neuron ``state_bytes``.
     """
 
     macs: float = 0.0
@@ -38,6 +39,10 @@ class Layer:
     membranes: int = 0
     neuron: str = ""
     per_update: float | None = None
+    weights: int = 0
+    data_type: str = ""
+    width: int = 4
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True)

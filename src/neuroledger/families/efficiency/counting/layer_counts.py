@@ -141,6 +141,8 @@ class Tally:
         self.reached: dict[int, dict[object, int]] = {}
         self.clash = ""  # why the first axis cannot be that of the samples
         self._calls: dict[str, int] = {}
+        self._used: dict[str, dict[object, int]] = {}
+        self.packed = ""  # the type of packed weights, which are counted unpacked
         self.steps = 1  # time steps per sample: the fewest that any spiking layer took
         self._shape: tuple[int, ...] = ()
         self._weights = coverable_weights(network.parts)
@@ -243,10 +245,17 @@ class Tally:
     def reach(self, weight: Tensor, name: str) -> None:
         """Note that operations were counted for these weights; packed ones are known by the layer's name."""
         pieces = self.pieces(weight)
+        used = self._used.setdefault(name, {})
         for root, which, count in pieces:
-            self.reached.setdefault(root, {})[which] = count
+            self.reached.setdefault(root, {})[which] = used[root, which] = count
         if not pieces:
             self._named_reached.add(name)
+            used[name, weight.shape] = weight.numel()
+        layer = self.layer(name)
+        layer.weights, layer.data_type = (
+            sum(used.values()),
+            self.packed or str(weight.dtype).removeprefix("torch."),
+        )
 
     def forsake(self, weight: Tensor) -> None:
         """Note that operations with these weights were not counted."""
@@ -341,6 +350,7 @@ class Tally:
         layer = self.layers.get(name) or self.layer(name)
         count = values.numel()
         layer.elements += count
+        layer.width = values.element_size()
         if values.is_cpu:
             layer.zeros += count - count_nonzero(values)
         else:

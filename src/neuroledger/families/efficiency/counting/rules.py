@@ -323,6 +323,7 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
             tally.reach(given, own)
     name = first_owner or second_owner or name
     tally.amounts(name, (name, "products"), batch, per_item, plain)
+    tally.layer(name).data_type = tally.layer(name).data_type or str(first.dtype).removeprefix("torch.")
     tally.layer(name).dense += float(first.numel()) * second.shape[-1]
 
 
@@ -431,7 +432,14 @@ def packed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str
     held = next(given for given in args if isinstance(given, torch.ScriptObject))
     x = args[0].dequantize() if args[0].is_quantized else args[0]
     weight = held.unpack()[0]
-    weight = weight.dequantize() if weight.is_quantized else weight.float()
+    tally.packed = "int8" if weight.is_quantized else str(weight.dtype).removeprefix("torch.")
+    try:
+        _unpacked(tally, result, x, weight.dequantize() if weight.is_quantized else weight.float(), held)
+    finally:
+        tally.packed = ""
+
+
+def _unpacked(tally: Tally, result: Tensor, x: Tensor, weight: Tensor, held: Any) -> None:
     if not hasattr(held, "stride"):
         count_linear(tally, x, weight, tally.name(weight, "linear"))
         return

@@ -59,6 +59,16 @@ class SpikingLayer:
             value = getattr(self.module, self.state[0], None) if self.state else None
         return value if isinstance(value, torch.Tensor) and value.numel() else None
 
+    def state_bytes(self, output: Any, neurons: int) -> int:
+        """Bytes of state of one neuron: of the tensors with a value for each of ``neurons``."""
+        if self.framework == "norse":
+            state = output[1] if isinstance(output, (tuple, list)) and len(output) > 1 else ()
+            values = list(state) if isinstance(state, tuple) else []
+        else:
+            values = [getattr(self.module, name, None) for name in self.state]
+        held = (x for x in values if isinstance(x, torch.Tensor) and x.numel() == neurons)
+        return sum(x.element_size() for x in held)
+
     def reset(self) -> None:
         """Set the state to that before the first step: by the class's own method where it has one."""
         if self.framework == "snntorch":

@@ -284,9 +284,8 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             else:
                 rule(self.tally, result, args, kwargs)
         except RULE_ERRORS as error:
-            why = "its values cannot be read here" if "data pointer" in str(error) else str(error)
             self.uncounted.add(name)
-            self._miss(name, args, f"{name}: {why}")
+            self._miss(name, args, f"{name}: {error}")
 
     def _miss(self, name: str, args: tuple[Any, ...], why: str = "") -> None:
         """Name a function that is not counted, by the module whose weights it was handed."""
@@ -559,6 +558,7 @@ class StrictPass:
         after = layer.membrane(output)
         self.tally.spiked(label, fired, after)
         counts.neuron, counts.per_update = type(layer.module).__name__, layer.operations_per_update()
+        counts.state_bytes = layer.state_bytes(output, fired.numel())
         if "membranes" in self.needs and (after is None or fired.numel() != after.numel()):
             self.tally.blind_membranes.add(label)
         elif "membranes" in self.needs and after is not None:

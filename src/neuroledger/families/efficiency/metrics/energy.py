@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
 from neuroledger.families.efficiency.metrics.operations import operations_per_sample
 
-__all__ = ["energy"]
+__all__ = ["energy", "execution_rate", "memory_traffic"]
 
 Picojoules = Annotated[float, Field(ge=0)]
+DataType = Literal["float64", "float32", "float16", "bfloat16", "int32", "int16", "int8", "any"]
+Prices = dict[DataType, Picojoules]
+Zeros = Literal["skipped", "computed"]
+WeightReads = Literal["each operation", "each time step", "none"]
+
+BYTES: Final = {"float64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1}
 
 
 class PerOperation(BaseModel):
@@ -35,18 +42,135 @@ class Metered(BaseModel):
     meter: Annotated[str, Field(min_length=3)]
 
 
-@cost_metric("energy", version=3, needs=("operations",))
-def energy(
-    trace: Trace, *, model: Annotated[PerOperation | Metered, Field(discriminator="name")] | None = None
+class Level(BaseModel):
+    """A memory that holds up to ``kibibytes`` (None: any amount), with the energy of one byte read or written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1)]
+    kibibytes: Annotated[float, Field(gt=0)] | None = None
+    picojoules_per_byte: Picojoules
+
+
+class Hardware(BaseModel):
+    """A profile of a machine: prices of operations by data type, of memory by level, of updates and spikes of neurons.
+
+    Weights, states and activations each lie in the first level that holds all of them. ``weight_reads`` is how often a
+    weight is fetched. With ``partial_sums``, every operation reads and writes the sum it adds to in memory.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["hardware"] = "hardware"
+    mac: Prices = Field(default_factory=dict)
+    ac: Prices = Field(default_factory=dict)
+    zeros: Zeros
+    memory: tuple[Level, ...] = ()
+    weight_reads: WeightReads = "none"
+    partial_sums: bool = False
+    picojoules_per_update: Picojoules = 0.0
+    picojoules_per_spike: Picojoules = 0.0
+    source: Annotated[str, Field(min_length=3)]
+
+    @field_validator("memory")
+    @classmethod
+    def _ends_unbounded(cls, levels: tuple[Level, ...]) -> tuple[Level, ...]:
+        sizes = [level.kibibytes or float("inf") for level in levels]
+        if (
+            sizes != sorted(sizes)
+            or len(set(sizes)) < len(sizes)
+            or (levels and levels[-1].kibibytes is not None)
+        ):
+            raise ValueError(
+                "memory levels are listed by size, and the last one has no `kibibytes`: it holds any amount"
+            )
+        return levels
+
+
+class Amount(NamedTuple):
+    """Bytes moved per sample, and bytes that lie there."""
+
+    moved: float
+    held: float
+
+
+def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums: bool) -> dict[str, Amount]:
+    """Bytes per sample that are read or written, by what they hold.
+
+    Activations are the outputs of activation functions and spiking layers, written once and read once; zeros among them
+    are not moved where zeros are ``skipped``. The state of a neuron is read and written at every step.
+    """
+    layers = trace.layers.values()
+    weights = sum(layer.weights * _width(layer) for layer in layers)
+    used = sum(operations(layer, zeros) * _width(layer) for layer in layers) / trace.samples
+    moved = {"each operation": used, "each time step": float(weights * trace.steps), "none": 0.0}[
+        weight_reads
+    ]
+    passed = [
+        (layer.elements - layer.zeros * (zeros == "skipped")) * layer.width / trace.samples
+        for layer in layers
+    ]
+    state = sum(layer.membranes * layer.state_bytes for layer in layers) / trace.samples
+    steps = max(1, trace.steps)
+    found = {
+        "weights": Amount(moved, weights),
+        "activations": Amount(2 * sum(passed), max((layer.elements * layer.width for layer in layers), default=0)
+                              / trace.samples / steps),
+        "state": Amount(2 * state, state / steps),
+    }  # fmt: skip
+    if partial_sums:
+        found["partial sums"] = Amount(2 * used, 0.0)
+    return found
+
+
+def operations(layer: Layer, zeros: Zeros) -> float:
+    """Operations of a layer over all samples, by whether a machine skips zeros."""
+    return layer.dense if zeros == "computed" else layer.macs + layer.acs
+
+
+def _width(layer: Layer) -> int:
+    return BYTES.get(layer.data_type, 4)
+
+
+@cost_metric("memory_traffic", version=1, needs=("operations", "activations", "membranes"))
+def memory_traffic(
+    trace: Trace,
+    *,
+    zeros: Zeros = "skipped",
+    weight_reads: WeightReads = "each operation",
+    partial_sums: bool = False,
 ) -> Reading:
-    """Joules per sample, by the declared ``model``: effective MACs and ACs times their price, or a meter's reading.
+    """Bytes per sample that are read and written: weights, states of neurons, activations, and partial sums if asked.
+
+    Definitions are those of an event-driven machine without caches, by default: each effective operation reads its weight.
+    """
+    base = operations_per_sample(trace, lambda layer: operations(layer, zeros))
+    if base.status == "failed":
+        return base
+    amounts = traffic(trace, zeros, weight_reads, partial_sums)
+    parts = {name: amount.moved for name, amount in amounts.items()}
+    status, reason = _with_state(trace, base)
+    n = {**base.n, **{f"held_{name.replace(' ', '_')}": amount.held for name, amount in amounts.items()}}
+    notes = (f"evidence: modelled; zeros {zeros}, weights read: {weight_reads}", *trace.notes)
+    return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
+
+
+@cost_metric("energy", version=3, needs=("operations", "activations", "membranes"))
+def energy(
+    trace: Trace,
+    *,
+    model: Annotated[PerOperation | Metered | Hardware, Field(discriminator="name")] | None = None,
+) -> Reading:
+    """Joules per sample, by the declared ``model``: a profile of hardware, prices per operation, or a meter's reading.
 
     Its evidence class, modelled or measured, is in the notes.
     """
     if model is None:
-        return failed("energy needs a declared model (per_operation) or meter; none was given")
+        return failed("energy needs a declared model (hardware, per_operation) or meter; none was given")
     if isinstance(model, Metered):
         return Reading(model.joules_per_sample, notes=(f"evidence: measured, by {model.meter}",))
+    if isinstance(model, Hardware):
+        return _of_hardware(trace, model)
     macs = operations_per_sample(trace, lambda layer: layer.macs)
     acs = operations_per_sample(trace, lambda layer: layer.acs)
     if macs.status == "failed":
@@ -58,3 +182,61 @@ def energy(
     }
     notes = (f"evidence: modelled, {prices[0]:g} pJ per MAC, {prices[1]:g} pJ per AC ({model.source})",)
     return Reading(joules, macs.status, macs.reason, parts, n=macs.n, notes=(*notes, *trace.notes))
+
+
+def _of_hardware(trace: Trace, model: Hardware) -> Reading:
+    base = operations_per_sample(trace, lambda layer: operations(layer, model.zeros))
+    if base.status == "failed":
+        return base
+    parts = dict.fromkeys(("macs", "acs"), 0.0)
+    for name, layer in trace.layers.items():
+        counts = {"macs": (layer.macs, model.mac), "acs": (layer.acs, model.ac)}
+        if model.zeros == "computed":  # such a machine multiplies spikes as it does all else
+            counts = {"macs": (layer.dense, model.mac)}
+        for kind, (count, prices) in counts.items():
+            if count:
+                price = _price(prices, layer.data_type)
+                if price is None:
+                    kinds = "multiply-accumulates" if kind == "macs" else "accumulates"
+                    return failed(
+                        f"the profile states no price of {kinds} in {layer.data_type}, which {name} has"
+                    )
+                parts[kind] += count * price / trace.samples
+    amounts = traffic(trace, model.zeros, model.weight_reads, model.partial_sums) if model.memory else {}
+    for name, amount in amounts.items():
+        held = amounts["state"].held if name == "partial sums" else amount.held
+        level = next(x for x in model.memory if x.kibibytes is None or held <= x.kibibytes * 1024)
+        if amount.moved:
+            parts[f"{name} ({level.name})"] = amount.moved * level.picojoules_per_byte
+    layers = trace.layers.values()
+    if model.picojoules_per_update:
+        parts["updates"] = (
+            sum(layer.membranes for layer in layers) * model.picojoules_per_update / trace.samples
+        )
+    if model.picojoules_per_spike:
+        fired = sum(layer.elements - layer.zeros for layer in layers if layer.neuron)
+        parts["spikes"] = fired * model.picojoules_per_spike / trace.samples
+    status, reason = _with_state(trace, base)
+    parts = {name: value * 1e-12 for name, value in parts.items()}
+    n = {**base.n, **{f"bytes_{name.replace(' ', '_')}": amount.moved for name, amount in amounts.items()}}
+    notes = (f"evidence: modelled ({model.source})", *trace.notes)
+    return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
+
+
+def _price(prices: Mapping[DataType, float], data_type: str) -> float | None:
+    """Picojoules of an operation in a data type, whose price may be stated for any."""
+    return prices.get(data_type, prices.get("any"))  # type: ignore[call-overload,no-any-return]
+
+
+def _with_state(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial", "failed"], str]:
+    """Partial as the operations are, or where states of neurons cannot be read."""
+    why = trace.failures.get("membranes", "")
+    return ("partial", "; ".join(x for x in (base.reason, why) if x)) if why else (base.status, base.reason)
+
+
+@cost_metric("execution_rate", version=1, needs=())
+def execution_rate(trace: Trace, *, hertz: Annotated[float, Field(gt=0)] | None = None) -> Reading:
+    """How often a second the network answers where it is used, as declared: one over the stride of its input [yik2025]."""
+    if hertz is None:
+        return failed("the rate at which the network is executed is not declared (`hertz`)")
+    return Reading(hertz, notes=("evidence: declared",))
