@@ -15,9 +15,11 @@ __all__ = [
 ]  # fmt: skip
 
 Mode = Literal["strict", "neurobench-2.3"]
-Need = Literal["operations", "activations", "membranes", "weights", "timing", "memory", "energy"]
+Need = Literal["operations", "activations", "membranes", "weights", "timing", "memory", "energy", "lemaire"]
 
-ALL: tuple[Need, ...] = ("operations", "activations", "membranes", "weights", "timing", "memory", "energy")
+ALL: tuple[Need, ...] = (
+    "operations", "activations", "membranes", "weights", "timing", "memory", "energy", "lemaire"
+)  # fmt: skip
 
 
 @dataclass
@@ -115,6 +117,8 @@ class Trace:
         Weights that connect neurons, and those of them that some counted operation used.
     unreached
         The weights that no counted operation used, by name.
+    lemaire, omitted
+        Picojoules of all samples by component, by the model of Lemaire et al., and classes of layers it leaves out.
     failures
         Needs that could not be met at all, with the reason.
     """
@@ -135,6 +139,8 @@ class Trace:
     timing: Timing | None = None
     memory: Memory | None = None
     energy: Energy | None = None
+    lemaire: Mapping[str, float] | None = None
+    omitted: tuple[str, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ from torch import nn
 from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace
 from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.lemaire import Lemaire
 from neuroledger.families.efficiency.counting.measured import measure_energy, measure_memory, measure_time
 from neuroledger.families.efficiency.counting.network import (
     Network,
@@ -134,6 +135,8 @@ def trace(
         timing=state.timing,
         memory=state.memory,
         energy=state.energy,
+        lemaire=state.lemaire.picojoules if state.lemaire else None,
+        omitted=tuple(state.lemaire.omitted) if state.lemaire else (),
         failures=failures,
         notes=tuple(state.notes),
     )
@@ -152,6 +155,7 @@ class _Progress:
         self.timing: Timing | None = None
         self.memory: Memory | None = None
         self.energy: Energy | None = None
+        self.lemaire: Lemaire | None = None
         self.failures: dict[str, str] = {}
         self.notes: list[str] = []
 
@@ -195,6 +199,10 @@ def _one(
             run.tally.full = full
             given = copied(inputs) if state.writes else inputs
             answer = _answer(network, run, given, size, state)
+    if "lemaire" in needs:
+        state.lemaire = state.lemaire or Lemaire(network)
+        with evaluation(network, carry=state.carry), state.lemaire:
+            answered(network, copied(inputs), state.time_axis)
     if receive is not None:
         receive(batch, answer)
     if isinstance(run, PeerPass):

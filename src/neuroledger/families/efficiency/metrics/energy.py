@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
 from neuroledger.families.efficiency.metrics.operations import operations_per_sample
 
-__all__ = ["energy", "execution_rate", "memory_traffic"]
+__all__ = ["energy", "execution_rate", "lemaire_energy", "memory_traffic"]
 
 Picojoules = Annotated[float, Field(ge=0)]
 DataType = Literal["float64", "float32", "float16", "bfloat16", "int32", "int16", "int8", "any"]
@@ -232,6 +232,24 @@ def _with_state(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial
     """Partial as the operations are, or where states of neurons cannot be read."""
     why = trace.failures.get("membranes", "")
     return ("partial", "; ".join(x for x in (base.reason, why) if x)) if why else (base.status, base.reason)
+
+
+@cost_metric("lemaire_energy", version=1, needs=("lemaire",))
+def lemaire_energy(trace: Trace) -> Reading:
+    """Joules per sample by the analytical model of Lemaire et al., memory and addressing included [lemaire2022].
+
+    Linear layers, convolutions and spiking neurons on hardware of 45 nm and 32-bit integers, as SpikingJelly 2.0 counts
+    them: accesses cost what a memory of the size of a whole batch costs, so that batches of one sample are the measure.
+    """
+    if trace.lemaire is None:
+        return failed(trace.failures.get("lemaire", "the energy was not counted"))
+    parts = {name: picojoules * 1e-12 / trace.samples for name, picojoules in trace.lemaire.items()}
+    left = f"the model leaves out {', '.join(trace.omitted)}" if trace.omitted else ""
+    if not sum(parts.values()):
+        return failed(left or "not applicable: the network has no linear layer, convolution or spiking layer")
+    notes = ("evidence: modelled (45 nm, 32-bit integers)", *trace.notes)
+    status: Literal["scored", "partial"] = "partial" if left else "scored"
+    return Reading(sum(parts.values()), status, left, parts, "component", {"samples": trace.samples}, notes)
 
 
 @cost_metric("execution_rate", version=1, needs=())
