@@ -1,7 +1,7 @@
 """Energy of inference by the analytical model of Lemaire et al. [lemaire2022], counted as SpikingJelly 2.0 counts it.
 
 Linear layers and convolutions read their inputs, weights and biases, and add to potentials in memory; an access costs what
-one to a memory of the size of all that lies there costs. Words have 32 bits. Numbers are of whole batches, as the peer's are:
+one to a memory of the size of all that lies there costs. Words have 32 bits. Numbers are of whole batches, as with the peer:
 batches of one sample give the energy of one.
 """
 
