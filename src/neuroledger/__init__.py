@@ -17,6 +17,7 @@ blas.prepare()
 
 if TYPE_CHECKING:
     from neuroledger import errors, plot
+    from neuroledger.cli.own_models import evaluate
     from neuroledger.cli.start import start
     from neuroledger.data.stimuli import StimulusSet
     from neuroledger.engine.bound_metric import ceiling, metric
@@ -38,6 +39,7 @@ _PUBLIC = {
     "cost": ("neuroledger.families.efficiency.cost", "cost"),
     "decode": ("neuroledger.families.decoding.decode", "decode"),
     "errors": ("neuroledger.errors", None),
+    "evaluate": ("neuroledger.cli.own_models", "evaluate"),
     "find": ("neuroledger.engine.public", "find"),
     "layers": ("neuroledger.engine.public", "layers"),
     "leaderboard": ("neuroledger.report.table", "leaderboard"),
@@ -60,6 +62,7 @@ __all__ = [
     "cost",
     "decode",
     "errors",
+    "evaluate",
     "find",
     "layers",
     "leaderboard",

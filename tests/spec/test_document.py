@@ -1,11 +1,16 @@
 """Specs are plain data: strict YAML, with the position of every value."""
 
+import random
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroledger.errors import SpecError
 from neuroledger.spec.document import parse
+from neuroledger.spec.load import spec_of
 
 
 def problem_of(text: str) -> str:
@@ -44,7 +49,8 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ("a:\n\tb: 1", "specs/x.yaml:2:1", "not valid YAML"),
         ("a: 1\n---\nb: 1", "specs/x.yaml:2:1", "another document"),
         ("", "specs/x.yaml:1:1", "empty"),
-        ("a: [1, 2", "specs/x.yaml:2:1", "not valid YAML"),
+        ("a: [1, 2", "specs/x.yaml:1:4", "has no end"),
+        ('a: "b\nc: 1\n', "specs/x.yaml:1:4", "has no end"),
         ("[a, b]: 1", "specs/x.yaml:1:1", "key must be plain text"),
         ("x: " + "[" * 100_000, "specs/x.yaml:1:", "nested deeper than 40"),
         ("x: " + "a" * 300_000, "specs/x.yaml:1:1", "larger than 256 KiB"),
@@ -90,3 +96,31 @@ def test_what_happens_to_files_is_said_in_their_words(text: str, says: str) -> N
 
 def test_lines_of_a_longer_text_are_no_conflict() -> None:
     assert parse("notes: |\n  =======\n  <<<<<<< so\n", "x").data == {"notes": "=======\n<<<<<<< so\n"}
+
+
+def test_whatever_is_wrong_is_said_in_plain_words_at_a_line_of_the_file(repository: Path) -> None:
+    """Changed at random, a spec is refused without a word of the libraries beneath, at a line that it has."""
+    generator = random.Random(0)
+    texts = {
+        kind: (repository / "specs" / kind / f"{id}.yaml").read_text()
+        for kind, id in (("datasets", "Digits.simulated"), ("benchmarks", "Digits.simulated.IT-ridge"))
+    }
+    wrong, refused = (
+        re.compile(r"[Ii]nput (should|tag)|Field required|did not find|valid (dict|string|integer)"),
+        0,
+    )
+    values = ["7", "[1]", "{a: b}", "yes", "-3.5", "'x y'", "[unclosed", '"open', "null"]
+    for kind, text in texts.items():
+        for _ in range(150):
+            lines = text.splitlines()
+            at = generator.randrange(1, len(lines))
+            changed = re.sub(r": .*", lambda _: f": {generator.choice(values)}", lines[at], count=1)
+            lines[at] = generator.choice([changed, f"  {lines[at]}", "    - {check: nope}", "- x", "\tx: 1"])
+            try:
+                spec_of(parse("\n".join(lines), "x.yaml"), kind)
+            except SpecError as error:
+                refused += 1
+                for finding in error.findings:
+                    assert not wrong.search(str(finding)), finding
+                    assert 1 <= finding.line <= len(lines), finding
+    assert refused > 150

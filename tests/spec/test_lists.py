@@ -112,10 +112,10 @@ FIRST, SECOND = (json.dumps(row) for row in rows_of(2))
         (FIRST.replace("eeg/0", ".git/0") + "\n", "cannot be the name of a pinned file"),
         (
             FIRST.replace('"size": 0', '"size": -1') + "\n",
-            r":1:1: sub-00000/eeg/0\.edf: size: Input should be greater",
+            r":1:1: sub-00000/eeg/0\.edf: size: -1 is not greater",
         ),
         (FIRST.replace('"size": 0', '"size": NaN') + "\n", "NaN is no JSON"),
-        (FIRST.replace('"size": 0', '"bytes": 0') + "\n", r":1:1: .*size: Field required"),
+        (FIRST.replace('"size": 0', '"bytes": 0') + "\n", r":1:1: .*size: it is missing"),
         (FIRST.replace("5feceb", "5FECEB") + "\n", r":1:1: .*sha256: String should match pattern"),
         ("\ufeff" + FIRST + "\n", r":1:1: not a JSON object"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -97,11 +98,11 @@ def _parser() -> argparse.ArgumentParser:
         p.add_argument(f"--{flag.replace('_', '-')}", dest=flag, help=help)
 
     p = verb("package", "data", "from a lab's files to a pinned data set")
-    p.add_argument("part", choices=("stimuli", "assembly"))
-    p.add_argument("id", help="the data set, new or not")
+    p.add_argument("part", choices=("stimuli", "assembly", "model"))
+    p.add_argument("id", help="the data set or model, new or not")
     p.add_argument(
         "source", type=Path,
-        help="stimuli: a CSV table, or a folder of images; assembly: netCDF, npy, mat, or a long or wide table",
+        help="stimuli: a CSV table or a folder of images; assembly: netCDF, npy, mat or a table; model: a checkpoint",
     )  # fmt: skip
     p.add_argument("--files", type=Path, metavar="FOLDER", help="stimuli: the folder of the table's files")
     p.add_argument("--license", help=ANSWERS["license"])
@@ -109,6 +110,22 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--dims", help="assembly: " + ANSWERS["dims"])
     p.add_argument("--variable", help="assembly: of a mat file")
     p.add_argument("--trials", type=Path, metavar="CSV", help="assembly: a stimulus_id for each trial")
+    p.add_argument(
+        "--module",
+        dest="torch_class",
+        metavar="package.module:Class",
+        help="model without a spec: its torch class",
+    )
+    p.add_argument(
+        "--region-layer", action="append", default=[], metavar="REGION=LAYER", help="model without a spec"
+    )
+    p.add_argument(
+        "--readout", metavar="LAYER", help="model without a spec: layer that decisions are read from"
+    )
+    p.add_argument("--arguments", type=json.loads, metavar="JSON", help="model without a spec: of its class")
+    p.add_argument(
+        "--preprocessing", type=json.loads, metavar="JSON", help="model without a spec: docs/models.md"
+    )
     p.add_argument("--time-bins", metavar="MS", help="assembly: first and last edge of the time bins, 0:200")
 
     p = verb(
@@ -225,6 +242,22 @@ def _parser() -> argparse.ArgumentParser:
         "--layers", action="store_true", help="every layer in the region's place; nothing is recorded"
     )
     _request(p)
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb(
+        "evaluate", "scoring", "one model on every benchmark of a suite that fits it; nothing is recorded"
+    )
+    p.add_argument("model")
+    p.add_argument("--suite", help="default: the suite in params.yaml; unlisted: what no suite lists")
+    p.add_argument("--benchmark", action="append", default=[], dest="benchmarks", metavar="B")
+    _request(p)
+
+    p = verb(
+        "cost", "scoring", "what a model costs: operations, sparsity, or the costs that a benchmark lists"
+    )
+    p.add_argument("model")
+    p.add_argument("--benchmark", metavar="B", help="default: the first that fits and whose data are here")
+    p.add_argument("--device", default="cpu", help="cpu, cuda, mps")
     p.add_argument("--json", action="store_true", help="machine-readable")
 
     p = verb("verify", "scoring", "are these records still what their inputs give?")

@@ -109,6 +109,8 @@ def package(options: argparse.Namespace) -> int:
     from neuroledger.data.package import Terms, package_assembly, package_stimuli
 
     catalog = open_catalog(options.root)
+    if options.part == "model":
+        return _package_model(catalog, options)
     terms = Terms(reader_of, options.license, options.access)
     if options.part == "stimuli" and options.source.is_dir():
         written = package_stimuli(catalog, options.id, _images(options.source), options.source, terms)
@@ -132,6 +134,23 @@ def package(options: argparse.Namespace) -> int:
         )
     if spec.license == "LicenseRef-unstated":
         say("no licence is stated: others may not use the data before the spec's `license` says so")
+    return 0
+
+
+def _package_model(catalog: Catalog, options: argparse.Namespace) -> int:
+    from neuroledger.cli.own_models import package_model
+
+    pairs = [text.partition("=") for text in options.region_layer]
+    if not all(layer for _, _, layer in pairs):
+        raise RequestError("--region-layer is REGION=LAYER, such as IT=layer4")
+    fields = {
+        "arguments": options.arguments, "preprocessing": options.preprocessing, "readout": options.readout,
+        "regions": {region: layer for region, _, layer in pairs},
+    }  # fmt: skip
+    given = {name: value for name, value in fields.items() if value}
+    for path in package_model(catalog, options.id, options.source, module=options.torch_class, fields=given):
+        say(f"wrote {catalog.shown(path)}")
+    say(f"next: `neuroledger check`, `neuroledger evaluate {options.id}`, `neuroledger run {options.id}`")
     return 0
 
 

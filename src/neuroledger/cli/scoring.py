@@ -177,6 +177,40 @@ def _words(plain: dict[str, Any]) -> str:
     return f"{text} · " + ", ".join(f"{count:g} {name}" for name, count in plain["n"].items())
 
 
+def evaluate(options: argparse.Namespace) -> int:
+    """One model through a suite."""
+    import os
+
+    from neuroledger.cli.own_models import evaluate as evaluate_model
+
+    if options.root is not None:
+        os.chdir(options.root)
+    params = read_params(open_catalog(options.root).root)
+    request = _asked(options, params)
+    found = evaluate_model(
+        options.model, suite=options.suite, benchmarks=options.benchmarks, seed=request.seed, limit=request.limit,
+        device=request.device,
+    )  # fmt: skip
+    say(str(found))
+    return 1 if found.failed else 0
+
+
+def cost(options: argparse.Namespace) -> int:
+    """What a model costs."""
+    from neuroledger.families.efficiency.cost import model_cost
+
+    catalog = open_catalog(options.root)
+    benchmark, found = model_cost(options.model, options.benchmark, catalog=catalog, device=options.device)
+    if options.json:
+        say_json({"benchmark": benchmark, "costs": {id: one.to_dict() for id, one in found.items()}})
+        return 0
+    say(f"{options.model} on {benchmark}")
+    rows = [(id, "–" if one.status == "failed" else f"{one.value:,.6g}", one.unit or one.scale, one.reason or "")
+            for id, one in found.items()]  # fmt: skip
+    say_table(("cost", "value", "unit", "note"), rows)
+    return 0
+
+
 def verify(options: argparse.Namespace) -> int:
     """Records against their inputs."""
     from neuroledger.engine.verify import verify as verify_records

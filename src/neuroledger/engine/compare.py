@@ -17,6 +17,7 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.hierarchy import weights_of
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 from neuroledger.spec.params import read_params
+from neuroledger.spec.suites import suites_of
 from neuroledger.stats.differences import Difference, corrected, difference, joint_mean, overall
 from neuroledger.stats.score import COMMENSURABLE, Score
 
@@ -134,7 +135,8 @@ def _suite(catalog: Catalog, suite: str | None, benchmark: str | None, a: Subjec
                 raise RequestError(
                     "a Score is compared with a model on one benchmark: name it, `benchmark=…`"
                 )
-            return catalog.suite(suite or read_params(catalog.root).suite)
+            chosen = suite or read_params(catalog.root).suite
+            return catalog.suite(chosen) if catalog.has("suites", chosen) else suites_of(catalog, chosen)[0]
         names = list(given)
     else:
         if suite is not None:

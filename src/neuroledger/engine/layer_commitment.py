@@ -14,6 +14,7 @@ from neuroledger.data.images import decode
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.model import LayeredModel, Model, unknown
+from neuroledger.spec.base import worded
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.stats.score import Score
@@ -48,7 +49,7 @@ def rule_of(spec: ModelSpec) -> Rule | None:
     try:
         return Rule.model_validate(spec.commit)
     except ValidationError as error:
-        words = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        words = "; ".join(f"{'.'.join(map(str, one['loc']))}: {worded(one)}" for one in error.errors())
         raise RequestError(
             f"model {spec.id!r}: commit is {{on: {{<region>: <benchmark>}}, layers: [<layer>, …]}}; {words}"
         ) from error

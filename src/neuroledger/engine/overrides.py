@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from neuroledger.errors import RequestError
 from neuroledger.spec import registry
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import Override, worded
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec, SplitsSpec
 
@@ -157,10 +157,6 @@ def _deeper(spec: Comparison) -> dict[str, list[str]]:
 
 def _words(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(map(str, item['loc']))}: {_message(item)}" if item["loc"] else item["msg"]
+        f"{'.'.join(map(str, item['loc']))}: {worded(item)}" if item["loc"] else worded(item)
         for item in error.errors(include_url=False)
     )
-
-
-def _message(item: Mapping[str, Any]) -> str:
-    return "there is no such field" if item["type"] == "extra_forbidden" else str(item["msg"])

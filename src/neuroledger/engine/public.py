@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.models.activation_store import open_store
+from neuroledger.models.api import wrapped
 from neuroledger.models.model import Model
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import KINDS
@@ -65,9 +67,17 @@ def load(dataset: str) -> Dataset:
 
 
 def score(
-    model: Model | str, benchmark: str, *, seed: int = 0, limit: int | None = None, device: str = "cpu"
+    model: Any,
+    benchmark: str,
+    *,
+    seed: int = 0,
+    limit: int | None = None,
+    device: str = "cpu",
+    **declared: Any,
 ) -> Score:
     """Score a model, by id or as an object in memory, on a benchmark; nothing is recorded.
+
+    A torch module needs what :func:`neuroledger.models.torch` takes: ``regions={"IT": "layer4"}``, ``preprocessing={…}``.
 
     Raises
     ------
@@ -75,7 +85,7 @@ def score(
         With the reason.
     """
     with _session(Request(seed=seed, limit=limit, device=device)) as session:
-        return evaluate(session, session.catalog.benchmark(benchmark), model).headline
+        return evaluate(session, session.catalog.benchmark(benchmark), wrapped(model, **declared)).headline
 
 
 def layers(
@@ -126,8 +136,8 @@ def run(
     objects = [type(model).__name__ for model in models if not isinstance(model, str)]
     if objects:
         raise RequestError(
-            f"{objects[0]} is not the id of a model: nl.run records scores of models that have a spec; score an object "
-            "in memory with nl.score(model, benchmark), or write a spec (docs/models.md)"
+            f"{objects[0]} is not the id of a model: nl.run records scores of models that have a spec; score an object in "
+            "memory with nl.evaluate(model, suite=…), or give it a spec with `neuroledger package model ID CHECKPOINT`"
         )
     catalog = open_catalog()
     params = read_params(catalog.root)

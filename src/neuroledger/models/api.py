@@ -9,16 +9,17 @@ import xarray as xr
 from pydantic import ValidationError
 
 from neuroledger.data.assembly import check, content_sha256
-from neuroledger.errors import ModelError
+from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.brainscore_object import BrainModel, BrainScoreModel
 from neuroledger.models.model import LayeredModel, Model, Task, unknown
 from neuroledger.models.precomputed import from_assembly
 from neuroledger.models.preprocessing import Preprocessing
+from neuroledger.spec.base import worded
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
-__all__ = ["LayeredModel", "Model", "Preprocessing", "Task", "brainscore", "responses", "torch"]
+__all__ = ["LayeredModel", "Model", "Preprocessing", "Task", "brainscore", "responses", "torch", "wrapped"]
 
 Regions = Mapping[str, str | tuple[str, ...]]
 
@@ -117,7 +118,7 @@ def _declared(fields: Mapping[str, Any], model: str) -> Preprocessing:
     try:
         return Preprocessing.model_validate(dict(fields))
     except ValidationError as error:
-        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {worded(item)}" for item in error.errors())
         raise ModelError(f"model {model!r}: preprocessing: {found}") from None
 
 
@@ -175,3 +176,35 @@ def brainscore(model: BrainModel, *, id: str | None = None, varies_in_time: bool
     if not isinstance(named, str) or not named:
         raise ModelError(f"{type(model).__name__} has no `identifier`: give it an id")
     return BrainScoreModel(model, named, varies_in_time)
+
+
+def wrapped(model: Any, **declared: Any) -> Model | str:
+    """An id or a model as it is; a torch module with what is declared of it, or a Brain-Score object, as a model.
+
+    Raises
+    ------
+    RequestError
+        Of a module neither regions nor a readout are declared, something is declared of a model that is one already, or the
+        object is not a model.
+    """
+    if hasattr(model, "named_modules") and hasattr(model, "state_dict"):
+        name = type(model).__name__
+        if not {"regions", "readout", "layers"} & set(declared):
+            layers = [layer for layer, _ in model.named_modules() if layer]
+            listed = ", ".join(layers[:8]) + (", …" if len(layers) > 8 else "")
+            raise RequestError(
+                f"{name} is a torch module, and nothing states which of its layers answer: give "
+                f"regions={{'IT': '<layer>'}} or readout='<layer>', and its preprocessing; its layers are {listed}"
+            )
+        return torch(model, **{"id": name.lower(), **declared})
+    if declared:
+        raise RequestError(
+            f"{', '.join(sorted(declared))}: only a torch module needs declarations; {model!r} has its own"
+        )
+    if isinstance(model, str | Model):
+        return model
+    if hasattr(model, "start_recording"):
+        return brainscore(model)
+    raise RequestError(
+        f"{type(model).__name__} is not a model: give an id, a torch module, or a model of nl.models"
+    )

@@ -23,6 +23,7 @@ __all__ = [
     "Spec",
     "Stated",
     "is_pattern",
+    "worded",
 ]
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$"
@@ -163,3 +164,40 @@ class Spec(Frozen):
     description: str | None = None
     cite: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+
+
+# What belongs in a place, by the beginning of the validator's type of error.
+_BELONGS = {
+    "string_type": "text", "int": "a whole number", "float": "a number", "finite_number": "a finite number",
+    "bool": "true or false", "dict_type": "a mapping of fields", "model": "a mapping of fields",
+    "tuple_type": "a list", "list_type": "a list", "set_type": "a list", "is_instance": "another kind of value",
+}  # fmt: skip
+FEW_TAGS = 12
+_BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+
+
+def worded(item: Mapping[str, Any]) -> str:
+    """One of the validator's errors in this project's words."""
+    kind, context, given = item["type"], item.get("ctx", {}), item["input"]
+    shown = repr(given) if isinstance(given, (str, int, float)) else "what is there"
+    if kind == "extra_forbidden":
+        return "there is no such field"
+    if kind == "missing":
+        return "it is missing"
+    if kind in _BOUNDS:
+        words = (
+            kind.replace("_equal", " or equal").replace("_", " ").replace("than or equal", "than or equal to")
+        )
+        return f"{shown} is not {words} {context[_BOUNDS[kind]]}"
+    if kind == "union_tag_invalid":
+        known = str(context["expected_tags"]).replace("'", "")
+        words = f"there is no {str(context['discriminator']).strip(chr(39))} {context['tag']!r}"
+        return f"{words}; known are {known}" if known.count(",") < FEW_TAGS else words
+    if kind == "union_tag_not_found":
+        return f"the field {str(context['discriminator']).strip(chr(39))} is missing"
+    if kind in ("literal_error", "enum"):
+        return f"{shown} is not one of {context['expected'].replace(' or ', ', ')}"
+    for begin, what in _BELONGS.items():
+        if kind.startswith(begin):
+            return f"{what} belongs here"
+    return str(item["msg"]).removeprefix("Value error, ").replace("Input should be", "it is not")

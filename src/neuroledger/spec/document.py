@@ -193,10 +193,28 @@ def _wrong(path: str, line: int, column: int, message: str, hint: str = "") -> S
     return SpecError([Finding("spec.yaml", "error", path, message, hint, line, column)])
 
 
+_YAML = {
+    "did not find expected ',' or": "the list or mapping in brackets that begins here has no end",
+    "found unexpected end of stream": "the quoted text that begins here has no end",
+    "did not find expected key": "`name: value` is expected here; is the indentation right?",
+    "mapping values are not allowed": "a second `name:` in one line, or an indentation that does not fit",
+    "did not find expected '-'": "an item that begins with `- ` is expected here; is the indentation right?",
+    "found character that cannot start": "a tab, or a character that a value cannot begin with; put the value in quotes",
+    "found a tab character": "a tab in the indentation",
+    "did not find expected <document start>": "a spec is one mapping of fields; is the indentation right?",
+    "could not find expected ':'": "a colon is missing after the name of a field",
+}
+
+
 def _yaml_problem(error: yaml.YAMLError, path: str, text: str) -> SpecError:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    said = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).split("\n")[0]
+    what = next((words for begin, words in _YAML.items() if said.startswith(begin)), said)
+    # A bracket or quote without an end is reported where it begins.
+    marks = (
+        ("context_mark", "problem_mark") if what.endswith("has no end") else ("problem_mark", "context_mark")
+    )
+    mark = next((one for name in marks if (one := getattr(error, name, None)) is not None), None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    what = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).split("\n")[0]
     hint = ""
     written = next(islice(text.splitlines(), line - 1, None), "")
     if "\t" in written[: len(written) - len(written.lstrip())]:

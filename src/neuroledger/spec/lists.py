@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from neuroledger.errors import Finding, SpecError
-from neuroledger.spec.base import FILE_NAME, Frozen, Sha256, SourceFile
+from neuroledger.spec.base import FILE_NAME, Frozen, Sha256, SourceFile, worded
 from neuroledger.spec.document import Document
 
 __all__ = ["LONG", "Listed", "ListTarget", "Tables", "address", "file_rows", "table_of", "with_lists"]
@@ -194,8 +194,7 @@ def _files(
         except ValidationError as error:
             item = error.errors(include_url=False)[0]
             field = ".".join(map(str, item["loc"]))
-            message = item["msg"].removeprefix("Value error, ")
-            raise _wrong(shown, number, 1, f"{name}: {f'{field}: ' if field else ''}{message}") from None
+            raise _wrong(shown, number, 1, f"{name}: {f'{field}: ' if field else ''}{worded(item)}") from None
     return pins
 
 

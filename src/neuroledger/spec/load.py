@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from neuroledger.errors import Finding, SpecError
-from neuroledger.spec.base import ID_PATTERN, PATTERNS, Spec
+from neuroledger.spec.base import ID_PATTERN, PATTERNS, Spec, worded
 from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.lists import Tables, with_lists
@@ -99,7 +99,7 @@ def explain(
         location, missing = _locate(document.data, (*prefix, *item["loc"]))
         kind, hint, code = item["type"], "", "spec.value"
         name = ".".join(str(part) for part in location[len(prefix) :])
-        message = item["msg"].removeprefix("Value error, ")
+        message = worded(item)
         key = False
         if kind == "extra_forbidden":
             key, code = True, "spec.unknown-field"
@@ -126,7 +126,6 @@ def explain(
             elif kind == "string_type" and isinstance(item["input"], (int, float)):
                 hint = f'quote it: "{item["input"]}"'
             elif kind in {"tuple_type", "list_type"}:
-                message = f"{name}: a list belongs here"
                 plain = isinstance(item["input"], (str, int, float))
                 hint = f"write [{item['input']}]" if plain else "begin each item with a dash"
         line, column = document.position(tuple(location), key=key)

@@ -17,11 +17,20 @@ UNLISTED = "unlisted"
 def suites_of(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
     """The suite ``id`` and the suites it includes, each once, those with benchmarks of their own only.
 
+    ``unlisted`` names the benchmarks that no suite lists.
+
     Raises
     ------
     UnknownError, CircleError
         There is no such suite, or suites include each other in a circle.
     """
+    if id == UNLISTED and not catalog.has("suites", id):
+        fresh = unlisted(catalog, ())
+        if fresh is None:
+            raise RequestError(
+                "every benchmark whose data are here is listed in a suite: name one of `neuroledger list suites`"
+            )
+        return (fresh,)
     found: dict[str, SuiteSpec] = {}
 
     def visit(id: str, above: tuple[str, ...]) -> None:

@@ -24,6 +24,7 @@ from neuroledger.families.decoding.protocols.leakage_checks import (
 from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, draw_folds
 from neuroledger.families.signals.signals import check as check_signals
 from neuroledger.families.signals.signals import is_signals, signals
+from neuroledger.spec.base import worded
 from neuroledger.spec.catalog import open_catalog, open_definitions
 
 __all__ = [
@@ -350,7 +351,7 @@ def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray) -> Partition:
         rule = TypeAdapter[Any](SplitRule).validate_python(dict(fields))
     except ValidationError as error:
         words = "; ".join(
-            f"{'.'.join(map(str, item['loc'][1:])) or 'name'}: {item['msg']}"
+            f"{'.'.join(map(str, item['loc'][1:])) or 'name'}: {worded(item)}"
             for item in error.errors(include_url=False)
         )
         raise RequestError(f"splits: {words}") from None

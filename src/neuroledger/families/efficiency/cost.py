@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.load import load_dataset
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import resolve
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.plan import fits, require_compatible, unavailable
+from neuroledger.engine.resolve import model_of
+from neuroledger.engine.run import not_ready
+from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.families.efficiency.counting.counts import Mode, Need, Reading, Trace, needs_of
+from neuroledger.models.model import LayeredModel, Model
 from neuroledger.spec.base import Override
-from neuroledger.spec.catalog import Catalog, open_definitions
+from neuroledger.spec.catalog import Catalog, open_catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 from neuroledger.spec.registry import Registered
 from neuroledger.stats.score import Score
@@ -28,9 +35,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from neuroledger.data.stimuli import StimulusSet
-    from neuroledger.models.model import LayeredModel
 
-__all__ = ["DEFAULT", "answering_cost", "cost", "read_costs"]
+__all__ = ["DEFAULT", "answering_cost", "cost", "model_cost", "read_costs", "shown_cost"]
 
 DEFAULT = (
     "parameter_count",
@@ -43,14 +49,17 @@ DEFAULT = (
     "membrane_updates",
 )
 
+ANSWERING = ("synaptic_operations", "effective_macs", "dense_operations", "activation_sparsity")
 BATCH = 64
+# Stimuli that a cost per stimulus is counted on: it hardly differs between stimuli of one size.
+COUNTED = 64
 
 Wanted = str | Mapping[str, Any] | Override
 Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
 
 
 def cost(
-    module: nn.Module | str | Path,
+    module: nn.Module | Model | str | Path,
     batches: Iterable[Any] = (),
     metrics: Sequence[Wanted] = DEFAULT,
     mode: Mode = "strict",
@@ -58,14 +67,16 @@ def cost(
     time_axis: int | Literal["auto"] | None = "auto",
     sample_axis: int | None = None,
     spiking: Mapping[type, str | Sequence[str]] | None = None,
+    benchmark: str | None = None,
 ) -> dict[str, Score]:
     """Cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
 
     Parameters
     ----------
     module
-        Any torch module, or a graph: a file ``*.nir`` or ``*.onnx``, a ``nir.NIRGraph`` or an ``onnx.ModelProto``. It runs
-        in evaluation mode without gradients, from the same state in every batch, its spiking layers reset, and is left as
+        Any torch module, or a graph: a file ``*.nir`` or ``*.onnx``, a ``nir.NIRGraph`` or an ``onnx.ModelProto``; or a
+        model (or the id of one), which is shown the stimuli of ``benchmark``: see :func:`model_cost`. A module runs in
+        evaluation mode without gradients, from the same state in every batch, its spiking layers reset, and is left as
         it was found. :func:`~neuroledger.families.efficiency.graphs.nir_graph.from_nir` takes another time step.
     batches
         Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time. Without
@@ -83,6 +94,8 @@ def cost(
     spiking
         Classes of spiking layers that are not recognised, each with the name of its membrane potential, or the names of
         all its state tensors, the membrane potential first. A method ``reset`` of the class resets them.
+    benchmark
+        Whose stimuli a model is shown; the first that the model fits when not given.
 
     Returns
     -------
@@ -103,7 +116,14 @@ def cost(
     if not isinstance(metrics, Iterable):
         raise RequestError(f"metrics is a list of ids, such as ['footprint'], not {type(metrics).__name__}")
     from neuroledger.families.efficiency.counting.run_trace import trace
-    from neuroledger.families.efficiency.graphs.files import module_from
+    from neuroledger.families.efficiency.graphs.files import READERS, module_from
+
+    if isinstance(module, Model) or (isinstance(module, str) and Path(module).suffix[1:] not in READERS):
+        if isinstance(module, str) and not open_catalog().has("models", module):
+            raise RequestError(
+                f"{module!r} is neither a model (see `neuroledger list models`) nor a graph (a file .nir or .onnx)"
+            )
+        return model_cost(module, benchmark)[1]
 
     bound = _bound(metrics)
     network = module_from(module)
@@ -153,6 +173,63 @@ def answering_cost(
     with exclusive():
         counted = watched(run)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+
+
+def shown_cost(
+    session: Session, model: Model | str, dataset: str, metrics: Sequence[Wanted] = ANSWERING
+) -> dict[str, Score]:
+    """Cost per stimulus of showing a data set to a model; empty for a model without layers, or data without stimuli."""
+    built = model_of(session, model) if isinstance(model, str) else model
+    stimuli = load_dataset(session.catalog, dataset).stimuli
+    if not isinstance(built, LayeredModel) or stimuli is None:
+        return {}
+    return answering_cost(built, stimuli.select(stimuli.ids[:COUNTED]), metrics)
+
+
+def model_cost(
+    model: Model | str, benchmark: str | None = None, *, catalog: Catalog | None = None, device: str = "cpu"
+) -> tuple[str, dict[str, Score]]:
+    """What a model costs on a benchmark, and which: the one named, or the first that it fits and whose data are here.
+
+    Of a model that stimuli are shown to, operations per stimulus; of one that runs on recorded signals, the costs that the
+    benchmark lists.
+
+    Raises
+    ------
+    RequestError
+        There is no such benchmark, or it has no costs of this model.
+    """
+    catalog = catalog or open_catalog()
+    id = model if isinstance(model, str) else model.id
+    if isinstance(model, str):
+        catalog.model(model)
+    elif benchmark is None:
+        raise RequestError(
+            f"the model {id!r} is in memory: name the benchmark whose stimuli it is shown, benchmark=…"
+        )
+    known = (one for one in catalog.own("benchmarks") if benchmark is None and fits(catalog, id, one))
+    wanted = benchmark or next((one for one in known if _is_here(catalog, one)), None)
+    if wanted is None:
+        raise RequestError(f"no benchmark whose data are here fits {id!r}: name one with --benchmark")
+    spec = catalog.benchmark(wanted)
+    require_compatible(catalog, spec.id, model)
+    session = Session(catalog, Request(device=device))
+    found = shown_cost(session, model, spec.dataset)
+    if not found:
+        done = evaluate(session, spec, model, controls=False)
+        found = {
+            name: score for name, score in done.scores.items() if score.direction == "lower" and score.unit
+        }
+    if not found:
+        raise RequestError(
+            f"benchmark {spec.id!r} counts no cost of {id!r}: name one that lists costs with --benchmark"
+        )
+    return spec.id, found
+
+
+def _is_here(catalog: Catalog, benchmark: str) -> bool:
+    spec = catalog.benchmark(benchmark)
+    return unavailable(catalog, spec) is None and not not_ready(catalog, "datasets", spec.dataset)
 
 
 def needs_for(metrics: Iterable[Wanted], catalog: Catalog) -> frozenset[Need]:

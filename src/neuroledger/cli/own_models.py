@@ -1,0 +1,289 @@
+"""A model of one's own: through all benchmarks of a suite, its cost, and its checkpoint as pinned weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neuroledger.data.fetch import folder_of
+from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.package import track
+from neuroledger.data.pin.yaml_edit import inline, with_entries, without
+from neuroledger.data.sandbox import confined, limits_for
+from neuroledger.display import choose
+from neuroledger.engine.evaluate import evaluate as evaluate_pair
+from neuroledger.engine.plan import require_compatible, some, unavailable
+from neuroledger.engine.resolve import model_of
+from neuroledger.engine.run import not_ready
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import DataError, ModelError, NeuroLedgerError, RequestError
+from neuroledger.families.efficiency.cost import shown_cost
+from neuroledger.models.activation_store import open_store
+from neuroledger.models.api import wrapped
+from neuroledger.models.model import Model
+from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.params import read_params
+from neuroledger.spec.suites import suites_of
+from neuroledger.stats.score import Score
+from neuroledger.store.files import replacing, write_text
+
+__all__ = ["Evaluated", "evaluate", "package_model"]
+
+# Keys under which training scripts keep the tensors of a model.
+INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
+
+
+@dataclass(frozen=True)
+class Evaluated(Mapping[str, Score]):
+    """The scores of one model by benchmark, with its costs, and what was skipped or failed, with reasons."""
+
+    model: str
+    scores: Mapping[str, Score]
+    costs: Mapping[str, Score] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, benchmark: str) -> Score:
+        return self.scores[benchmark]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scores)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per benchmark: score, interval, raw value, ceiling, and the operations per stimulus."""
+        operations = self.costs.get("synaptic_operations")
+        rows = [
+            {
+                "benchmark": id, "score": one.value, "low": one.low, "high": one.high, "raw": one.raw,
+                "ceiling": None if one.ceiling is None else one.ceiling.value, "scale": one.scale,
+                "operations": None if operations is None or operations.status == "failed" else operations.value,
+                "state": one.status,
+            }
+            for id, one in self.scores.items()
+        ]  # fmt: skip
+        rows += [{"benchmark": id, "state": f"failed: {reason}"} for id, reason in self.failed.items()]
+        return pd.DataFrame(
+            rows,
+            columns=["benchmark", "score", "low", "high", "raw", "ceiling", "scale", "operations", "state"],
+        )
+
+    def notes(self) -> list[str]:
+        """One line on what was skipped, if anything was: how many, and why."""
+        if not self.skipped:
+            return []
+        reasons: dict[str, list[str]] = {}
+        for id, reason in self.skipped.items():
+            reasons.setdefault(reason, []).append(id)
+        words = "; ".join(f"{some(ids)}: {reason}" for reason, ids in reasons.items())
+        return [
+            f"skipped {len(self.skipped)} of {len(self.skipped) + len(self.scores) + len(self.failed)} benchmarks: {words}"
+        ]
+
+    def __str__(self) -> str:
+        table = self.to_frame().to_string(index=False, float_format=lambda value: f"{value:.4g}", na_rep="–")
+        return "\n".join([f"model {self.model}", table, *self.notes()])
+
+    def _repr_html_(self) -> str:
+        table = self.to_frame().to_html(
+            index=False, float_format=lambda value: f"{value:.4g}", na_rep="–", border=0
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
+        return f"<p><b>{escape(self.model)}</b></p>{table}{notes}"
+
+
+def evaluate(
+    model: Any,
+    *,
+    suite: str | None = None,
+    benchmarks: Sequence[str] = (),
+    costs: bool = True,
+    seed: int = 0,
+    limit: int | None = None,
+    device: str = "cpu",
+    **declared: Any,
+) -> Evaluated:
+    """Score a model on every benchmark of a suite; nothing is recorded.
+
+    Benchmarks that ask for what the model does not give, and those whose data are not here, are skipped.
+
+    Parameters
+    ----------
+    model
+        The id of a model, a model in memory, a Brain-Score object, or a torch module.
+    suite, benchmarks
+        What to score it on: the suite of ``params.yaml`` when neither is given; ``unlisted`` for what no suite lists.
+    costs
+        Also count operations per stimulus, where the model shows stimuli to a network.
+    declared
+        Of a torch module, the arguments of :func:`neuroledger.models.torch`: ``regions`` or ``readout``, and
+        ``preprocessing``, ``visual_degrees`` and so on.
+
+    Raises
+    ------
+    RequestError
+        Unknown ids, or a module of which nothing is declared.
+    """
+    catalog = open_catalog()
+    one = wrapped(model, **declared)
+    if isinstance(one, str):
+        catalog.model(one)
+    chosen = suites_of(catalog, suite or read_params(catalog.root).suite) if suite or not benchmarks else ()
+    ids = list(dict.fromkeys([*benchmarks, *(item.id for each in chosen for item in each.benchmarks)]))
+    scores: dict[str, Score] = {}
+    skipped: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    counted: Mapping[str, Score] = {}
+    with choose() as display:
+        session = Session(
+            catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
+        )
+        for number, id in enumerate(ids):
+            display.progress("evaluate", number, len(ids))
+            spec = catalog.benchmark(id)
+            reason = unavailable(catalog, spec) or not_ready(catalog, "datasets", spec.dataset)
+            reason = reason or _incompatible(catalog, id, one)
+            if reason:
+                skipped[id] = reason
+                continue
+            try:
+                scores[id] = evaluate_pair(session, spec, one).headline
+                display.line(f"{id}: {scores[id]}")
+                if costs and not counted:
+                    counted = shown_cost(session, one, spec.dataset)
+            except NeuroLedgerError as error:
+                failed[id] = str(error)
+                display.line(f"{id}: failed: {error}")
+        display.progress("evaluate", len(ids), len(ids))
+        found = Evaluated(one if isinstance(one, str) else one.id, scores, counted, skipped, failed)
+        for note in found.notes():
+            display.line(note)
+    return found
+
+
+def _incompatible(catalog: Catalog, benchmark: str, model: Model | str) -> str:
+    """What the benchmark shows and asks, where the model does not take or give it."""
+    try:
+        require_compatible(catalog, benchmark, model)
+    except RequestError as error:
+        return str(error).split("; ")[1]
+    return ""
+
+
+def package_model(
+    catalog: Catalog,
+    id: str,
+    checkpoint: Path,
+    *,
+    module: str | None = None,
+    fields: Mapping[str, Any] | None = None,
+) -> list[Path]:
+    """Convert a checkpoint to safetensors, place it, track it, and pin it in the spec of model ``id``.
+
+    Only tensors are read (``weights_only``), in a process with limits. A model without a spec gets one, of the torch module
+    ``package.module:Class`` and the further ``fields`` (``regions``, ``layers``, ``preprocessing``, …).
+
+    Raises
+    ------
+    RequestError
+        There is neither a spec nor a module.
+    DataError, ModelError
+        The file is not a checkpoint, or its tensors are not those of the module.
+    """
+    path = catalog.path("models", id)
+    if path is None and module is None:
+        raise RequestError(
+            f"model {id!r} has no spec: name its class with --module package.module:Class, or write the spec first "
+            f"(`neuroledger new model {id}`)"
+        )
+    if not checkpoint.is_file():
+        raise RequestError(f"{checkpoint} does not exist")
+    tensors = confined(lambda: _tensors(checkpoint), limits_for([checkpoint]), checkpoint.name)
+    from safetensors.numpy import save_file
+
+    target = folder_of(catalog.root, "models", id) / "model.safetensors"
+    with replacing(target) as temporary:
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, temporary)
+    track(catalog.root, [target])
+    pin = {"dvc": True, "size": target.stat().st_size, "sha256": sha256_of_file(target)}
+    if path is not None:
+        text = without(path.read_text(encoding="utf-8"), "unavailable")
+    else:
+        given = dict(fields or {})
+        builder: dict[str, Any] = {
+            "name": "torch",
+            "module": module,
+            **{name: given.pop(name) for name in ("arguments", "preprocessing") if name in given},
+        }
+        lines = {
+            "id": id,
+            "version": 1,
+            "title": f"{str(module).rpartition(':')[2]} from {checkpoint.name}",
+            "builder": builder,
+            **given,
+        }
+        path = catalog.root / "specs" / "models" / f"{id}.yaml"
+        head = (
+            "# yaml-language-server: $schema=../schema/model.json\n"
+            if (catalog.root / "specs" / "schema").is_dir()
+            else ""
+        )
+        text = head + "".join(f"{name}: {inline(value)}\n" for name, value in lines.items())
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    write_text(path, with_entries(text, ("weights",), {target.name: pin}))
+    try:
+        fresh = open_catalog(catalog.root)
+        with choose("none") as display:
+            model_of(Session(fresh, Request(), open_store(fresh.root, display)), id)
+    except NeuroLedgerError:
+        path.unlink() if before is None else write_text(path, before)
+        raise
+    return [target, path]
+
+
+def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The tensors of a checkpoint by name, without the prefix of a parallel wrapper."""
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import load_file
+
+        stored: dict[str, npt.NDArray[Any]] = load_file(path)
+        return stored
+    import pickle
+
+    import torch
+
+    try:
+        held: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise DataError(
+            f"{path.name} is not a checkpoint of tensors alone; save `model.state_dict()` with torch.save, and package that"
+        ) from error
+    for name in INSIDE:
+        held = held[name] if isinstance(held, dict) and isinstance(held.get(name), dict) else held
+    if (
+        not isinstance(held, dict)
+        or not held
+        or not all(isinstance(value, torch.Tensor) for value in held.values())
+    ):
+        raise ModelError(
+            f"{path.name} holds no state dict (tensors by name): save `model.state_dict()`, and package that"
+        )
+    short = [str(name) for name, value in held.items() if value.dtype is torch.bfloat16]
+    if short:
+        raise ModelError(
+            f"{path.name}: {short[0]!r} is bfloat16, which is not converted: save `model.float().state_dict()`"
+        )
+    plain: dict[str, npt.NDArray[Any]] = {}
+    for name, value in held.items():
+        plain[str(name).removeprefix("module.")] = np.ascontiguousarray(value.detach().numpy())
+    return plain

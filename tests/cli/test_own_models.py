@@ -1,0 +1,171 @@
+"""A model of one's own goes through a suite, has a cost, and its checkpoint becomes pinned weights."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import neuroledger as nl
+from neuroledger.cli import main
+from neuroledger.errors import DataError, ModelError, RequestError
+from neuroledger.spec.catalog import open_catalog
+from tests.engine.lab import Lab
+
+GREY = {"resize": 4, "interpolation": "box", "colour": "grey", "mean": [0.0], "std": [1.0]}
+
+
+class Small(nn.Module):
+    """The pixels, and a layer of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat = nn.Flatten()
+        self.hidden = nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.hidden(self.flat(x))
+
+
+def small() -> Small:
+    torch.manual_seed(0)
+    return Small()
+
+
+@pytest.fixture
+def here(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+    lab.benchmark("lab.IT-ridge", paradigm={"name": "recording", "region": "IT"})
+    lab.spec("suites", "lab", benchmarks=["lab.V4-ridge", "lab.IT-ridge"], models=["pixels4"])
+    monkeypatch.chdir(lab.root)
+    assert main(["validate", "lab"]) == 0
+    capsys.readouterr()
+    return lab
+
+
+def test_a_bare_module_goes_through_a_suite_with_costs_and_what_does_not_fit_is_skipped(here: Lab) -> None:
+    found = nl.evaluate(small(), suite="lab", regions={"V4": "flat"}, preprocessing=GREY)
+    assert set(found) == {"lab.V4-ridge"} and found["lab.V4-ridge"].value > 0.8
+    assert list(found.skipped) == ["lab.IT-ridge"] and "responses:IT" in found.skipped["lab.IT-ridge"]
+    assert found.notes()[0].startswith("skipped 1 of 2 benchmarks")
+    row = found.to_frame().iloc[0]
+    assert (
+        0 < row["operations"] <= found.costs["dense_operations"].value == 16 * 8
+        and row["low"] <= row["score"] <= row["high"]
+    )
+    assert "lab.V4-ridge" in found._repr_html_() and "skipped 1" in str(found)
+    assert not (here.root / "results" / "records").exists()
+
+
+def test_ids_modules_models_and_scores_are_taken_alike(here: Lab) -> None:
+    by_id = nl.evaluate("pixels4", suite="lab", costs=False)
+    module = nl.score(small(), "lab.V4-ridge", regions={"V4": "flat"}, preprocessing=GREY)
+    assert module.value == pytest.approx(by_id["lab.V4-ridge"].value, abs=0.05)
+    model = nl.models.torch(small(), id="mine", regions={"V4": "hidden"}, preprocessing=GREY)
+    compared = nl.compare(nl.evaluate(model, benchmarks=["lab.V4-ridge"], costs=False), by_id)
+    assert compared.differences[0].benchmark == "lab.V4-ridge" and compared.differences[0].low is not None
+    costs = nl.cost(model, benchmark="lab.V4-ridge")
+    assert costs["effective_macs"].value > 0
+    assert nl.cost("pixels4")["synaptic_operations"].scale == costs["synaptic_operations"].scale
+
+
+def test_what_a_module_does_not_declare_is_asked_for_with_its_layers(here: Lab) -> None:
+    with pytest.raises(RequestError, match=r"regions=.*readout.*its layers are flat, hidden"):
+        nl.score(small(), "lab.V4-ridge")
+    with pytest.raises(RequestError, match="only a torch module needs declarations"):
+        nl.evaluate("pixels4", suite="lab", regions={"V4": "flat"})
+    with pytest.raises(RequestError, match=r"nl\.evaluate\(model, suite"):
+        nl.run([small()])  # type: ignore[list-item]
+    with pytest.raises(RequestError, match=r"neither a model .* nor a graph"):
+        nl.cost("nothing.of.the.kind")
+
+
+def test_what_no_suite_lists_is_evaluated_and_compared_by_name(
+    here: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = here.root / "specs" / "datasets" / "lab.yaml"
+    lines = [line for line in spec.read_text().splitlines() if "url:" not in line]
+    spec.write_text("\n".join(line.replace("    size:", "    dvc: true\n    size:") for line in lines) + "\n")
+    here.benchmark("lab.V4-new", metric="pls")
+    here.spec("models", "pixels2", builder={"name": "pixels", "size": 2})
+    assert main(["validate", "lab"]) == 0
+    assert main(["run", "pixels4", "pixels2", "--suite", "unlisted"]) == 0
+    assert main(["compare", "pixels4", "pixels2", "--suite", "unlisted"]) == 0
+    assert main(["leaderboard", "--suite", "unlisted"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("lab.V4-new") == 2 and "lab.V4-ridge" not in said.rpartition("A = pixels4")[2]
+
+
+def test_the_command_line_evaluates_and_costs(here: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "pixels4", "--suite", "lab", "--benchmark", "lab.V4-ridge"]) == 0
+    assert "lab.V4-ridge" in capsys.readouterr().out
+    assert main(["cost", "pixels4"]) == 0
+    assert "synaptic_operations" in capsys.readouterr().out
+
+
+def test_a_checkpoint_becomes_pinned_weights_of_a_model_that_scores(
+    here: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here.root / "mynets.py").write_text(
+        "from torch import nn\n\n\nclass Small(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.flat = nn.Flatten()\n        self.hidden = nn.Linear(16, 8)\n\n"
+        "    def forward(self, x):\n        return self.hidden(self.flat(x))\n"
+    )
+    monkeypatch.syspath_prepend(str(here.root))
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
+    module = small()
+    wrapped = {
+        "epoch": 3,
+        "state_dict": {f"module.{name}": value for name, value in module.state_dict().items()},
+    }
+    torch.save(wrapped, tmp_path / "last.ckpt")
+    arguments = ["package", "model", "mine", str(tmp_path / "last.ckpt"), "--module", "mynets:Small",
+                 "--region-layer", "V4=hidden", "--preprocessing", '{"resize": 4, "colour": "grey", "mean": [0.0], "std": [1.0]}']  # fmt: skip # noqa: E501
+    assert main(arguments) == 1
+    assert "NEUROLEDGER_TRUSTED" in capsys.readouterr().err
+    assert not (here.root / "specs" / "models" / "mine.yaml").exists()
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "mynets")
+    assert main(arguments) == 0
+    spec = open_catalog(here.root).model("mine")
+    assert spec.weights["model.safetensors"].dvc and spec.regions == {"V4": "hidden"}
+    assert main(["check", "specs/models"]) == 0
+    own = nl.score(
+        module, "lab.V4-ridge", regions={"V4": "hidden"}, preprocessing={**GREY, "interpolation": "bilinear"}
+    )
+    assert nl.score("mine", "lab.V4-ridge").value == own.value
+    text = (here.root / "specs" / "models" / "mine.yaml").read_text()
+    assert main(["package", "model", "mine", str(tmp_path / "last.ckpt")]) == 0
+    assert (here.root / "specs" / "models" / "mine.yaml").read_text() == text
+
+
+class Attack:
+    """What runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, ("touch attacked",)
+
+
+def test_a_checkpoint_that_would_run_code_and_one_of_another_network_are_refused(
+    here: Lab, tmp_path: Path
+) -> None:
+    here.spec("models", "mine", builder={"name": "small_cnn", "channels": 1, "classes": 10, "seed": 0},
+              layers=["conv1"], regions={"V4": "conv1"})  # fmt: skip
+    before = (here.root / "specs" / "models" / "mine.yaml").read_text()
+    from neuroledger.cli.own_models import package_model
+
+    torch.save({"state_dict": Attack()}, tmp_path / "evil.pt")
+    with pytest.raises(DataError, match="not a checkpoint of tensors alone"):
+        package_model(here.open(), "mine", tmp_path / "evil.pt")
+    assert not Path("attacked").exists()
+    torch.save(small().state_dict(), tmp_path / "other.pt")
+    with pytest.raises(ModelError, match="weights do not fit"):
+        package_model(here.open(), "mine", tmp_path / "other.pt")
+    torch.save([np.float64(3)], tmp_path / "list.pt")
+    with pytest.raises((ModelError, DataError)):
+        package_model(here.open(), "mine", tmp_path / "list.pt")
+    assert (here.root / "specs" / "models" / "mine.yaml").read_text() == before
