@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from neuroledger.data.assembly import check, content_sha256
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.brainscore_object import BrainModel, BrainScoreModel
+from neuroledger.models.brainscore_object import BrainModel, BrainScoreModel, BrainScoreSubject
 from neuroledger.models.model import LayeredModel, Model, Task, unknown
 from neuroledger.models.precomputed import from_assembly
 from neuroledger.models.preprocessing import Preprocessing
@@ -148,8 +148,12 @@ def responses(
     )
 
 
-def brainscore(model: BrainModel, *, id: str | None = None, varies_in_time: bool = False) -> BrainScoreModel:
-    """A model from an object written for Brain-Score, unchanged: it has ``start_recording``, ``start_task``, ``look_at``.
+def brainscore(
+    model: BrainModel | Any, *, id: str | None = None, varies_in_time: bool = False
+) -> BrainScoreModel | BrainScoreSubject:
+    """A model from an object written for Brain-Score, unchanged.
+
+    It has ``start_recording``, ``start_task`` and ``look_at`` (vision), or ``digest_text`` (an ``ArtificialSubject``).
 
     Parameters
     ----------
@@ -165,17 +169,16 @@ def brainscore(model: BrainModel, *, id: str | None = None, varies_in_time: bool
     ModelError
         It lacks a method of the interface or a name.
     """
-    missing = [
-        name
-        for name in ("look_at", "start_recording", "start_task", "visual_degrees")
-        if not hasattr(model, name)
-    ]
+    reads = hasattr(model, "digest_text")
+    needed = () if reads else ("look_at", "start_recording", "start_task", "visual_degrees")
+    missing = [name for name in needed if not hasattr(model, name)]
     if missing:
         raise ModelError(f"{type(model).__name__} is no Brain-Score model: it has no {', '.join(missing)}")
     named = id or getattr(model, "identifier", None)
+    named = named() if callable(named) else named
     if not isinstance(named, str) or not named:
         raise ModelError(f"{type(model).__name__} has no `identifier`: give it an id")
-    return BrainScoreModel(model, named, varies_in_time)
+    return BrainScoreSubject(model, named) if reads else BrainScoreModel(model, named, varies_in_time)
 
 
 def wrapped(model: Any, **declared: Any) -> Model | str:

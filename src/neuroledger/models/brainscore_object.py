@@ -175,6 +175,81 @@ class BrainScoreModel:
         return candidate
 
 
+@dataclass(frozen=True)
+class BrainScoreSubject:
+    """An object written to Brain-Score's `ArtificialSubject`, which reads texts, as a model of this project.
+
+    Every question goes to a fresh copy of ``wrapped``, lists that it collects in included; each passage is digested on its
+    own, in the order of the stimuli.
+    """
+
+    wrapped: Any
+    id: str
+
+    takes = frozenset({"text"})
+    gives = frozenset({"responses", "decisions:reading_times", "decisions:next_word"})
+
+    def answer(self, question: Any) -> xr.DataArray:
+        """Responses (presentation, neuroid), or reading times or next words (presentation,), of texts in their context.
+
+        Raises
+        ------
+        ModelError
+            The object answers nothing, another number of parts, or responses that are not finite.
+        """
+        stimuli: StimulusSet = question.stimuli
+        region = getattr(question, "region", None)
+        table = stimuli.table
+        if "passage" not in table or "text" not in table:
+            raise RequestError(
+                f"model {self.id!r} reads texts by passage: show them by the paradigm `reading`"
+            )
+        answers, order = [], []
+        for _, rows in table.groupby("passage", sort=False).indices.items():
+            candidate = self._fresh()
+            if region is not None:
+                _told(
+                    candidate, "neural_recording", _named(candidate, "RecordingTarget", region), RECORDED_AS
+                )
+            else:
+                _told(candidate, "behavioral_task", _named(candidate, "Task", question.task.name))
+            given = candidate.digest_text([str(text) for text in table["text"].iloc[rows]])
+            answer = given.get("behavior" if region is None else "neural")
+            if not isinstance(answer, xr.DataArray) or answer.sizes.get("presentation") != len(rows):
+                raise ModelError(
+                    f"model {self.id!r} did not answer the {len(rows)} parts of a passage one by one, first "
+                    f"{stimuli.ids[rows[0]]!r}"
+                )
+            answers.append(answer.transpose("presentation", ...).values)
+            order += [stimuli.ids[row] for row in rows]
+        values = np.concatenate(answers)
+        coords: dict[str, Any] = {"stimulus_id": ("presentation", order)}
+        dims = ("presentation",) if region is None else ("presentation", "neuroid")
+        if values.ndim != len(dims):
+            raise ModelError(f"model {self.id!r} gave {values.ndim} dimensions, not {dims}")
+        plain = xr.DataArray(values, dims=dims, coords=coords)
+        if region is None:
+            return plain
+        return _neuroids(_finite(plain, f"responses for {region}", self.id), region, self.id)
+
+    def _fresh(self) -> Any:
+        candidate = copy.copy(self.wrapped)
+        for name, value in vars(candidate).items():
+            if isinstance(value, list):
+                setattr(candidate, name, [])
+        return candidate
+
+
+RECORDED_AS: Final = "fMRI"
+"""The method of recording that is named to an object that reads: its answers do not depend on it."""
+
+
+def _told(candidate: Any, what: str, *words: Any) -> None:
+    """Call ``start_…``, or ``perform_…`` as the interface named it first."""
+    method = getattr(candidate, f"start_{what}", None) or getattr(candidate, f"perform_{what}")
+    method(*words)
+
+
 @contextmanager
 def _uncached() -> Iterator[None]:
     """The peer's own cache switched off, and back."""

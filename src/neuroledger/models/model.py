@@ -48,10 +48,11 @@ class Task:
 
     ``label``: one of ``choices``. ``probabilities``: the probability of each label that the fitting stimuli have in
     their column ``label_column``. ``odd_one_out``: which of three stimuli is unlike the other two, for each of
-    ``triplets`` of stimulus ids, or for the rows in threes.
+    ``triplets`` of stimulus ids, or for the rows in threes. ``reading_times`` and ``next_word``: of each part of a text,
+    read with its ``context``.
     """
 
-    name: Literal["label", "probabilities", "odd_one_out"]
+    name: Literal["label", "probabilities", "odd_one_out", "reading_times", "next_word"]
     choices: tuple[str, ...] = ()
     label_column: str = "image_label"
     similarity: Literal["dot", "cosine"] = "dot"

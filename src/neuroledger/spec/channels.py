@@ -32,7 +32,10 @@ OUTPUTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "responses": "responses of a region, `responses:IT`: presentation × neuroid, or stimulus × stimulus",
         "dynamics": "responses that differ between time bins",
-        "decisions": "decisions about stimuli, `decisions:label`, `decisions:probabilities`, `decisions:odd_one_out`",
+        "decisions": (
+            "decisions about stimuli: `decisions:label`, `decisions:probabilities`, `decisions:odd_one_out`; about texts "
+            "`decisions:reading_times`, `decisions:next_word`"
+        ),
         "embeddings": "one row of features for each stimulus",
         "decoded": "predictions of an estimator trained anew in each fold, `decoded:classification`",
         "answers": "answers of one trained network, `answers:forecast`",

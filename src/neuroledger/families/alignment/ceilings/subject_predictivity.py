@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
+from typing import Annotated
 
 import numpy as np
 import xarray as xr
+from pydantic import Field
+from scipy.optimize import curve_fit
 
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.regression.held_out import Correlation, Estimator, Facts, correlations
@@ -14,7 +18,7 @@ from neuroledger.spec.registry import ceiling
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 
-__all__ = ["subject_predictivity"]
+__all__ = ["extrapolated_predictivity", "subject_predictivity"]
 
 FEWEST = 2
 
@@ -87,3 +91,89 @@ def subject_predictivity(
     coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
     return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs={"notes": facts.notes})
+
+
+@ceiling("extrapolated_predictivity", version=1)
+def extrapolated_predictivity(
+    assembly: xr.DataArray,
+    *,
+    splits: Sequence[Split],
+    workspace: Workspace,
+    estimator: Estimator = Ridge(),  # noqa: B008 - a frozen default
+    correlation: Correlation = "pearson",
+    bootstraps: Annotated[int, Field(ge=1)] = 100,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> xr.DataArray:
+    """Subject predictivity of infinitely many subjects, for each neuroid: ``(neuroid,)``.
+
+    Subject predictivity is computed in every set of 2, 3, … of the subjects, and ``v (1 − exp(−x / τ))`` is fitted to its
+    means at x subjects. The ceiling is the median of v over bootstraps of the sets and splits.
+
+    Parameters
+    ----------
+    assembly
+        As for :func:`subject_predictivity`.
+    bootstraps, seed
+        How often sets and splits are drawn with replacement, and the seed, anew for each neuroid as in Brain-Score.
+
+    Raises
+    ------
+    CeilingError
+        There are fewer than three subjects, or no curve can be fitted to a single neuroid.
+
+    Notes
+    -----
+    Schrimpf et al. (2021), as Brain-Score language computes it.
+    """
+    if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
+        raise CeilingError("extrapolation over subjects needs the coordinate 'subject' on the neuroids")
+    own = assembly["subject"].values.astype(str)
+    subjects = np.unique(own).tolist()
+    if len(subjects) < FEWEST + 1:
+        raise CeilingError(f"{len(subjects)} subjects: a curve over their number needs at least three")
+    sizes = range(FEWEST, len(subjects) + 1)
+    at: dict[int, list[list[float]]] = {size: [[] for _ in own] for size in sizes}
+    for size in sizes:
+        for chosen in combinations(subjects, size):
+            columns = np.flatnonzero(np.isin(own, chosen))
+            part = subject_predictivity(
+                assembly.isel(neuroid=columns),
+                splits=splits,
+                workspace=workspace,
+                estimator=estimator,
+                correlation=correlation,
+            )
+            for column, values in zip(columns, part.transpose("neuroid", "split").values, strict=True):
+                at[size][column] += values[np.isfinite(values)].tolist()
+    found = np.asarray(
+        [
+            _asymptote([at[size][column] for size in sizes], sizes, bootstraps, seed)
+            for column in range(len(own))
+        ]
+    )
+    if not np.isfinite(found).any():
+        raise CeilingError("no neuroid's predictivity could be extrapolated over the number of subjects")
+    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
+    lost = int(np.isnan(found).sum())
+    notes = [f"{lost} of {len(own)} neuroids could not be extrapolated"] if lost else []
+    return xr.DataArray(found, dims=("neuroid",), coords=coords, attrs={"notes": notes})
+
+
+def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int) -> float:
+    """Median over bootstraps of the height of the fitted curve; NaN where a size has no value or no fit converges."""
+    if not all(samples):
+        return float("nan")
+    rng = np.random.RandomState(seed)
+    heights = []
+    for _ in range(bootstraps):
+        means = [float(np.mean(rng.choice(values, size=len(values), replace=True))) for values in samples]
+        try:
+            (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
+        except (RuntimeError, ValueError):
+            continue
+        heights.append(float(height))
+    return float(np.median(heights)) if heights else float("nan")
+
+
+def _rise(x: np.ndarray, height: float, pace: float) -> np.ndarray:
+    return height * (1 - np.exp(-np.asarray(x) / pace))

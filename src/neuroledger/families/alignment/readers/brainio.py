@@ -50,6 +50,7 @@ def brainio(
     parts: Mapping[str, Part] | None = None,
     part: str = "part",
     along: Literal["presentation", "neuroid", "subject"] = "presentation",
+    texts: str | None = None,
     prepare: tuple[Step, ...] = (),
     fitting_stimuli: Mapping[str, StimulusFiles] | None = None,
 ) -> Dataset:
@@ -77,6 +78,9 @@ def brainio(
         Several assemblies joined into one, along a dimension, each with stimuli of its own or all with ``stimuli``. The
         coordinate ``part`` holds the name of the part that an item is from. Along ``neuroid``, presentations are matched by
         ``stimulus_id`` (and ``repetition``); what was not shown to a part is missing.
+    texts
+        Coordinate of the assembly that holds the text of each presentation: the stimuli are then texts, each id once and in
+        the order of the presentations, with the assembly's coordinates that are equal wherever a text is shown.
     prepare
         Steps that give the assembly the names and labels of this project; see docs/alignment.md. They come before the
         columns of the stimuli are merged.
@@ -127,11 +131,33 @@ def brainio(
         )
     else:
         return Dataset(stimulus_set, None, extra_stimuli=sets)
+    if texts is not None:
+        if stimulus_set is not None:
+            raise DataError("stimuli come from `stimuli` or from the assembly's `texts`: give one of them")
+        return Dataset(_texts(main, texts, Path(str(assembly)).stem), main, extras=extras, extra_stimuli=sets)
     if several:
         main = _joined(main, several)
     elif merge and stimulus_set is not None and "presentation" in main.dims:
         main = _merged(main, stimulus_set.table)
     return Dataset(stimulus_set, main, extras=extras, extra_stimuli=sets)
+
+
+def _texts(assembly: xr.DataArray, name: str, id: str) -> StimulusSet:
+    """The texts that an assembly carries as a coordinate."""
+    lost = [one for one in (name, "stimulus_id") if one not in assembly.coords]
+    if lost:
+        raise AssemblyError(f"the assembly has no coordinate {lost[0]!r} to take texts from: correct `texts`")
+    ids = as_text(assembly["stimulus_id"].values)
+    _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
+    order = np.sort(first)
+    columns = {
+        str(key): held.values[order]
+        for key, held in assembly.coords.items()
+        if held.dims == ("presentation",) and key not in {"stimulus_id", name}
+        and (held.values[first][codes] == held.values).all()
+    }  # fmt: skip
+    own = {"stimulus_id": ids[order], "text": as_text(assembly[name].values[order])}
+    return StimulusSet(id, pd.DataFrame(own | columns))
 
 
 def _stimuli(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode
@@ -31,7 +30,8 @@ def formula(
     source: xr.DataArray,
     target: Any = None,
     *,
-    formulas: Annotated[tuple[str, ...], Field(min_length=1)],
+    formulas: tuple[str, ...] = (),
+    criterion: str = "criterion",
     item: str = "item",
     condition: str = "condition",
     region: str = "region",
@@ -48,6 +48,8 @@ def formula(
         One number per presentation, such as surprisal, with the coordinates ``item``, ``condition`` and ``region``.
     target
         Not used: the formulas say what is right.
+    formulas, criterion
+        The formulas; where none are given, those of the coordinate ``criterion``, which the data carry.
 
     Raises
     ------
@@ -63,6 +65,12 @@ def formula(
             + (f"absent: {', '.join(absent)}" if absent else f"dimensions are {tuple(source.dims)}")
         )
     read = [parse(text) for text in formulas]
+    if not read:
+        carried = coordinate(source, criterion)
+        if carried is None:
+            raise MetricError(f"no `formulas` are given, and the data carry no {criterion!r} with them")
+        formulas = tuple(dict.fromkeys(carried.astype(str).tolist()))
+        read = [parse(text) for text in formulas]
     items = encode(columns[item])
     values = _places(source, read, items.codes, len(items.labels), columns[condition], columns[region])
     found = np.stack([np.broadcast_to(one(values), len(items.labels)) for one in read]).astype(np.float64)

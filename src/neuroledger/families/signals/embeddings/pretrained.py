@@ -66,6 +66,30 @@ class Pretrained:
             )
         return torch.stack([found[state].float() for state in states]).mean(dim=0)
 
+    def logits(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """(stimulus, token, entry of the vocabulary), of a network with a language head.
+
+        Raises
+        ------
+        ModelError
+            The network refuses the inputs, or has no such head.
+        """
+        import torch
+
+        place = available(self.device)
+        try:
+            with torch.inference_mode():
+                answer = self.module(**{name: value.to(place) for name, value in inputs.items()})
+        except REFUSALS as error:
+            raise ModelError(f"model {self.id!r} cannot be shown this: {error}") from error
+        found = getattr(answer, "logits", None)
+        if found is None:
+            raise ModelError(
+                f"model {self.id!r}: {type(self.module).__name__} has no language head: name a class that has one, such as "
+                "GPT2LMHeadModel"
+            )
+        return torch.as_tensor(found)
+
     def checked(self, states: Sequence[int]) -> tuple[int, ...]:
         """The states, each once and all of the network.
 

@@ -52,7 +52,7 @@ def text_embedder(
     unused
         Beginnings of names of tensors that the files hold and the network lacks.
     """
-    cut = _tokenizer(weights or {}, id)
+    cut = tokenizer(weights or {}, id)
     network = pretrained(
         id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
     )
@@ -112,7 +112,14 @@ def _said(one: Shown, contextual: bool) -> tuple[str, str]:
     return one.context, one.text
 
 
-def _tokenizer(weights: Mapping[str, Path], model: str) -> Any:
+def tokenizer(weights: Mapping[str, Path], model: str) -> Any:
+    """The tokenizer in the pinned file ``tokenizer.json``, without padding or truncation.
+
+    Raises
+    ------
+    ModelError
+        It is not there or is no tokenizer, or another file is that nothing reads.
+    """
     others = other_files(weights)
     if set(others) != {TOKENIZER}:
         found = ", ".join(sorted(others)) or "none"

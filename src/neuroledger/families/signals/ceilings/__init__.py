@@ -1,0 +1,1 @@
+"""Ceilings of this family."""

@@ -1,0 +1,73 @@
+"""How well one half of the readers predicts the other half."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.errors import CeilingError
+from neuroledger.families.signals.metrics.reading_correlation import correlated
+from neuroledger.spec.registry import ceiling
+
+__all__ = ["reader_consistency"]
+
+
+@ceiling("reader_consistency", version=1)
+def reader_consistency(
+    assembly: xr.DataArray,
+    *,
+    over: str = "neuroid",
+    halves: Annotated[int, Field(ge=1)] = 10,
+    seed: Annotated[int, Field(ge=0)] = 0,
+    draws: Literal["generator", "brainscore"] = "generator",
+    absolute: bool = False,
+) -> xr.DataArray:
+    """Correlation of the means of random halves of the readers, Spearman–Brown corrected: ``(split,)``.
+
+    Parameters
+    ----------
+    assembly
+        ``(presentation, neuroid)`` with a reader in the place of each neuroid.
+    over
+        The dimension of the readers.
+    halves, seed
+        How many divisions are drawn, and their seed. Of an odd number of readers the second half has one more.
+    draws
+        ``brainscore``: by the peer's legacy generator.
+    absolute
+        Without the sign before the correction, as Brain-Score reports it.
+
+    Raises
+    ------
+    CeilingError
+        There are fewer than two readers, or halves that do not vary.
+    """
+    if set(assembly.dims) != {"presentation", over}:
+        raise CeilingError(f"reader consistency needs (presentation, {over}), not {tuple(assembly.dims)}")
+    values = np.asarray(assembly.transpose("presentation", over).values, dtype=np.float64)
+    count = values.shape[1]
+    if count < 2:
+        raise CeilingError("one reader has no other half: reader consistency needs at least two")
+    legacy = np.random.RandomState(seed)
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(halves):
+        generator = legacy if draws == "brainscore" else rng
+        first = np.zeros(count, dtype=bool)
+        first[generator.choice(count, size=count // 2, replace=False)] = True
+        r = correlated(*(_mean(values[:, half]) for half in (first, ~first)))
+        if np.isnan(r):
+            raise CeilingError("a half of the readers does not vary over the parts of the text")
+        r = abs(r) if absolute else r
+        found.append(2 * r / (1 + r))
+    return xr.DataArray(np.asarray(found), dims=("split",), coords={"split": np.arange(halves)})
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    there = np.isfinite(values)
+    total = np.where(there, values, 0.0).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / there.sum(axis=1))

@@ -1,0 +1,69 @@
+"""Correlation of one number per part of a text, such as reading times, between a model and people."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.factorize import locate
+from neuroledger.errors import MetricError
+from neuroledger.spec.registry import metric
+
+__all__ = ["correlated", "reading_correlation"]
+
+FEWEST = 3
+
+
+@metric("reading_correlation", version=1, input="behaviour")
+def reading_correlation(
+    source: xr.DataArray, target: xr.DataArray, *, absolute: bool = False
+) -> xr.DataArray:
+    """Pearson's correlation over the parts that both sides have a number for.
+
+    Parameters
+    ----------
+    source, target
+        One number per part, ``(presentation,)`` with ``stimulus_id``; rows are matched by it.
+    absolute
+        Without the sign, as Brain-Score reports it.
+
+    Raises
+    ------
+    MetricError
+        A side is not one number per part, a stimulus is missing or repeated, or fewer than three parts vary.
+    """
+    for side in (source, target):
+        if (
+            side.dims != ("presentation",)
+            or "stimulus_id" not in side.coords
+            or side.dtype.kind not in "biuf"
+        ):
+            raise MetricError(
+                f"reading times are one number per part with `stimulus_id`; a side has {tuple(side.dims)} of {side.dtype}"
+            )
+    own, ids = (side["stimulus_id"].values.astype(str) for side in (source, target))
+    if len(set(ids.tolist())) != ids.size or len(set(own.tolist())) != own.size:
+        raise MetricError(
+            "a part of the text has several rows: average its readers (`average`) or repetitions first"
+        )
+    rows = locate(ids, own)
+    if (rows < 0).any():
+        raise MetricError(
+            f"{int((rows < 0).sum())} parts have no number of the model, first {str(ids[rows < 0][0])!r}"
+        )
+    r = correlated(
+        np.asarray(source.values, dtype=np.float64)[rows], np.asarray(target.values, dtype=np.float64)
+    )
+    if np.isnan(r):
+        raise MetricError(
+            "reading times of a side do not vary, or fewer than three parts have one on both sides"
+        )
+    return xr.DataArray(abs(r) if absolute else r)
+
+
+def correlated(a: np.ndarray, b: np.ndarray) -> float:
+    """Pearson's correlation where both have a number; NaN where fewer than three do, or one side does not vary."""
+    both = np.isfinite(a) & np.isfinite(b)
+    if both.sum() < FEWEST or np.ptp(a[both]) == 0 or np.ptp(b[both]) == 0:
+        return float("nan")
+    return float(np.corrcoef(a[both], b[both])[0, 1])

@@ -1,0 +1,195 @@
+"""Models that read: language networks of transformers, and surprisals that were computed elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.factorize import locate
+from neuroledger.data.parsing import table_rows
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.errors import DataError, ModelError
+from neuroledger.families.signals.embeddings.pretrained import pretrained
+from neuroledger.families.signals.models.text_embedder import tokenizer
+from neuroledger.models.model import Record, of_layers
+from neuroledger.spec.channels import Channels
+from neuroledger.spec.registry import builder
+from neuroledger.spec.trusted import Arguments
+
+__all__ = ["TextReader", "language_network", "stored_readings"]
+
+READS: Final = ("reading_times", "next_word")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextReader:
+    """A model that is shown texts with their context and gives responses of its regions, or behaviour, part by part.
+
+    ``read`` answers one passage, given the contexts of its parts and what is asked: the name of a region, or one of
+    ``behaviour``. It returns an array (part, …).
+    """
+
+    id: str
+    regions: tuple[str, ...] = ()
+    behaviour: tuple[str, ...] = READS
+    read: Callable[[Sequence[str], Sequence[str], str], Any] = field(repr=False)
+
+    takes = frozenset({"text"})
+
+    @property
+    def gives(self) -> Channels:
+        """Responses of its regions, and reading behaviour."""
+        return frozenset(
+            {f"responses:{name}" for name in self.regions} | {f"decisions:{name}" for name in self.behaviour}
+        )
+
+    def answer(self, question: Any) -> xr.DataArray:
+        """(presentation,) for behaviour, (presentation, neuroid) for a region, in the order of the stimuli."""
+        stimuli: StimulusSet = question.stimuli
+        asked = question.region if isinstance(question, Record) else question.task.name
+        table = stimuli.table
+        lost = [name for name in ("text", "context", "passage") if name not in table]
+        if lost:
+            raise DataError(
+                f"stimuli {stimuli.id!r} have no column {lost[0]!r}: model {self.id!r} reads texts in their context "
+                "(paradigm `reading`)"
+            )
+        found: list[Any] = [None] * len(table)
+        for _, rows in table.groupby("passage", sort=False).indices.items():
+            given = self.read(table["context"].iloc[rows].tolist(), [stimuli.ids[row] for row in rows], asked)
+            for row, value in zip(rows, given, strict=True):
+                found[row] = value
+        coords: dict[str, Any] = {"stimulus_id": ("presentation", stimuli.ids)}
+        if not isinstance(question, Record):
+            return xr.DataArray(np.asarray(found), dims=("presentation",), coords=coords)
+        values = np.stack(found)
+        names = [f"{self.id}.{asked}.{number}" for number in range(values.shape[1])]
+        coords |= {"neuroid_id": ("neuroid", names), "layer": ("neuroid", [asked] * len(names))}
+        coords["region"] = ("neuroid", [asked] * len(names))
+        return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords, attrs={"model": self.id})
+
+
+@builder("language_network", version=1, takes={"text"}, gives=partial(of_layers, decisions=READS))
+def language_network(
+    *,
+    id: str,
+    architecture: str,
+    longest: Annotated[int, Field(gt=1)],
+    config: Arguments | None = None,
+    unused: tuple[str, ...] = (),
+    regions: Mapping[str, str | tuple[str, ...]] | None = None,
+    weights: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+) -> TextReader:
+    """A causal language network of transformers with pinned weights and the pinned ``tokenizer.json``.
+
+    It reads a passage part by part. The reading time of a part is its surprisal in bits, summed over the tokens that it
+    adds to its context; the first token of a passage has none. A response is the hidden state of the last token.
+
+    Parameters
+    ----------
+    architecture, config
+        A class with a language head, such as ``GPT2LMHeadModel``, and fields of its configuration.
+    longest
+        Tokens that are shown at most; of a longer context the beginning is left out.
+    unused
+        Beginnings of names of tensors that the files hold and the network lacks.
+    regions
+        Region → number of the hidden state that stands for it: ``"0"`` is what the first block receives.
+
+    Raises
+    ------
+    ModelError
+        A region's state is no number of a hidden state, or the class has no language head.
+    """
+    cut = tokenizer(weights or {}, id)
+    states: dict[str, int] = {}
+    for name, state in (regions or {}).items():
+        if not isinstance(state, str) or not state.isdecimal():
+            raise ModelError(f"model {id!r}, region {name}: {state!r} is not the number of a hidden state")
+        states[name] = int(state)
+    network = pretrained(
+        id, architecture, config or {}, weights or {}, states=tuple(set(states.values())) or (0,), unused=unused,
+        device=device,
+    )  # fmt: skip
+
+    def read(contexts: Sequence[str], ids: Sequence[str], asked: str) -> list[Any]:
+        import torch
+
+        found: list[Any] = []
+        before = 0
+        for context, stimulus in zip(contexts, ids, strict=True):
+            pieces = cut.encode(context, add_special_tokens=False).ids
+            if not pieces:
+                raise DataError(f"stimulus {stimulus!r}: its context {context!r} has no token")
+            shown = pieces[-longest:]
+            new = min(len(pieces) - before, len(shown))
+            before = len(pieces)
+            inputs = {
+                "input_ids": torch.tensor([shown]),
+                "attention_mask": torch.ones(1, len(shown), dtype=torch.long),
+            }
+            if asked in states:
+                found.append(network.hidden((states[asked],), **inputs)[0, -1].cpu().numpy())
+                continue
+            logits = network.logits(**inputs)[0].cpu()
+            if asked == "next_word":
+                found.append(cut.decode([int(logits[-1].argmax())]).strip())
+                continue
+            rated = range(max(len(shown) - new, 1), len(shown))
+            if len(shown) < 2 or not rated:
+                found.append(np.nan)
+                continue
+            chances = torch.log_softmax(logits[[place - 1 for place in rated]].double(), dim=-1)
+            own = torch.tensor([shown[place] for place in rated])
+            found.append(float(-chances[torch.arange(len(own)), own].sum() / np.log(2)))
+        return found
+
+    return TextReader(id=id, regions=tuple(states), read=read)
+
+
+@builder("stored_readings", version=1, takes={"text"}, gives={"decisions:reading_times"})
+def stored_readings(
+    *,
+    id: str,
+    stimulus: str = "stimulus_id",
+    value: str = "surprisal",
+    weights: Mapping[str, Path] | None = None,
+) -> TextReader:
+    """Reading times that were computed elsewhere: the columns ``stimulus`` and ``value`` of one pinned CSV table.
+
+    Raises
+    ------
+    ModelError
+        There is not one table, a value is no number, or a stimulus has several.
+    """
+    files = dict(weights or {})
+    if len(files) != 1:
+        raise ModelError(f"model {id!r}: pin one CSV table under `weights`; there are {len(files)}")
+    ((name, path),) = files.items()
+    rows = [row for _, row in table_rows(path, stimulus, value, name=name)[1]]
+    names = [row[stimulus] for row in rows]
+    try:
+        numbers = np.asarray([float(row[value]) for row in rows])
+    except ValueError as error:
+        raise ModelError(f"model {id!r}: {name}, column {value!r}: {error}") from None
+    if len(set(names)) != len(names):
+        twice = next(one for one in names if names.count(one) > 1)
+        raise ModelError(f"model {id!r}: {name} has several rows for stimulus {twice!r}")
+
+    def read(contexts: Sequence[str], ids: Sequence[str], asked: str) -> Any:
+        del contexts, asked
+        places = locate(ids, names)
+        if (places < 0).any():
+            lost = ids[int(np.flatnonzero(places < 0)[0])]
+            raise ModelError(f"model {id!r} has no stored reading time of stimulus {lost!r}")
+        return numbers[places]
+
+    return TextReader(id=id, behaviour=("reading_times",), read=read)

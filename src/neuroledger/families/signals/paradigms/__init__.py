@@ -1,0 +1,1 @@
+"""Paradigms of this family."""

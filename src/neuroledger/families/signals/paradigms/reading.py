@@ -1,0 +1,141 @@
+"""Reading: a model reads texts part by part, and what it gives is set beside readers, recordings or the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.assembly import average_repetitions, select
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.factorize import locate
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import DataError, ModelError
+from neuroledger.models.model import Model, Task, perform, record
+from neuroledger.spec.registry import paradigm
+
+__all__ = ["in_context", "reading"]
+
+Condition = dict[str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]]
+
+
+def _asks(values: Mapping[str, Any]) -> set[str]:
+    return {
+        f"responses:{values['region']}" if values["give"] == "responses" else f"decisions:{values['give']}"
+    }
+
+
+@paradigm("reading", version=1, shows={"text"}, asks=_asks, itself=False, permuted="target")
+def reading(
+    model: Model,
+    data: Dataset,
+    *,
+    give: Literal["responses", "reading_times", "next_word"],
+    region: str = "language_system",
+    passage: str | None = None,
+    joined_by: str = " ",
+    score: Condition | None = None,
+    average: str | None = None,
+    unread: float | None = None,
+) -> Measurement:
+    """What the model gives for each part of a text, with everything that it has read of the passage before.
+
+    Parameters
+    ----------
+    model, data
+        Who reads what: the data's stimuli are texts (column ``text``), in the order in which they are read.
+    give
+        ``responses`` of a region; ``reading_times`` of each part, such as its surprisal in bits; the ``next_word``.
+    region
+        The model's region to record from.
+    passage
+        Column that is equal within what is read in one go: a passage, a story, a sentence. None: each text alone.
+    joined_by
+        What stands between the parts of a passage.
+    score
+        Conditions on presentation coordinates for what is compared; all of it is read.
+    average
+        Dimension of the data that is averaged for the target, such as the readers as neuroids; the ceiling gets them
+        all.
+    unread
+        The reading time of parts that the model cannot rate, such as the first of a passage; None leaves them missing.
+
+    Returns
+    -------
+    Measurement
+        ``source`` ``(presentation, neuroid)`` or ``(presentation,)`` with the columns of the stimuli; ``target``: the data's
+        assembly, or, without one, the column ``truth`` where there is one.
+
+    Raises
+    ------
+    DataError
+        The data set has no texts, or its assembly names other stimuli.
+    ModelError
+        The model gives another number of answers than there are parts.
+    """
+    if data.stimuli is None or "text" not in data.stimuli.table:
+        raise DataError(f"data set {data.id!r} has no texts to read: a table of stimuli with a column 'text'")
+    stimuli = in_context(data.stimuli, passage, joined_by)
+    if give == "responses":
+        source = record(model, stimuli, region)
+    else:
+        source = perform(model, Task(give), stimuli)
+        if unread is not None and source.dtype.kind == "f":
+            source = source.fillna(unread)
+    rows = locate(stimuli.ids, source["stimulus_id"].values)
+    if (rows < 0).any() or source.sizes["presentation"] != len(stimuli):
+        raise ModelError(
+            f"model {model.id!r} gave {source.sizes['presentation']} answers for {len(stimuli)} texts"
+        )
+    source = source.isel(presentation=rows)
+    columns = [name for name in map(str, stimuli.table.columns) if name not in source.coords]
+    source = source.assign_coords(
+        {name: ("presentation", stimuli.table[name].to_numpy()) for name in columns}
+    )
+    repeated = data.assembly
+    if repeated is None:
+        right = (
+            stimuli.table["truth"].to_numpy().astype(str)
+            if "truth" in stimuli.table
+            else np.asarray(stimuli.ids)
+        )
+        coords = {"stimulus_id": ("presentation", stimuli.ids), "truth": ("presentation", right)}
+        return Measurement(source, xr.DataArray(right, dims=("presentation",), coords=coords))
+    if score is not None:
+        repeated = select(repeated, score, name=f"data set {data.id!r}")
+    target = average_repetitions(repeated) if "repetition" in repeated.coords else repeated
+    if average is not None:
+        target = target.mean(average, keep_attrs=True)
+    wanted = locate(np.unique(target["stimulus_id"].values.astype(str)), source["stimulus_id"].values)
+    if (wanted < 0).any():
+        raise DataError(
+            f"data set {data.id!r}: {int((wanted < 0).sum())} stimuli of the assembly have no text"
+        )
+    return Measurement(source.isel(presentation=np.sort(wanted)), target, repeated)
+
+
+def in_context(stimuli: StimulusSet, passage: str | None, joined_by: str = " ") -> StimulusSet:
+    """The texts with the columns ``passage``, ``part`` (from 0) and ``context``: all of the passage up to the text's end.
+
+    Raises
+    ------
+    DataError
+        There is no such column.
+    """
+    table = stimuli.table.copy()
+    if passage is not None and passage not in table:
+        raise DataError(f"stimuli {stimuli.id!r} have no column {passage!r} to divide what is read by")
+    keys = stimuli.ids if passage is None else table[passage].astype(str).tolist()
+    read: dict[str, list[str]] = {}
+    contexts, parts = [], []
+    for key, text in zip(keys, table["text"].astype(str), strict=True):
+        said = read.setdefault(str(key), [])
+        said.append(text)
+        contexts.append(joined_by.join(said))
+        parts.append(len(said) - 1)
+    table["passage"], table["part"], table["context"] = keys, parts, contexts
+    return replace(stimuli, table=table)
