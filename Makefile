@@ -75,11 +75,12 @@ test-braindecode: .cache/braindecode/.ready
 mutants: $(READY)
 	python -m tests.mutants $(MUTANTS)
 
-# Malicious proposals, failures of every file operation, and damaged files; a short part belongs to `make test`.
+# Malicious proposals, failures of every file operation, damaged files, lost workers; a short part belongs to `make test`.
 hostile: $(READY)
 	python -m tests.hostile.proposals
 	python -m tests.hostile.crash_points
 	python -m tests.hostile.fuzz --minutes 12
+	OMP_NUM_THREADS=1 pytest -q tests/engine/test_workers.py
 
 perf: $(READY)
 	python -m perf

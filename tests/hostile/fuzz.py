@@ -233,7 +233,7 @@ def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 240
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.hostile.recorder", "-p", "no:cacheprovider"]
-    command += ["--continue-on-collection-errors", *tests]
+    command += ["-n", str(os.cpu_count()), "--continue-on-collection-errors", *tests]
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(command, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, check=False)
 
