@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroledger.errors import SpecError
-from neuroledger.spec.document import parse
+from neuroledger.spec.document import json_object, parse
 from neuroledger.spec.load import spec_of
 
 
@@ -42,6 +42,8 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
     ("text", "where", "what"),
     [
         ("a: 1\nb: 2\na: 3", "specs/x.yaml:3:1", "duplicate key 'a' (first at line 1)"),
+        ("a: " + "9" * 400, "specs/x.yaml:1:4", "an integer of 400 digits"),
+        ("a: " + "9" * 9000, "specs/x.yaml:1:4", "an integer of 9000 digits"),
         ("a: !!python/name:os.system x", "specs/x.yaml:1:4", "tag"),
         ("a: !mine 3", "specs/x.yaml:1:4", "tag"),
         ("a: &anchor [1]\nb: *anchor", "specs/x.yaml:1:4", "anchor"),
@@ -124,3 +126,21 @@ def test_whatever_is_wrong_is_said_in_plain_words_at_a_line_of_the_file(reposito
                     assert not wrong.search(str(finding)), finding
                     assert 1 <= finding.line <= len(lines), finding
     assert refused > 150
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": 1, "a": 2}', "a key occurs twice"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ('{"a": 1' + "0" * 400 + "}", "401 digits"),
+        ('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
+        ("[1]", "not an object"),
+        (b'{"a": "\xff"}', "utf-8"),
+        (None, "Expecting value"),
+    ],
+)
+def test_json_of_a_stranger_is_an_object_or_one_value_error(text: str | bytes | None, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        json_object(text)
+    assert json_object('{"a": -9223372036854775808, "b": 1e300}') == {"a": -(2**63), "b": 1e300}

@@ -103,7 +103,7 @@ FIRST, SECOND = (json.dumps(row) for row in rows_of(2))
         (f"{FIRST}\n{SECOND[:-3]}\n", r"Long\.files\.jsonl:2:1: not a JSON object on one line"),
         (f"{FIRST}\n\n{SECOND}\n", r"Long\.files\.jsonl:2:1: not a JSON object"),
         (f"{FIRST}\n[1]\n", r"Long\.files\.jsonl:2:1: not a JSON object"),
-        (FIRST.replace('"size"', '"name"') + "\n", r"Long\.files\.jsonl:1:1: .*a key stands there twice"),
+        (FIRST.replace('"size"', '"name"') + "\n", r"Long\.files\.jsonl:1:1: .*a key occurs twice"),
         (
             FIRST.replace("sub-00000", "..") + "\n",
             r"Long\.files\.jsonl:1:1: '\.\./eeg/0\.edf' cannot be the name",
@@ -114,7 +114,7 @@ FIRST, SECOND = (json.dumps(row) for row in rows_of(2))
             FIRST.replace('"size": 0', '"size": -1') + "\n",
             r":1:1: sub-00000/eeg/0\.edf: size: -1 is not greater",
         ),
-        (FIRST.replace('"size": 0', '"size": NaN') + "\n", "NaN is no JSON"),
+        (FIRST.replace('"size": 0', '"size": NaN') + "\n", "NaN is not JSON"),
         (FIRST.replace('"size": 0', '"bytes": 0') + "\n", r":1:1: .*size: it is missing"),
         (FIRST.replace("5feceb", "5FECEB") + "\n", r":1:1: .*sha256: String should match pattern"),
         ("\ufeff" + FIRST + "\n", r":1:1: not a JSON object"),

@@ -190,14 +190,14 @@ def _reference(catalog: Catalog, key: str) -> str:
 def _scored(catalog: Catalog, entry: Entry) -> None:
     if entry.kind not in {"benchmarks", "models"}:
         return
-    import json
+    from neuroledger.engine.record import read_record
 
     folder = catalog.root / "results" / "records"
     pattern = f"{entry.spec.id}/*.json" if entry.kind == "benchmarks" else f"*/{entry.spec.id}.json"
     for path in sorted(folder.glob(pattern)):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_record(path)
         other = path.stem if entry.kind == "benchmarks" else path.parent.name
-        value = record.get("score") and record["score"].get("value")
+        value = record.score and record.score["value"]
         say(f"  scored   {other:<32}{'failed' if value is None else format(value, '.4f')}")
 
 

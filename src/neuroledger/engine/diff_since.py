@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
 import unicodedata
@@ -23,7 +22,7 @@ from neuroledger.engine.record import Record, record_of
 from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import Finding, NeuroLedgerError, Severity, SpecError
 from neuroledger.spec.base import SourceFile, Spec
-from neuroledger.spec.document import parse
+from neuroledger.spec.document import json_object, parse
 from neuroledger.spec.identity import DESCRIPTIVE
 from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.spec.load import spec_of
@@ -485,7 +484,7 @@ class _Proposal:
             yield _found("review.removed", "warning", path, "validation report removed")
             return
         try:
-            plain = _strict(self.now.read(path))
+            plain = json_object(self.now.read(path))
             plain.pop("success", None)
             report = ValidationReport.model_validate(plain)
         except (ValueError, AttributeError, TypeError):
@@ -515,7 +514,7 @@ class _Proposal:
         if match is None:
             return False
         try:
-            values = _strict(self.now.read(path))
+            values = json_object(self.now.read(path))
         except ValueError:
             return False
         return all(value == self._score(match.group(1), str(model)) for model, value in values.items())
@@ -602,30 +601,10 @@ def _values(plain: Any, name: str) -> Iterator[str]:
             yield from _values(value, name)
 
 
-def _strict(content: bytes | None) -> dict[str, Any]:
-    """A JSON object without duplicate keys and without numbers that JSON does not have."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({name for name, _ in pairs}) != len(pairs):
-            raise ValueError("duplicate key")
-        return dict(pairs)
-
-    def never(name: str) -> Any:
-        raise ValueError(name)
-
-    try:
-        found = json.loads((content or b"").decode("utf-8"), object_pairs_hook=once, parse_constant=never)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    if not isinstance(found, dict):
-        raise ValueError("not an object")
-    return found
-
-
 def _record_of(content: bytes | None) -> Record | None:
     """A record whose numbers are numbers, or None."""
     try:
-        return record_of(_strict(content))
+        return record_of(json_object(content))
     except ValueError:
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from neuroledger.display import visible
 from neuroledger.errors import DataError, Finding
 from neuroledger.spec import registry
+from neuroledger.spec.document import json_object
 from neuroledger.spec.identity import sha256_of
 from neuroledger.store.files import write_json
 
@@ -137,8 +137,8 @@ def read_record(path: Path) -> Record:
         It is not a record.
     """
     try:
-        return record_of(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
+        return record_of(json_object(path.read_bytes()))
+    except (OSError, ValueError) as error:
         first = str(error).splitlines()[0]
         raise DataError(f"{path} is not a record ({first}); delete it and run again") from error
 

@@ -1,7 +1,8 @@
-"""Strict YAML: text to plain data that keeps the position of every value."""
+"""Strict YAML, whose data keep the position of every value, and strict JSON."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ import yaml
 
 from neuroledger.errors import Finding, SpecError
 
-__all__ = ["Document", "parse"]
+__all__ = ["Document", "json_object", "old_boolean", "parse"]
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 40
+MAX_DIGITS = 20  # of an integer: all of 64 bits; longer ones overflow where they meet a float
 
 Location = tuple[str | int, ...]
 Position = tuple[int, int]
@@ -113,6 +115,8 @@ def _read(text: str, path: str, values: dict[Location, Position], keys: dict[Loc
         if isinstance(container, dict) and awaited[-1] is None:
             awaited[-1] = _key(event, container, place, keys, path, position)
             continue
+        if kind is yaml.ScalarEvent and len(event.value) > MAX_DIGITS and event.implicit[0]:
+            _short(event.value, path, *position)
         value = _scalar(event.value, event.implicit[0]) if kind is yaml.ScalarEvent else _OPENERS[kind]()
         at: Location = place
         if isinstance(container, dict):
@@ -170,6 +174,13 @@ def _key(
     return key
 
 
+def _short(text: str, path: str, line: int, column: int) -> None:
+    """Return unless the text is an integer that would overflow."""
+    if _INTEGER.fullmatch(text):
+        words = f"an integer of {len(text)} digits; at most {MAX_DIGITS} can be read"
+        raise _wrong(path, line, column, words, "write it as text, in quotes, or as a float")
+
+
 @lru_cache(maxsize=4096)
 def _scalar(text: str, plain: bool) -> Any:
     """The value of a scalar; only unquoted text can be anything but text."""
@@ -182,6 +193,40 @@ def _scalar(text: str, plain: bool) -> Any:
     if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def json_object(content: str | bytes | None) -> dict[str, Any]:
+    """One JSON object, read strictly.
+
+    Raises
+    ------
+    ValueError
+        It is something else, or has a key twice, a constant that JSON does not have, an integer beyond 64 bits, text that
+        is not UTF-8, or nesting that exhausts the stack.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(pairs)
+        if len(row) != len(pairs):
+            raise ValueError("a key occurs twice")
+        return row
+
+    def never(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    def short(digits: str) -> int:
+        if len(digits) > MAX_DIGITS:
+            raise ValueError(f"an integer of {len(digits)} digits")
+        return int(digits)
+
+    text = content.decode("utf-8") if isinstance(content, bytes) else content or ""
+    try:
+        found = json.loads(text, object_pairs_hook=once, parse_constant=never, parse_int=short)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("not an object")
+    return found
 
 
 def old_boolean(value: Any) -> bool:

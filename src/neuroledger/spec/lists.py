@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from neuroledger.errors import Finding, SpecError
 from neuroledger.spec.base import FILE_NAME, Frozen, Sha256, SourceFile, worded
-from neuroledger.spec.document import Document
+from neuroledger.spec.document import Document, json_object
 
 __all__ = ["LONG", "Listed", "ListTarget", "Tables", "address", "file_rows", "table_of", "with_lists"]
 
@@ -147,23 +147,9 @@ def _rows(path: str, where: tuple[int, int], listed: Listed, tables: Tables) -> 
 
 def _object(shown: str, number: int, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line, object_pairs_hook=_once, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        return json_object(line)
+    except ValueError as error:
         raise _wrong(shown, number, 1, f"not a JSON object on one line: {error}") from None
-    if not isinstance(row, dict):
-        raise _wrong(shown, number, 1, "not a JSON object on one line")
-    return row
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) != len(pairs):
-        raise ValueError("a key stands there twice")
-    return row
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _files(

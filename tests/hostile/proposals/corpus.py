@@ -365,6 +365,17 @@ def a_tag_that_constructs(lab: Lab) -> None:
 
 
 @proposal("refused", "spec.yaml")
+def a_number_without_end(lab: Lab) -> None:
+    write(lab, "specs/benchmarks/long.yaml", f"id: long\nversion: {'9' * 5000}\n")
+
+
+@proposal("refused")
+def a_score_that_overflows(lab: Lab) -> None:
+    path = next((lab.root / "results" / "records").rglob("*.json"))
+    path.write_text(path.read_text().replace('"value": 0.', f'"value": 1{"0" * 400}, "was": 0.', 1))
+
+
+@proposal("refused", "spec.yaml")
 def a_bomb_of_aliases(lab: Lab) -> None:
     write(lab, "specs/models/evil.yaml", "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n")
 

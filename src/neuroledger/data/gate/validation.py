@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -18,6 +17,7 @@ from pydantic import (
 from neuroledger.data.fetch import absent
 from neuroledger.errors import Finding
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.document import json_object
 from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.registry import get
@@ -167,7 +167,7 @@ def report_path(root: Path, dataset: str) -> Path:
 def read_report(path: Path) -> ValidationReport | None:
     """The report at ``path``; None when there is none, or none that can be believed: unreadable, or edited."""
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = json_object(path.read_bytes())
         plain.pop("success", None)
         report = ValidationReport.model_validate(plain)
     except (OSError, ValueError, ValidationError, AttributeError):
@@ -198,7 +198,7 @@ def remember_here(catalog: Catalog, report: ValidationReport) -> None:
 def seen_here(catalog: Catalog, report: ValidationReport) -> bool:
     """Whether this machine made the report itself, from the bytes that it had."""
     try:
-        mark = json.loads(_mark(catalog, report.dataset).read_text(encoding="utf-8"))
+        mark = json_object(_mark(catalog, report.dataset).read_bytes())
     except (OSError, ValueError):
         return False
     return bool(mark == {"payload_sha256": report.payload_sha256})
