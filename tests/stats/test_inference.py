@@ -16,7 +16,7 @@ from neuroledger.stats.calibration import calibrate, generator_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
 from neuroledger.stats.resampling import _reduce, _Reduced, _weighted_medians, aggregate, influence_of
 from neuroledger.stats.score import Score, normalise
-from neuroledger.stats.spread import Influence, moved
+from neuroledger.stats.spread import Influence, moved, reweighted
 
 Floats = npt.NDArray[np.float64]
 # The chance that a right procedure fails one of these bounds is below one in a thousand for the numbers of runs below.
@@ -316,3 +316,29 @@ def test_people_who_train_for_one_another_vary_together(signal: float) -> None:
     claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
     held = np.mean([score.low <= values.mean() <= score.high for score in found])
     assert held >= 0.9 and 0.9 < claimed / values.std(ddof=1) < 1.35
+
+
+def crossed_means(rng: np.random.Generator, people: int, stimuli: int, run: int) -> Score:
+    """The mean of every person's answer to every stimulus, whose noise is in the weights of both."""
+    effects = 0.5 * rng.standard_normal((people, 1)) + 0.3 * rng.standard_normal(stimuli)
+    table = effects + 2 * rng.standard_normal((people, stimuli))
+
+    def mean(weights: dict[str, Floats]) -> Floats:
+        each = np.einsum("ds,dp->dps", weights["stimulus"], weights["subject"])
+        return (each * table).sum(axis=(1, 2)) / each.sum(axis=(1, 2))
+
+    items = {
+        "stimulus": [f"{run}s{i}" for i in range(stimuli)],
+        "subject": [f"{run}p{i}" for i in range(people)],
+    }
+    return Score(float(table.mean()), influence=reweighted(items, mean), population="lab")
+
+
+def test_scores_computed_again_with_weights_cover_new_people_and_new_stimuli() -> None:
+    rng = np.random.default_rng(21)
+    found = [crossed_means(rng, 8, 40, run) for run in range(120)]
+    values = np.array([score.value for score in found])
+    assert found[0].interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    assert np.mean([score.low <= 0 <= score.high for score in found]) >= 0.89
+    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    assert claimed / values.std(ddof=1) == pytest.approx(1.0, abs=0.2)

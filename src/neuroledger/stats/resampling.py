@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from scipy.special import betainc, betaln, log_ndtr
+from scipy.special import betainc, betaln
 
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import Influence, Items, centred, moved
+from neuroledger.stats.spread import DRAWS, Influence, Items, centred, moved, reweighted
 
 __all__ = ["Cells", "aggregate", "error_of", "holm", "influence_of"]
 
@@ -175,7 +175,8 @@ def influence_of(
             names = _names(samples, step.over)
             found = moved(names, own)
             if step.how == "median":
-                found = replace(found, redrawn=partial(_medians_redrawn, taken[at:], np.argsort(names)))
+                drawn = reweighted({step.over: names}, partial(_medians, taken[at:]), DRAWS)
+                found = replace(found, redrawn=drawn.factors[step.over].redrawn)
             factors[step.over] = found
         weight = step.slope() * np.expand_dims(weight, step.axis)
     crossed: dict[tuple[str, str], Floats] = {}
@@ -271,19 +272,16 @@ class _Reduced:
         return np.where(known, whole - np.stack(others, axis=self.axis), 0.0)
 
 
-def _medians_redrawn(steps: Sequence[_Reduced], order: npt.NDArray[np.intp], multipliers: Floats) -> Floats:
-    """Deviations (draw,) of the aggregate, whose next step is a median of items that are drawn with other weights.
+def _medians(steps: Sequence[_Reduced], weights: Mapping[str, Floats]) -> Floats:
+    """The aggregate (draw,), whose next step is a median, for weights (draw, item) of what that is over.
 
     The same weights move every median of the same items, so that medians of two scores move together as far as they do.
     """
     median = steps[0]
-    weights = np.empty_like(multipliers)
-    weights[:, order] = -log_ndtr(-multipliers)  # exponential, in the order of the normal ones [rubin1981]
-    values = _weighted_medians(np.moveaxis(median.values, median.axis, -1), weights)
+    values = _weighted_medians(np.moveaxis(median.values, median.axis, -1), weights[median.over])
     for step in steps[1:]:
         values = _reduce(values, step.axis + 1, step.how)
-    n = weights.shape[1]
-    return np.asarray((values - values.mean()) * math.sqrt((n + 1) / (n - 1)))
+    return values
 
 
 def _weighted_medians(values: Floats, weights: Floats) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 
 from neuroledger.errors import MetricError
 
@@ -29,6 +29,7 @@ __all__ = [
     "moved",
     "multipliers",
     "pack",
+    "reweighted",
     "unpack",
 ]
 
@@ -49,8 +50,9 @@ PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli"}
 class Items:
     """The items of one random factor and what each adds to the deviation of the score: variance is the sum of squares.
 
-    ``redrawn`` computes the deviations (draw,) from multipliers (draw, item) where the score is no smooth function of its
-    items: a median has no slope that would tell how it differs from another median of the same items.
+    ``redrawn`` computes the deviations (draw,) from multipliers (draw, item) where the score is computed again for each
+    draw: a median has no slope that would tell how it differs from another median of the same items. ``deviation`` is NaN
+    where nothing else is known.
     """
 
     ids: npt.NDArray[np.str_]
@@ -88,6 +90,52 @@ def left_out(ids: Sequence[Any] | npt.NDArray[Any], values: Floats) -> Items:
     return moved(ids, from_left_out(values))
 
 
+def reweighted(
+    items: Mapping[str, Any], values: Callable[[Mapping[str, Floats]], Floats], block: int = 64
+) -> Influence:
+    """The influence of items whose score is computed again with exponential weights: the Bayesian bootstrap [rubin1981].
+
+    Parameters
+    ----------
+    items
+        Ids of the items of each factor, each once.
+    values
+        The score, (draw,), from the weights of every factor's items, (draw, item) in the order of the ids; NaN where a draw
+        leaves nothing. With weights of 1 it is the score itself.
+    block
+        Draws at a time.
+    """
+    ids = {name: np.asarray(each).astype(str) for name, each in items.items()}
+    order = {name: np.argsort(each) for name, each in ids.items()}
+
+    def drawn(multipliers: Mapping[str, Floats]) -> Floats:
+        parts = []
+        count = len(next(iter(multipliers.values())))
+        for start in range(0, count, block):
+            weights = {name: np.ones((min(block, count - start), len(each))) for name, each in ids.items()}
+            for name, each in multipliers.items():
+                weights[name][:, order[name]] = -log_ndtr(-each[start : start + block])
+            parts.append(values(weights))
+        found = np.concatenate(parts)
+        known = np.isfinite(found)
+        centre = found[known].mean() if known.any() else 0.0
+        scale = math.prod(math.sqrt((len(ids[name]) + 1) / (len(ids[name]) - 1)) for name in multipliers)
+        return np.where(known, found - centre, 0.0) * scale
+
+    def crossed(first: str, second: str) -> Callable[[Floats, Floats], Floats]:
+        # Weights that multiply hold the noise of single measurements once more than both factors do.
+        return lambda a, b: drawn({first: a, second: b}) - drawn({first: a}) - drawn({second: b})
+
+    names = list(ids)
+    return Influence(
+        {
+            name: Items(np.sort(each), np.full(len(each), np.nan), lambda m, name=name: drawn({name: m}))  # type: ignore[misc]
+            for name, each in ids.items()
+        },
+        {(a, b): crossed(a, b) for i, a in enumerate(names) for b in names[i + 1 :]},
+    )
+
+
 def _joined(ids: Sequence[Any] | npt.NDArray[Any], values: Floats) -> tuple[npt.NDArray[np.str_], Floats]:
     names, codes = np.unique(np.asarray(ids).astype(str), return_inverse=True)
     if len(names) == len(codes):
@@ -110,11 +158,14 @@ class Influence:
     crossed
         For two crossed factors, what each pair of items (first, second), in the order of their ids, adds beyond the two:
         the noise of single measurements, which the variance of each factor holds once. For a factor crossed with itself,
-        what pairs of its items add, (first < second), which its own variance holds twice.
+        what pairs of its items add, (first < second), which its own variance holds twice. Or a function that draws it from
+        the multipliers of both.
     """
 
     factors: Mapping[str, Items]
-    crossed: Mapping[tuple[str, str], Floats] = field(default_factory=dict)
+    crossed: Mapping[tuple[str, str], Floats | Callable[[Floats, Floats], Floats]] = field(
+        default_factory=dict
+    )
 
     def only(self, names: Sequence[str]) -> Influence | None:
         """The same of those factors that are named, or None if there are none."""
@@ -140,9 +191,14 @@ class Influence:
         signs = {name: multipliers(population, name, self.factors[name].ids) for name in chosen}
         draws = {name: self.factors[name].draws(signs[name]) for name in chosen}
         for (first, second), cells in self.crossed.items():
-            if first in signs and second in signs:
+            if first not in signs or second not in signs:
+                continue
+            if callable(cells):
+                drawn = cells(signs[first], signs[second])
+            else:
                 drawn = ((signs[first] @ cells) * signs[second]).sum(axis=1)
-                draws[first + CROSS + second] = _exact(drawn, float((cells**2).sum()))
+                drawn = _exact(drawn, float((cells**2).sum()))
+            draws[first + CROSS + second] = drawn
         return Spread(draws, {name: len(self.factors[name].ids) for name in chosen})
 
 

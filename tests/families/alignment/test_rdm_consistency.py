@@ -7,11 +7,13 @@ from scipy.spatial.distance import pdist
 from scipy.stats import kendalltau, spearmanr
 
 import neuroledger as nl
+from neuroledger.data.assembly import average_repetitions
 from neuroledger.errors import CeilingError, RequestError
 from neuroledger.families.alignment.ceilings.rdm_consistency import _patterns, _reliability
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.score import normalise
 from neuroledger.stats.splits import draw
+from neuroledger.stats.spread import Influence, moved
 
 NEUROIDS = 60
 
@@ -50,7 +52,7 @@ def simulated(kind, snr, repetitions, seed, stimuli=400, distance="correlation",
 
 
 def deviation(score: nl.Score) -> float:
-    return float(np.sqrt(sum(each @ each for _, each in score.samples.attrs["deviations"].values())))
+    return float(np.sqrt(sum(items.variance for items in score.influence().factors.values())))
 
 
 @pytest.mark.parametrize("kind", ["dimensions", "category", "unequal"])
@@ -121,10 +123,30 @@ def test_its_interval_widens_that_of_the_score():
     assembly, _ = simulated("dimensions", 0.2, 4, seed=2, stimuli=100)
     ceiling = nl.ceiling("rdm_consistency")(assembly)
     assert ceiling.high - ceiling.low == pytest.approx(2 * 1.96 * deviation(ceiling), rel=0.1)
-    raw = nl.Score(0.5 * ceiling.value, scale="similarity", replicates=np.full(1000, 0.5 * ceiling.value))
+    assert ceiling.interval_covers == "the 95 % interval covers new stimuli and new neuroids"
+    flat = Influence({"stimulus": moved(["a", "b"], np.zeros(2))})
+    raw = nl.Score(0.5 * ceiling.value, scale="similarity", influence=flat)
     scored = normalise(raw, ceiling)
     assert scored.value == pytest.approx(0.5)
     assert scored.low < 0.5 * ceiling.value / (ceiling.value + deviation(ceiling)) < 0.5 < scored.high
+
+
+def test_the_noiseless_rdm_over_its_ceiling_covers_one():
+    """Metric and ceiling vary with the same stimuli and neurons, and are drawn together."""
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng([99, seed])
+        truth = population("dimensions", 60, rng) * np.sqrt(0.5)
+        assembly = recorded(truth + rng.standard_normal((4, *truth.shape)))
+        model = recorded(truth[None]).drop_vars("repetition")
+        raw = nl.metric("rdm")(model, average_repetitions(assembly))
+        ceiling = nl.ceiling("rdm_consistency")(assembly)
+        score = normalise(raw, ceiling)
+        apart = np.hypot(raw.spread.error, ceiling.spread.error) / ceiling.value
+        found.append((score.value, score.low, score.high, score.spread.error, apart))
+    value, low, high, error, apart = np.array(found).T
+    assert np.mean((low <= 1) & (high >= 1)) >= 0.88
+    assert value.std(ddof=1) < np.sqrt((error**2).mean()) < 0.8 * np.sqrt((apart**2).mean())
 
 
 def test_missing_repetitions_and_responses():

@@ -14,8 +14,8 @@ from neuroledger.errors import MetricError
 from neuroledger.families.behavior.tasks.solution_times import (
     PENALTY,
     crossing_times,
-    resampled_rank_correlation,
     softmax_readout,
+    weighted_rank_correlation,
 )
 
 
@@ -110,7 +110,7 @@ def test_resampling_is_that_of_rows_written_out():
     y = x + 3 * rng.normal(size=30)
     weights = rng.multinomial(30, np.full(30, 1 / 30), 20)
     expected = [spearmanr(np.repeat(x, times), np.repeat(y, times))[0] for times in weights]
-    np.testing.assert_allclose(resampled_rank_correlation(x, y, weights), expected, atol=1e-12)
+    np.testing.assert_allclose(weighted_rank_correlation(x, y, weights), expected, atol=1e-12)
 
 
 def test_the_interval_covers_the_score_and_shrinks_with_stimuli():

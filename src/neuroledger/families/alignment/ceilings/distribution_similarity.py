@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,7 +10,13 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import CeilingError, MetricError
-from neuroledger.families.alignment.tuning.distributions import bins_of, property_values, resampled_similarity
+from neuroledger.families.alignment.tuning.distributions import (
+    bins_of,
+    ids_of,
+    of_new_neuroids,
+    property_values,
+    resampled_similarity,
+)
 from neuroledger.spec.registry import ceiling
 
 __all__ = ["distribution_similarity"]
@@ -49,4 +56,5 @@ def distribution_similarity(
         raise CeilingError(str(error)) from None
     if np.isnan(samples).all():
         raise CeilingError("all values are in one bin, so no distribution can differ")
-    return xr.DataArray(samples, dims=("draw",), attrs={"replicates": samples})
+    influence = partial(of_new_neuroids, values, values, edges, ids_of(assembly), own=True)
+    return xr.DataArray(samples, dims=("draw",), attrs={"influence": influence})

@@ -17,11 +17,11 @@ from neuroledger.families.alignment.similarity.noise import NOISELESS, rank_agre
 from neuroledger.families.alignment.similarity.rdm import RANKED, Comparison, Distance
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.splits import Split
+from neuroledger.stats.spread import Influence, Items
 
 __all__ = ["rdm_consistency"]
 
 FEWEST_STIMULI = 4
-DRAWS = 1000
 # Quantiles of the patterns' power.
 QUANTILES = 400
 
@@ -39,7 +39,6 @@ def rdm_consistency(
     assembly: xr.DataArray,
     *,
     splits: Sequence[Split],
-    rng: np.random.Generator,
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
 ) -> xr.DataArray:
@@ -62,8 +61,7 @@ def rdm_consistency(
     Returns
     -------
     xr.DataArray
-        One number. ``attrs["deviations"]`` says how much each stimulus and neuroid adds to its deviation, and
-        ``attrs["replicates"]`` draws it with these.
+        One number. ``attrs["influence"]``: how much each stimulus and neuroid adds to its deviation.
 
     Raises
     ------
@@ -91,16 +89,8 @@ def rdm_consistency(
         ends = [_agreement(found, found.value + sign * step, distance, comparison) for sign in (1, -1)]
         slope = (ends[0] - ends[1]) / (2 * step)
     scaled = {name: (ids, slope * one) for name, (ids, one) in deviations.items()}
-    seeds = rng.integers(2**63, size=len(scaled))
-
-    def replicates() -> Floats:
-        parts = [
-            np.random.default_rng(seed).standard_normal((DRAWS, len(one))) @ one
-            for seed, (_, one) in zip(seeds, scaled.values(), strict=True)
-        ]
-        return np.asarray(value + np.sum(parts, axis=0))
-
-    return xr.DataArray(value, attrs={"notes": notes, "deviations": scaled, "replicates": replicates})
+    factors = {name: Items(np.sort(ids), one[np.argsort(ids)]) for name, (ids, one) in scaled.items()}
+    return xr.DataArray(value, attrs={"notes": notes, "influence": Influence(factors)})
 
 
 class _Patterns(NamedTuple):

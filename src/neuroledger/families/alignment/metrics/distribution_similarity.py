@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,7 +10,13 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.tuning.distributions import bins_of, property_values, resampled_similarity
+from neuroledger.families.alignment.tuning.distributions import (
+    bins_of,
+    ids_of,
+    of_new_neuroids,
+    property_values,
+    resampled_similarity,
+)
 from neuroledger.spec.registry import metric
 
 __all__ = ["distribution_similarity"]
@@ -56,15 +63,11 @@ def distribution_similarity(
     """
     edges = bins_of(target, property_name, bins)
     random = np.random.RandomState(seed) if generator == "legacy" else rng
-    values = resampled_similarity(
-        property_values(source, property_name),
-        property_values(target, property_name),
-        edges,
-        draws=draws,
-        rng=random,
-    )
+    sides = property_values(source, property_name), property_values(target, property_name)
+    values = resampled_similarity(*sides, edges, draws=draws, rng=random)
     if np.isnan(values).sum() > draws / 10:
         if generator == "legacy":
             return xr.DataArray(np.zeros(draws), dims=("draw",))
         raise MetricError("more than a tenth of the samples of the model hold no value of this property")
-    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
+    influence = partial(of_new_neuroids, *sides, edges, ids_of(target), own=False)
+    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.errors import MetricError
+from neuroledger.stats.spread import Influence, reweighted
 
-__all__ = ["bins_of", "histogram", "ks_similarity", "property_values", "resampled_similarity"]
+__all__ = [
+    "bins_of",
+    "histogram",
+    "ids_of",
+    "ks_similarity",
+    "of_new_neuroids",
+    "property_values",
+    "resampled_similarity",
+]
 
 CHUNK = 4_000_000  # draws at a time
+SAMPLES = 20  # of the source, over which the influence of neuroids is averaged
 
 
 def ks_similarity(p: Any, q: Any) -> Floats:
-    """``1 − D / D_max``: Kolmogorov-Smirnov distance ``D`` of ``p (…, bin)`` to ``q (bin,)``, scaled.
+    """``1 − D / D_max``: Kolmogorov-Smirnov distance ``D`` of ``p (…, bin)`` to ``q (…, bin)``, scaled.
 
     ``D_max`` is the largest distance that any distribution over these bins has to ``q``: that of all mass in the
     first or in the last bin. NaN where ``q`` has a single bin.
     """
     p, q = np.atleast_1d(np.asarray(p, dtype=np.float64)), np.asarray(q, dtype=np.float64)
-    below = np.cumsum(q)
+    below = np.cumsum(q, axis=-1)
     distance = np.abs(np.cumsum(p, axis=-1) - below).max(axis=-1)
     last = np.zeros_like(q)
-    last[-1] = 1.0
-    farthest = max(np.abs(1.0 - below).max(), np.abs(last - below).max())
+    last[..., -1] = 1.0
+    farthest = np.maximum(np.abs(1.0 - below).max(axis=-1), np.abs(last - below).max(axis=-1))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(1.0 - distance / farthest)
 
@@ -53,6 +64,16 @@ def property_values(assembly: Any, name: str | None) -> Floats:
             f"property values have {values.ndim} dimensions; give (neuroid,) or (neuroid, property)"
         )
     return values
+
+
+def ids_of(assembly: xr.DataArray) -> Array:
+    """Names of the neuroids whose property is given; their numbers where they have none."""
+    if (
+        "neuroid_id" in assembly.coords
+        and len(np.unique(assembly["neuroid_id"].values)) == assembly.sizes["neuroid"]
+    ):
+        return np.asarray(assembly["neuroid_id"].values)
+    return np.arange(assembly.sizes["neuroid"] if "neuroid" in assembly.dims else assembly.size)
 
 
 def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
@@ -116,3 +137,28 @@ def resampled_similarity(
         p = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
         out[start : start + n] = ks_similarity(p, q)
     return out
+
+
+def of_new_neuroids(source: Floats, target: Floats, edges: Floats, names: Array, own: bool) -> Influence:
+    """How the target's neuroids move the mean similarity of samples of the source, as large as the target, to the target.
+
+    ``own``: the source is the target.
+    """
+    there, bins = histogram(target, edges), len(edges) - 1
+    known = there >= 0
+    cells = np.eye(bins)[np.where(known, there, 0)] * known[:, None]
+    mass = np.bincount(histogram(source, edges) + 1, minlength=bins + 1)[1:].astype(np.float64)
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        # Samples are drawn alike for all weights, so that only the weights differ.
+        rng = np.random.default_rng(0)
+        q = weights["neuroid"] @ cells
+        q = q / q.sum(axis=1, keepdims=True)
+        p = q if own else np.broadcast_to(mass / mass.sum(), q.shape)
+        levels = rng.random((SAMPLES, 1, len(target)))
+        ends = np.cumsum(p, axis=1)
+        below = np.stack([(levels <= ends[:, bin, None]).mean(axis=-1) for bin in range(bins)], axis=-1)
+        drawn = np.diff(below, axis=-1, prepend=0.0)
+        return np.asarray(ks_similarity(drawn, q).mean(axis=0))
+
+    return reweighted({"neuroid": names}, again)

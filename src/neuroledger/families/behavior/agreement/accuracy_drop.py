@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
@@ -9,8 +12,9 @@ from neuroledger.data.arrays import Array, Booleans, Floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import choices, correctness, same
+from neuroledger.stats.spread import Influence, reweighted
 
-__all__ = ["drop_of_model", "drop_of_people", "drop_similarity", "half_of"]
+__all__ = ["drop_of_model", "drop_of_people", "drop_similarity", "half_of", "of_new_people"]
 
 
 def _masks(
@@ -100,7 +104,23 @@ def half_of(names: Array, *, peer: np.random.RandomState | None, rng: np.random.
     return np.isin(names.astype(str), drawn.astype(str))
 
 
-def drop_similarity(one: float, reference: float, *, signed: bool = False) -> float:
+def drop_similarity(one: Any, reference: Any, *, signed: bool = False) -> Floats:
     """``max(1 − |reference − one| / |reference|, 0)``; ``signed`` divides by the reference with its sign."""
-    scale = reference if signed else abs(reference)
-    return max(1 - abs(reference - one) / scale, 0.0)
+    scale = reference if signed else np.abs(reference)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.maximum(1 - np.abs(reference - one) / scale, 0.0))
+
+
+def of_new_people(
+    names: Array, drops: Floats, halves: Sequence[Booleans], value: Callable[[Floats, Floats], Floats]
+) -> Influence:
+    """How people move the mean over halves of ``value`` of what a half and the other half lose, (draw,)."""
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        w = weights["subject"]
+        sides = (
+            (w[:, half] @ drops[half] / w[:, half].sum(axis=1) for half in (one, ~one)) for one in halves
+        )
+        return np.asarray(np.mean([value(*each) for each in sides], axis=0))
+
+    return reweighted({"subject": names}, again)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.data.factorize import coordinate, locate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices
+from neuroledger.stats.spread import Influence, reweighted
 
-__all__ = ["answers_and_truths", "confusions", "off_diagonal"]
+__all__ = ["answers_and_truths", "Trials", "confusions", "of_new_trials", "off_diagonal", "rows_pearson"]
 
 
 def answers_and_truths(
@@ -47,3 +50,57 @@ def confusions(answers: Any, truth: Any, labels: Any) -> Floats:
 def off_diagonal(matrix: Floats) -> Floats:
     """Entries beside the diagonal, row by row."""
     return np.asarray(matrix[~np.eye(len(matrix), dtype=bool)])
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Trials of one side: the cell of the confusion matrix, the stimulus and the subject of each; a model is no subject."""
+
+    cell: Indices
+    stimulus: Array
+    subject: Array | None
+    size: int
+
+    @classmethod
+    def of(cls, assembly: xr.DataArray, labels: Array) -> Trials:
+        """Trials whose answer and truth are among the labels."""
+        answers, truth = answers_and_truths(assembly)
+        row, column = locate(truth, labels), locate(answers, labels)
+        known = (row >= 0) & (column >= 0)
+        shown, who = coordinate(assembly, "stimulus_id"), coordinate(assembly, "subject", "subject_id")
+        shown = np.arange(len(row)) if shown is None else shown
+        cell = (row * len(labels) + column)[known]
+        names = None if who is None else np.asarray(who)[known].astype(str)
+        return cls(cell, np.asarray(shown)[known].astype(str), names, len(labels))
+
+
+def of_new_trials(sides: Sequence[Trials]) -> Influence:
+    """How stimuli and people move the correlation of the off-diagonal confusions of two sides."""
+    stimuli = np.unique(np.concatenate([side.stimulus for side in sides]))
+    people = [np.unique(side.subject) for side in sides if side.subject is not None]
+    items = {"stimulus": stimuli} | ({"subject": np.unique(np.concatenate(people))} if people else {})
+    codes = [
+        {
+            name: np.searchsorted(ids, own)
+            for name, ids, own in zip(items, items.values(), (side.stimulus, side.subject), strict=False)
+            if own is not None
+        }
+        for side in sides
+    ]
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        found: list[Floats] = []
+        for side, code in zip(sides, codes, strict=True):
+            each = np.prod([weights[name][:, at] for name, at in code.items()], axis=0)
+            counts = np.stack([np.bincount(side.cell, w, side.size**2).astype(np.float64) for w in each])
+            found.append(counts[:, ~np.eye(side.size, dtype=bool).ravel()])
+        return rows_pearson(*found)
+
+    return reweighted(items, again)
+
+
+def rows_pearson(a: Floats, b: Floats) -> Floats:
+    """Pearson correlation of each row of two arrays (row, value); NaN where one is constant."""
+    a, b = (each - each.mean(axis=1, keepdims=True) for each in (a, b))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))

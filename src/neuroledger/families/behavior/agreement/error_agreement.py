@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -11,6 +12,7 @@ import xarray as xr
 
 from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
+from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = [
     "Agreement",
@@ -21,6 +23,7 @@ __all__ = [
     "choices",
     "compare",
     "correctness",
+    "of_new_stimuli_and_people",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -273,37 +276,31 @@ def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: M
     return table
 
 
-def resampled(
-    a: Answers,
-    b: Answers,
-    pairs: npt.NDArray[np.intp],
-    rng: np.random.Generator,
-    *,
-    measure: Measure,
-    undefined: Literal["skip", "one"] = "skip",
-    draws: int = 1000,
-) -> Floats:
-    """Mean agreement over conditions and ``pairs (pair, 2)`` when stimuli and people are drawn with replacement.
+def of_new_stimuli_and_people(
+    a: Answers, b: Answers, pairs: Codes, *, measure: Measure, undefined: Literal["skip", "one"] = "skip"
+) -> Influence:
+    """How stimuli and people move the mean agreement over conditions and ``pairs (pair, 2)`` of ``a`` and ``b``.
 
-    Stimuli are drawn within each condition; a pair counts as often as its people are drawn (the observers of ``b``, and
-    those of ``a`` where both are the same people). Draws in which no pair is left are NaN.
+    A pair counts as much as its people weigh: the observers of ``b``, and those of ``a`` where both are the same people.
     """
     first, second = pairs.T
-    total, count = np.zeros((draws, len(pairs))), np.zeros((draws, len(pairs)))
-    for c in range(len(a.conditions)):
-        cells = np.flatnonzero(a.condition == c)
-        times = rng.multinomial(cells.size, np.full(cells.size, 1 / cells.size), draws).astype(np.float64)
-        ca, sa = a.correct[np.ix_(first, cells)].T, a.seen[np.ix_(first, cells)].T
-        cb, sb = b.correct[np.ix_(second, cells)].T, b.seen[np.ix_(second, cells)].T
-        counts = [times @ part for part in (sa * sb, ca * sb, sa * cb, ca * cb)]
-        values = measured(_agreement(*counts), measure, undefined)
-        known = ~np.isnan(values)
-        total += np.where(known, values, 0.0)
-        count += known
-    people = len(b.observers)
-    drawn = rng.multinomial(people, np.full(people, 1 / people), draws).astype(np.float64)
-    weight = drawn[:, second] * (drawn[:, first] if a is b else 1.0) * (count > 0)
-    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-    out = np.full(draws, np.nan)
-    np.divide((weight * mean).sum(axis=1), weight.sum(axis=1), out=out, where=weight.sum(axis=1) > 0)
-    return out
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        stimuli, people = weights["stimulus"][:, b.stimulus], weights["subject"]
+        total, count = np.zeros((len(people), len(pairs))), np.zeros((len(people), len(pairs)))
+        for c in range(len(a.conditions)):
+            cells = np.flatnonzero(a.condition == c)
+            ca, sa = a.correct[np.ix_(first, cells)].T, a.seen[np.ix_(first, cells)].T
+            cb, sb = b.correct[np.ix_(second, cells)].T, b.seen[np.ix_(second, cells)].T
+            counts = [stimuli[:, cells] @ part for part in (sa * sb, ca * sb, sa * cb, ca * cb)]
+            values = measured(_agreement(*counts), measure, undefined)
+            known = ~np.isnan(values)
+            total += np.where(known, values, 0.0)
+            count += known
+        weight = people[:, second] * (people[:, first] if a is b else 1.0) * (count > 0)
+        mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+        out = np.full(len(people), np.nan)
+        np.divide((weight * mean).sum(axis=1), weight.sum(axis=1), out=out, where=weight.sum(axis=1) > 0)
+        return out
+
+    return reweighted({"stimulus": b.stimuli, "subject": b.observers}, again)

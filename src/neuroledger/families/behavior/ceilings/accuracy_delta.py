@@ -8,8 +8,14 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.agreement.accuracy_drop import drop_of_people, drop_similarity, half_of
+from neuroledger.families.behavior.agreement.accuracy_drop import (
+    drop_of_people,
+    drop_similarity,
+    half_of,
+    of_new_people,
+)
 from neuroledger.spec.registry import ceiling
 
 __all__ = ["accuracy_delta"]
@@ -41,12 +47,18 @@ def accuracy_delta(
     """
     drops, names = drop_of_people(assembly, image_types, by=by, error=CeilingError)
     peer = np.random.RandomState(0) if subjects == "brainscore" else None
+
+    def reached(one: Floats, two: Floats) -> Floats:
+        similarity = drop_similarity(one, two, signed=peer is not None)
+        return np.asarray(2 * similarity / (1 + similarity))
+
     values = np.empty(draws)
-    for i in range(draws):
-        first = half_of(names, peer=peer, rng=rng)
+    halves = [half_of(names, peer=peer, rng=rng) for _ in range(draws)]
+    for i, first in enumerate(halves):
         one, two = float(drops[first].mean()), float(drops[~first].mean())
         if two == 0:
             raise CeilingError("half of the people lose no accuracy at all, so there is no loss to compare")
-        similarity = drop_similarity(one, two, signed=peer is not None)
-        values[i] = 2 * similarity / (1 + similarity)
-    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
+        values[i] = reached(np.array(one), np.array(two))
+    return xr.DataArray(
+        values, dims=("draw",), attrs={"influence": lambda: of_new_people(names, drops, halves, reached)}
+    )

@@ -14,7 +14,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     answers_of_people,
     compare,
     measured,
-    resampled,
+    of_new_stimuli_and_people,
 )
 from neuroledger.spec.registry import ceiling
 
@@ -25,7 +25,6 @@ __all__ = ["agreement"]
 def agreement(
     assembly: xr.DataArray,
     *,
-    rng: np.random.Generator,
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
@@ -70,7 +69,7 @@ def agreement(
     notes += [f"{unseen} pair × condition cells without shared stimuli were left out"] if unseen else []
     out.attrs["notes"] = notes
     both = np.asarray(pairs, dtype=np.intp)
-    out.attrs["replicates"] = lambda: resampled(
-        people, people, both, rng, measure=measure, undefined=undefined
+    out.attrs["influence"] = lambda: of_new_stimuli_and_people(
+        people, people, both, measure=measure, undefined=undefined
     )
     return out

@@ -22,7 +22,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     Measure,
     compare,
     measured,
-    resampled,
+    of_new_stimuli_and_people,
 )
 from neuroledger.spec.registry import ceiling
 
@@ -33,7 +33,6 @@ __all__ = ["answered_accuracy_distance", "answered_agreement"]
 def answered_agreement(
     assembly: xr.DataArray,
     *,
-    rng: np.random.Generator,
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
@@ -65,8 +64,8 @@ def answered_agreement(
     out.attrs["notes"] = left_out(people) + (
         [f"{empty} pair × condition cells with nothing to compare were left out"] if empty else []
     )
-    out.attrs["replicates"] = lambda: resampled(
-        people, people, pairs, rng, measure=measure, undefined=undefined
+    out.attrs["influence"] = lambda: of_new_stimuli_and_people(
+        people, people, pairs, measure=measure, undefined=undefined
     )
     return out
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.agreement.accuracies import table_of_people, tabulate
+from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.tasks.discrimination import pearson
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.spread import reweighted
 
 __all__ = ["condition_accuracy", "condition_accuracy_halves"]
+
+# Halves over which the influence of trials is averaged.
+HALVES = 20
 
 
 @ceiling("condition_accuracy", version=1, input="behaviour")
@@ -79,18 +88,27 @@ def condition_accuracy_halves(
     size = table.correct.size
     if size < 2 or table.cells < 2:
         raise CeilingError(f"{size} trials and {table.cells} conditions: at least two of each are needed")
-    values = np.full(draws, np.nan)
-    for i in range(draws):
-        first = np.zeros(size, dtype=bool)
-        first[rng.permutation(size)[: size // 2]] = True
+    orders = [rng.permutation(size) for _ in range(draws)]
+    cells = np.eye(table.cells)[table.cell]
+
+    def reached(weights: Floats, order: Indices) -> Floats:
         profiles = []
-        for half in (first, ~first):
-            count = np.bincount(table.cell[half], minlength=table.cells).astype(np.float64)
-            right = np.bincount(table.cell[half], weights=table.correct[half], minlength=table.cells)
-            profiles.append(np.divide(right, count, out=np.full(table.cells, np.nan), where=count > 0))
-        known = ~(np.isnan(profiles[0]) | np.isnan(profiles[1]))
-        r = pearson(profiles[0][known], profiles[1][known])
-        values[i] = 2 * r / (1 + r) if r > -1 else np.nan
+        for half in (order[: size // 2], order[size // 2 :]):
+            with np.errstate(invalid="ignore", divide="ignore"):
+                own = weights[:, half]
+                profiles.append((own * table.correct[half]) @ cells[half] / (own @ cells[half]))
+        known = np.isfinite(profiles).all(axis=(0, 1))
+        r = rows_pearson(*(each[:, known] for each in profiles))
+        return np.where(r > -1, 2 * r / (1 + r), np.nan)
+
+    values = np.concatenate([reached(np.ones((1, size)), order) for order in orders])
     if np.isnan(values).all():
         raise CeilingError("accuracies do not vary between conditions")
-    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
+    shown = encode(assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(size))
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        each = weights["stimulus"][:, shown.codes] * weights["subject"][:, table.subject]
+        return np.asarray(np.mean([reached(each, order) for order in orders[:HALVES]], axis=0))
+
+    influence = partial(reweighted, {"stimulus": shown.labels, "subject": table.subjects}, again)
+    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})

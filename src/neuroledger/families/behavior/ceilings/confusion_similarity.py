@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.agreement.confusions import answers_and_truths, confusions, off_diagonal
-from neuroledger.families.behavior.tasks.discrimination import pearson
+from neuroledger.families.behavior.agreement.confusions import (
+    answers_and_truths,
+    confusions,
+    off_diagonal,
+    rows_pearson,
+)
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.spread import reweighted
 
 __all__ = ["confusion_similarity"]
+
+# Halves over which the influence of people is averaged.
+HALVES = 20
 
 
 @ceiling("confusion_similarity", version=1, input="behaviour")
@@ -51,14 +62,23 @@ def confusion_similarity(
     each = np.stack(
         [off_diagonal(confusions(answers[rows], truth[rows], labels)) for rows in _rows(people.codes, n)]
     )
-    values = np.full(draws, np.nan)
-    for i in range(draws):
-        order = rng.permutation(n)
-        r = pearson(each[order[: n // 2]].mean(axis=0), each[order[n // 2 :]].mean(axis=0))
-        values[i] = 2 * r / (1 + r) if r > -1 else np.nan
+    orders = [rng.permutation(n) for _ in range(draws)]
+
+    def reached(weights: Floats, order: Indices) -> Floats:
+        one, two = (weights[:, half] @ each[half] for half in (order[: n // 2], order[n // 2 :]))
+        r = rows_pearson(one, two)
+        return np.where(r > -1, 2 * r / (1 + r), np.nan)
+
+    values = np.concatenate([reached(np.ones((1, n)), order) for order in orders])
     if np.isnan(values).all():
         raise CeilingError("halves of the people confuse nothing, so there is no pattern to compare")
-    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        drawn = [reached(weights["subject"], order) for order in orders[:HALVES]]
+        return np.asarray(np.mean(drawn, axis=0))
+
+    influence = partial(reweighted, {"subject": people.labels}, again)
+    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
 
 
 def _rows(

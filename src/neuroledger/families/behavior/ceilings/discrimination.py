@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.tasks.discrimination import halves, pattern, pearson, resampled
+from neuroledger.families.behavior.tasks.discrimination import halves, of_new_images, pattern, pearson
 from neuroledger.families.behavior.tasks.trials import read_trials
 from neuroledger.spec.registry import ceiling
 
@@ -19,7 +19,6 @@ __all__ = ["discrimination"]
 def discrimination(
     assembly: xr.DataArray,
     *,
-    rng: np.random.Generator,
     level: Literal["image", "object"] = "image",
     distractors: Literal["each", "mean"] = "each",
     normalise: bool = False,
@@ -62,5 +61,5 @@ def discrimination(
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
     out.attrs["n"] = {"stimuli": len(trials.images)}
     if level == "image":
-        out.attrs["replicates"] = lambda: resampled(patterns, rng)
+        out.attrs["influence"] = lambda: of_new_images(trials.images, patterns)
     return out

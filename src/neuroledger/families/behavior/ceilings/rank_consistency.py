@@ -7,25 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.tasks.discrimination import group_mean
-from neuroledger.families.behavior.tasks.solution_times import resampled_rank_correlation
+from neuroledger.families.behavior.tasks.solution_times import weighted_rank_correlation
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.splits import Split
+from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = ["rank_consistency"]
 
-DRAWS = 1000
 FEWEST_STIMULI = 4
 
 
 @ceiling("rank_consistency", version=2, input="behaviour")
-def rank_consistency(
-    assembly: xr.DataArray, *, splits: Sequence[Split], rng: np.random.Generator
-) -> xr.DataArray:
+def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.DataArray:
     """The best Spearman correlation with the mean over all repetitions.
 
     Each half is averaged per stimulus, missing values left out; the mean over splits of the halves' Spearman correlation
@@ -40,7 +38,7 @@ def rank_consistency(
     Returns
     -------
     xr.DataArray
-        One number. ``attrs["replicates"]``: the same when stimuli are drawn with replacement.
+        One number. ``attrs["influence"]``: how stimuli move it.
 
     Raises
     ------
@@ -77,19 +75,22 @@ def rank_consistency(
         )
     lengths = np.asarray(shown, dtype=np.float64)
 
-    def reached(weights: Indices) -> Floats:
-        """The ceiling when stimuli are drawn so often, for each draw; negative where the halves disagree."""
-        r = np.array([resampled_rank_correlation(a, b, weights[:, rows]) for a, b, rows in pairs])
+    def reached(weights: Floats) -> Floats:
+        """The ceiling for weights of stimuli (draw, stimulus); negative where the halves disagree."""
+        r = np.array([weighted_rank_correlation(a, b, weights[:, rows]) for a, b, rows in pairs])
         mean = np.clip(np.nanmean(r, axis=0), -0.99, 1)
         whole = of_all(np.broadcast_to(mean, r.shape), lengths[:, 0], lengths[:, 1]).mean(axis=0)
         return np.asarray(np.sign(whole) * np.sqrt(np.abs(whole)))
 
-    value = float(reached(np.ones((1, count), dtype=np.intp))[0])
+    value = float(reached(np.ones((1, count)))[0])
     if not value > 0:
         raise CeilingError(
             f"halves of the repetitions do not agree over {fewest} stimuli or more: there is no order for a model to find"
         )
     lost = count - fewest
-    weights = rng.multinomial(count, np.full(count, 1 / count), DRAWS)
     notes = [f"{lost} stimuli have no value in a half: left out"] if lost else []
-    return xr.DataArray(value, attrs={"notes": notes, "replicates": lambda: reached(weights)})
+
+    def influence() -> Influence:
+        return reweighted({"stimulus": stimuli.labels}, lambda weights: reached(weights["stimulus"]))
+
+    return xr.DataArray(value, attrs={"notes": notes, "influence": influence})

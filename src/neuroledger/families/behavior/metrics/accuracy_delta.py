@@ -14,8 +14,10 @@ from neuroledger.families.behavior.agreement.accuracy_drop import (
     drop_of_people,
     drop_similarity,
     half_of,
+    of_new_people,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.spread import Influence
 
 __all__ = ["accuracy_delta"]
 
@@ -65,12 +67,16 @@ def accuracy_delta(
     drops, names = drop_of_people(target, image_types, by=by)
     peer = subjects == "brainscore"
     values = np.empty(draws)
-    for i in range(draws):
-        drawn = half_of(names, peer=np.random.RandomState(i) if peer else None, rng=rng)
+    halves = [half_of(names, peer=np.random.RandomState(i) if peer else None, rng=rng) for i in range(draws)]
+    for i, drawn in enumerate(halves):
         people = float(drops[drawn].mean())
         if people == 0:
             raise MetricError(
                 "half of the people lose no accuracy at all, so there is no loss to compare with"
             )
         values[i] = drop_similarity(model, people, signed=peer)
-    return xr.DataArray(values, dims=("draw",), attrs={"replicates": values})
+
+    def influence() -> Influence:
+        return of_new_people(names, drops, halves, lambda half, _: drop_similarity(model, half, signed=peer))
+
+    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})

@@ -16,7 +16,12 @@ from neuroledger.families.behavior.agreement.answered import (
     given_by_people,
     left_out,
 )
-from neuroledger.families.behavior.agreement.error_agreement import Measure, compare, measured, resampled
+from neuroledger.families.behavior.agreement.error_agreement import (
+    Measure,
+    compare,
+    measured,
+    of_new_stimuli_and_people,
+)
 from neuroledger.spec.registry import metric
 
 __all__ = ["answered_accuracy_distance", "answered_agreement"]
@@ -27,7 +32,6 @@ def answered_agreement(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
-    rng: np.random.Generator,
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
@@ -69,8 +73,8 @@ def answered_agreement(
     )
     count = len(people.observers)
     mine = np.stack([np.zeros(count, dtype=np.intp), np.arange(count)], axis=1)
-    out.attrs["replicates"] = lambda: resampled(
-        model, people, mine, rng, measure=measure, undefined=undefined
+    out.attrs["influence"] = lambda: of_new_stimuli_and_people(
+        model, people, mine, measure=measure, undefined=undefined
     )
     empty = int(np.isnan(values).sum())
     out.attrs["notes"] = left_out(people, model) + (

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.accuracies import model_on_trials, table_of_people, tabulate
+from neuroledger.families.behavior.agreement.accuracies import (
+    PeopleTable,
+    model_on_trials,
+    table_of_people,
+    tabulate,
+)
+from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.tasks.discrimination import pearson
 from neuroledger.spec.registry import metric
+from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = ["condition_accuracy"]
 
@@ -22,7 +31,6 @@ def condition_accuracy(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
-    rng: np.random.Generator,
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
     people: Literal["each", "pooled"] = "each",
 ) -> xr.DataArray:
@@ -63,7 +71,9 @@ def condition_accuracy(
         value = pearson(*profiles)
         if np.isnan(value):
             raise MetricError("accuracies do not differ between conditions, so they have no correlation")
-        return xr.DataArray(value, attrs={"replicates": lambda: _resampled(profiles, count, rng)})
+        return xr.DataArray(
+            value, attrs={"influence": lambda: _influence(model, table, target["stimulus_id"].values)}
+        )
     one, two = tabulate(model, table), tabulate(table.correct, table)
     values = np.asarray([pearson(a[k], b[k]) for a, b, k in zip(one, two, ~np.isnan(two), strict=True)])
     flat = int(np.isnan(values).sum())
@@ -74,12 +84,15 @@ def condition_accuracy(
     return out
 
 
-def _resampled(
-    profiles: list[Floats],
-    count: Indices,
-    rng: np.random.Generator,
-    draws: int = 1000,
-) -> list[float]:
-    """The correlation when the trials of each condition are drawn with replacement."""
-    one, two = (rng.binomial(count, accuracy, (draws, count.size)) / count for accuracy in profiles)
-    return [pearson(a, b) for a, b in zip(one, two, strict=True)]
+def _influence(model: Floats, table: PeopleTable, stimulus: Array) -> Influence:
+    """How stimuli and people move the correlation of the accuracies over all trials."""
+    shown = encode(stimulus)
+    cells = np.eye(table.cells)[table.cell]
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        each = weights["stimulus"][:, shown.codes] * weights["subject"][:, table.subject]
+        count = each @ cells
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return rows_pearson(*((each * right) @ cells / count for right in (model, table.correct)))
+
+    return reweighted({"stimulus": shown.labels, "subject": table.subjects}, again)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.confusions import answers_and_truths, confusions, off_diagonal
+from neuroledger.families.behavior.agreement.confusions import (
+    Trials,
+    answers_and_truths,
+    confusions,
+    of_new_trials,
+    off_diagonal,
+)
 from neuroledger.families.behavior.tasks.discrimination import pearson
 from neuroledger.spec.registry import metric
 
@@ -16,9 +21,7 @@ __all__ = ["confusion_similarity"]
 
 
 @metric("confusion_similarity", version=1, input="behaviour")
-def confusion_similarity(
-    source: xr.DataArray, target: xr.DataArray, *, rng: np.random.Generator
-) -> xr.DataArray:
+def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     """Pearson correlation of the off-diagonal entries of two confusion matrices: ``()``.
 
     Parameters
@@ -52,16 +55,5 @@ def confusion_similarity(
     value = pearson(off_diagonal(counts[0]), off_diagonal(counts[1]))
     if np.isnan(value):
         raise MetricError("one side confuses every pair of objects equally often (or never): no correlation")
-    return xr.DataArray(value, attrs={"replicates": lambda: _resampled(counts, rng)})
-
-
-def _resampled(counts: list[Floats], rng: np.random.Generator, draws: int = 1000) -> list[float]:
-    """The correlation when the presentations of both sides are drawn with replacement."""
-    drawn = [
-        rng.multinomial(int(side.sum()), side.ravel() / side.sum(), draws).reshape(draws, *side.shape)
-        for side in counts
-    ]
-    return [
-        pearson(off_diagonal(a.astype(float)), off_diagonal(b.astype(float)))
-        for a, b in zip(*drawn, strict=True)
-    ]
+    sides = [Trials.of(each, labels) for each in (target, source)]
+    return xr.DataArray(value, attrs={"influence": lambda: of_new_trials(sides)})

@@ -13,10 +13,10 @@ from neuroledger.data.factorize import encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.tasks.discrimination import (
     halves,
+    of_new_images,
     pattern,
     pearson,
     rates_from_probabilities,
-    resampled,
 )
 from neuroledger.families.behavior.tasks.trials import ObjectTrials, read_trials
 from neuroledger.spec.registry import metric
@@ -29,7 +29,6 @@ def discrimination(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
-    rng: np.random.Generator,
     level: Literal["image", "object"] = "image",
     distractors: Literal["each", "mean"] = "each",
     normalise: bool = False,
@@ -59,7 +58,7 @@ def discrimination(
     Returns
     -------
     xr.DataArray
-        ``(split,)`` Pearson correlations. ``attrs["replicates"]``: their mean when images are resampled.
+        ``(split,)`` Pearson correlations. ``attrs["influence"]``: how images move their mean; patterns of objects have none.
 
     Raises
     ------
@@ -91,7 +90,7 @@ def discrimination(
     out.attrs["n"] = {"stimuli": len(trials.images)}
     out.attrs["notes"] = notes
     if level == "image":
-        out.attrs["replicates"] = lambda: resampled(patterns, rng)
+        out.attrs["influence"] = lambda: of_new_images(trials.images, patterns)
     return out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +20,15 @@ from neuroledger.families.behavior.tasks.discrimination import (
 )
 from neuroledger.families.behavior.tasks.solution_times import (
     crossing_times,
-    resampled_rank_correlation,
     softmax_readout,
+    weighted_rank_correlation,
 )
 from neuroledger.spec.registry import metric
 from neuroledger.stats.splits import Split
+from neuroledger.stats.spread import reweighted
 from neuroledger.stats.workspace import Workspace, fingerprint
 
 __all__ = ["object_solution_times"]
-
-
-DRAWS = 1000
 
 
 @metric("object_solution_times", version=1, timed=True)
@@ -39,7 +37,6 @@ def object_solution_times(
     target: xr.DataArray,
     *,
     splits: Sequence[Split],
-    rng: np.random.Generator,
     workspace: Workspace,
     label: str = "image_label",
     threshold: str = "i1",
@@ -63,7 +60,7 @@ def object_solution_times(
     Returns
     -------
     xr.DataArray
-        ``(split,)``. ``attrs["replicates"]``: the mean over splits when stimuli are drawn with replacement.
+        ``(split,)``. ``attrs["influence"]``: how stimuli move the mean over splits.
 
     Raises
     ------
@@ -125,20 +122,15 @@ def object_solution_times(
         )
     out = xr.DataArray(np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))})
     out.attrs["notes"] = notes
-    out.attrs["replicates"] = lambda: _resampled(known, len(brain), rng)
+    ids = coordinate(target, "stimulus_id")
+    names = np.arange(len(brain)) if ids is None or len(np.unique(ids)) < len(brain) else ids
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        drawn = [weighted_rank_correlation(x, y, weights["stimulus"][:, rows]) for x, y, rows in known]
+        return np.asarray(np.mean(drawn, axis=0))
+
+    out.attrs["influence"] = lambda: reweighted({"stimulus": names}, again)
     return out
-
-
-def _resampled(
-    known: Sequence[tuple[Floats, Floats, Indices]], stimuli: int, rng: np.random.Generator
-) -> Floats:
-    """Mean over splits of the correlation of (model, brain, rows), rows drawn with replacement."""
-    weights = rng.multinomial(stimuli, np.full(stimuli, 1 / stimuli), DRAWS)
-    drawn = np.array([resampled_rank_correlation(x, y, weights[:, rows]) for x, y, rows in known])
-    there = np.isfinite(drawn)
-    with np.errstate(invalid="ignore"):
-        mean: Floats = np.where(there, drawn, 0.0).sum(axis=0) / there.sum(axis=0)
-    return mean[np.isfinite(mean)]
 
 
 def _times(

@@ -11,7 +11,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = [
     "cells",
@@ -27,7 +28,7 @@ __all__ = [
     "rates_from_counts",
     "rates_from_probabilities",
     "rates_from_trials",
-    "resampled",
+    "of_new_images",
     "weighted_pearson",
 ]
 
@@ -189,10 +190,9 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     return r
 
 
-def resampled(
-    patterns: Sequence[tuple[Floats, Floats]], rng: np.random.Generator, draws: int = 1000
-) -> Floats:
-    """Mean correlation over pairs of ``(image, column)`` patterns when images are drawn with replacement."""
-    n = len(patterns[0][0])
-    weights = rng.multinomial(n, np.full(n, 1 / n), draws).astype(np.float64)
-    return np.asarray(np.mean([weighted_pearson(x, y, weights) for x, y in patterns], axis=0))
+def of_new_images(images: Array, patterns: Sequence[tuple[Floats, Floats]]) -> Influence:
+    """How new images move the mean correlation over pairs of ``(image, column)`` patterns."""
+    return reweighted(
+        {"stimulus": images},
+        lambda w: np.asarray(np.mean([weighted_pearson(x, y, w["stimulus"]) for x, y in patterns], axis=0)),
+    )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from neuroledger.data.arrays import Array, Floats
 
-__all__ = ["crossing_times", "resampled_rank_correlation", "softmax_readout"]
+__all__ = ["crossing_times", "weighted_rank_correlation", "softmax_readout"]
 
 PENALTY = 0.463  # of Kar et al.'s readout: ½ · PENALTY · ‖weights‖² beside the mean cross-entropy
 NEGLIGIBLE = 1e-12  # of the largest variance: directions in which the training patterns do not differ
@@ -58,8 +57,8 @@ def softmax_readout(
     return np.asarray(found, dtype=np.float64), np.asarray(model.classes_)
 
 
-def resampled_rank_correlation(x: Floats, y: Floats, weights: npt.NDArray[np.int64]) -> Floats:
-    """Spearman correlation of two rows of values when each is drawn as often as ``(draw, row)`` weights say."""
+def weighted_rank_correlation(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Spearman correlation of two rows of values with ``(draw, row)`` weights."""
     ranks = [_ranks(values, weights) for values in (x, y)]
     total = weights.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -69,7 +68,7 @@ def resampled_rank_correlation(x: Floats, y: Floats, weights: npt.NDArray[np.int
     return r
 
 
-def _ranks(values: Floats, weights: npt.NDArray[np.int64]) -> Floats:
+def _ranks(values: Floats, weights: Floats) -> Floats:
     """Mean ranks ``(draw, row)`` of values that occur ``weights`` times."""
     distinct, group = np.unique(values, return_inverse=True)
     counts = np.zeros((len(weights), len(distinct)))
