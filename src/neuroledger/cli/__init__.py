@@ -181,7 +181,10 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")
     p.add_argument("project", choices=("brainscore", "openneuro", "nemar"))
     p.add_argument(
-        "id", help="brainscore: id of the new data set; openneuro, nemar: theirs, such as ds004504"
+        "id",
+        metavar="KEY",
+        help="brainscore: a benchmark, data set or stimulus set, or with files the id of a new data set; openneuro, "
+        "nemar: theirs, such as ds004504",
     )
     p.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="assy_*.nc, stimulus_*.csv, stimulus_*.zip"
@@ -203,6 +206,11 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--facts", type=Path, metavar="JSON", help="of a listing: its license, title, authors, doi and trials"
     )
+    p.add_argument(
+        "--sha1", action="append", default=[], metavar="FILE=SHA1", help="what the registry states of a file"
+    )
+    p.add_argument("--access", choices=("public", "private"), default="public", help="who may have the files")
+    p.add_argument("--degrees", type=float, metavar="D", help="degrees of visual angle of the stimuli")
 
     p = verb("export", "bridges", "data sets and results in the layout of other projects")
     p.add_argument("project", choices=("brainscore", "neurobench", "sc-neurocore"))

@@ -5,20 +5,40 @@ from __future__ import annotations
 import argparse
 
 from neuroledger.cli.output import say
+from neuroledger.display import choose
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import open_catalog
 
 
 def bring_in(options: argparse.Namespace) -> int:
-    """`import`: other projects' files, or published trees of recordings, as a data set."""
+    """`import`: a key of Brain-Score's registry, its files, or published trees of recordings, as a data set."""
     if options.project != "brainscore":
         return _tree(options)
-    from neuroledger.families.alignment.brainscore_files import import_brainscore
+    from neuroledger.families.alignment.brainscore_files import fetch_brainscore, import_brainscore
 
-    if not options.files:
-        raise RequestError("name the files of Brain-Score: assy_*.nc, stimulus_*.csv, stimulus_*.zip")
     catalog = open_catalog(options.root)
-    for path in import_brainscore(catalog, options.id, options.files):
+    if not options.files:
+        if options.sha1 or options.degrees is not None or options.access != "public":
+            raise RequestError(
+                "--sha1, --degrees and --access are about files: name them, or leave the options out"
+            )
+        with choose() as display:
+            for done in fetch_brainscore(catalog, options.id, progress=display.progress):
+                if isinstance(done, str):
+                    display.line(f"{done}: pinned already, and complete")
+                    continue
+                display.line(f"pinned {done.files} files in {catalog.shown(done.path)}")
+                for remark in done.remarks:
+                    display.line(f"note: {remark}")
+        say("next: `neuroledger validate`, then `neuroledger run`")
+        return 0
+    sha1 = dict(text.rpartition("=")[::2] for text in options.sha1)
+    if "" in sha1:
+        raise RequestError(
+            "--sha1 is FILE=SHA1, such as --sha1 assy_x.nc=13d28ca0ce88ee550b54db3004374ae19096e9b9"
+        )
+    given = {"sha1": sha1, "access": options.access, "degrees": options.degrees}
+    for path in import_brainscore(catalog, options.id, options.files, **given):
         say(f"wrote {catalog.shown(path)}")
     say(
         f"pinned in specs/datasets/{options.id}.yaml; next: its licence, then `neuroledger validate {options.id}`"

@@ -24,15 +24,30 @@ SHOWN_CHANGES = 40
 
 def fetch(options: argparse.Namespace) -> int:
     """Bring files of data sets and models."""
+    from neuroledger.data.pin.pin import fetch_and_pin
+
     catalog = open_catalog(options.root)
     wanted = _wanted(catalog, options)
     failures = 0
     with choose() as display:
         for kind, id in wanted:
             spec = catalog.entry(kind, id).spec
-            if getattr(spec, "unavailable", None):
+            stated = isinstance(spec, DatasetSpec) and spec.reader is not None and not spec.files
+            stated = stated and any(one.url for one in spec.downloads.values())  # type: ignore[attr-defined]
+            if getattr(spec, "unavailable", None) and not (stated and id in options.ids):
                 display.line(f"✗ {id}: unavailable: {spec.unavailable}")  # type: ignore[attr-defined]
                 failures += id in options.ids
+                continue
+            if stated:
+                try:
+                    done = fetch_and_pin(catalog, id, progress=display.progress)
+                except NeuroLedgerError as error:
+                    display.line(f"✗ {id}: {error}")
+                    failures += 1
+                else:
+                    display.line(
+                        f"✓ {id}: {done.files} files brought, and pinned in {catalog.shown(done.path)}"
+                    )
                 continue
             files = spec.files if isinstance(spec, DatasetSpec) else spec.weights  # type: ignore[attr-defined]
             try:

@@ -25,6 +25,8 @@ class Dataset:
         Size of the stimuli in degrees of visual angle, where known.
     extras
         Further assemblies by name (training trials, stimulus sets' own properties).
+    metadata
+        Arrays that came with the assembly, of whatever dimensions: nothing is scored on them, and they are exported again.
     extra_stimuli
         Further stimulus sets by name (those a readout is fitted on).
     notes
@@ -40,5 +42,6 @@ class Dataset:
     degrees: float | None = None
     extras: dict[str, xr.DataArray] = field(default_factory=dict)
     extra_stimuli: dict[str, StimulusSet] = field(default_factory=dict)
+    metadata: dict[str, xr.DataArray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     content: str = ""

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
 import http.client
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import urllib3
 import yaml
 from filelock import FileLock
 from filelock import Timeout as Locked
 
-from neuroledger.data.integrity import remembering, sha256_of_file, verify_file
+from neuroledger.data.integrity import compare, remembering, sha256_of_file, verify_file
+from neuroledger.data.s3 import address_of, credentials, region_of, signed
 from neuroledger.errors import DataError, Finding, IntegrityError, UnavailableError
-from neuroledger.spec.base import SourceFile
+from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
 
-__all__ = ["Progress", "absent", "fetch_files", "folder_of", "mirror_folder"]
+__all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mirror_folder"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes that are there and the bytes in all."""
 
+Pin = SourceFile | Stated
 BLOCK = 1 << 18
+MOST: Final = 1 << 38
+"""Bytes of a file whose size nobody states, at most: 256 GiB."""
 ATTEMPTS = 5
 TIMEOUT_S = 60
 """Longest silence of a server."""
@@ -183,15 +189,70 @@ def _bring(
             f"{name} has no address to be fetched from{looked}: get it as the data set's access_steps say, then set "
             "NEUROLEDGER_MIRROR to the folder that holds it and fetch again"
         )
+    _arrived(root, pin, name, progress, tried).replace(path)
+
+
+def _arrived(root: Path, pin: Pin, name: str, progress: Progress, tried: list[str]) -> Path:
+    """The file from its url, in the folder of downloads, checked."""
     try:
-        partial = _download(root, _https(pin), pin, name, progress)
+        return _download(root, _https(pin), pin, name, progress)
     except _RefusedError as error:
         tried.append(str(error))
+        fix = "connect to the network"
+        if isinstance(error, _ForbiddenError):
+            fix = (
+                "its owner gives it to some: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to "
+                "credentials that may read it"
+            )
         raise UnavailableError(
-            f"{name} could not be fetched ({'; '.join(tried)}); connect to the network, or point NEUROLEDGER_MIRROR "
-            "to a folder that holds the file under any name"
+            f"{name} could not be fetched ({'; '.join(tried)}); {fix}, or point NEUROLEDGER_MIRROR "
+            "to a folder that holds the file"
         ) from error
-    partial.replace(path)
+
+
+def fetch_stated(
+    root: Path, folder: Path, stated: Mapping[str, Stated], *, progress: Progress | None = None
+) -> None:
+    """Bring files of which only what their publisher states is known to ``folder``, each compared with that.
+
+    In the mirror such a file is found by its own name, and taken if it is what is stated. One that is in ``folder`` already
+    and right is kept, so that a fetch that was interrupted goes on.
+
+    Raises
+    ------
+    IntegrityError
+        A source gave other bytes than stated.
+    UnavailableError
+        A file has no address, or its source could not be reached or refused it.
+    """
+    mirror = mirror_folder()
+    for name, said in stated.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            with suppress(IntegrityError):
+                compare(path, said)
+                continue
+        found = [] if mirror is None else sorted(mirror.rglob(Path(name).name))
+        wrong = []
+        for candidate in (one for one in found if one.is_file()):
+            try:
+                compare(candidate, said)
+            except IntegrityError as error:
+                wrong.append(str(error))
+                continue
+            with _written(path), replacing(path) as temporary:
+                shutil.copyfile(candidate, temporary)
+            break
+        else:
+            if said.url is None:
+                reason = "; ".join(wrong) or "its publisher states no address"
+                raise UnavailableError(
+                    f"{name} cannot be fetched ({reason}): get it as the data set's access_steps say, and point "
+                    "NEUROLEDGER_MIRROR to the folder that holds it"
+                )
+            with _written(path):
+                _arrived(root, said, name, progress or _silent, wrong).replace(path)
 
 
 def _from_mirror(mirror: _Mirror, path: Path, pin: SourceFile, name: str, progress: Progress) -> bool:
@@ -280,7 +341,11 @@ def _require_plain(pointer: Path, name: str) -> None:
     try:
         said = yaml.safe_load(pointer.read_text(encoding="utf-8"))
         (out,) = said["outs"]
-        plain = set(said) <= {"outs", "md5", "meta", "desc"} and out["path"] == name
+        plain = set(said) <= {"outs", "md5", "meta", "desc", "frozen", "deps"} and out["path"] == name
+        # What `dvc import-url` writes: the one address that the file is from, which is not looked at again.
+        sources = said.get("deps", [])
+        plain &= not sources or (said.get("frozen") is True and len(sources) == 1)
+        plain &= all(re.match(r"(https?|s3)://", one["path"]) is not None for one in sources)
     except (yaml.YAMLError, UnicodeDecodeError, LookupError, TypeError, ValueError):
         plain = False
     if not plain:
@@ -307,16 +372,16 @@ def _require_harmless(path: Path) -> None:
                 )
 
 
-def _https(pin: SourceFile) -> str:
-    url = str(pin.url)
-    if url.startswith("s3://"):
-        parts = urlsplit(url)
-        url = f"https://{parts.netloc}.s3.amazonaws.com/{quote(parts.path.lstrip('/'))}"
-    return f"{url}?versionId={quote(pin.version_id)}" if pin.version_id else url
+def _https(pin: Pin) -> str:
+    return address_of(str(pin.url), pin.version_id, pin.endpoint)
 
 
 class _RefusedError(Exception):
     """A server did not give the file; the message says which and why."""
+
+
+class _ForbiddenError(_RefusedError):
+    """Whoever asks has no right to it."""
 
 
 class _TransientError(_RefusedError):
@@ -327,58 +392,76 @@ class _TransientError(_RefusedError):
         self.wait = wait
 
 
-def _download(root: Path, url: str, pin: SourceFile, name: str, progress: Progress) -> Path:
+def _download(root: Path, url: str, pin: Pin, name: str, progress: Progress) -> Path:
     """Download to .cache/downloads, resuming where an earlier attempt stopped; checked before it is returned."""
-    partial = root / ".cache" / "downloads" / f"{pin.sha256}.part"
+    key = pin.sha256 or pin.sha1 or hashlib.sha256(url.encode()).hexdigest()
+    partial = root / ".cache" / "downloads" / f"{key}.part"
     partial.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + _patience(pin)
+    run = _Transfer(url, partial, pin, name, progress)
     failures = 0  # one after the other, without a byte in between
     while True:
         before = partial.stat().st_size if partial.exists() else 0
         try:
-            _continue(url, partial, pin, name, progress, deadline)
+            _continue(run)
             break
         except _TransientError as error:
             moved = partial.exists() and partial.stat().st_size > before
             failures = 1 if moved else failures + 1
             wait = min(max(2.0**failures, error.wait), LONGEST_WAIT_S)
-            if failures == ATTEMPTS or time.monotonic() + wait > deadline:
+            if failures == ATTEMPTS or time.monotonic() + wait > run.deadline:
                 raise
             time.sleep(wait)
     try:
-        verify_file(partial, pin)
+        if isinstance(pin, SourceFile):
+            verify_file(partial, pin)
+        else:
+            compare(partial, pin)
     except IntegrityError as error:
         partial.unlink()
-        raise IntegrityError(f"{url} gave other bytes than pinned ({error}); nothing was kept") from None
+        raise IntegrityError(f"{url} gave other bytes than {run.known} ({error}); nothing was kept") from None
     return partial
 
 
-def _continue(
-    url: str, partial: Path, pin: SourceFile, name: str, progress: Progress, deadline: float
-) -> None:
+class _Transfer:
+    """One file on its way: where it comes from and goes, and its size, which the server states if the spec does not."""
+
+    def __init__(self, url: str, partial: Path, pin: Pin, name: str, progress: Progress) -> None:
+        self.url, self.partial, self.pin, self.name, self.progress = url, partial, pin, name, progress
+        self.known = "pinned" if isinstance(pin, SourceFile) else "stated"
+        self.begun = time.monotonic()
+        self.size = pin.size
+
+    @property
+    def deadline(self) -> float:
+        return self.begun + GRACE_S + (MOST if self.size is None else self.size) / SLOWEST
+
+
+def _continue(run: _Transfer) -> None:
+    url, partial = run.url, run.partial
     there = partial.stat().st_size if partial.exists() else 0
-    if there > pin.size:
+    if run.size is not None and there > run.size:
         partial.unlink()
         there = 0
-    if there == pin.size and partial.exists():
+    if there == run.size and partial.exists():
         return
     try:
-        answer, address = _answer(url, there)
+        answer, address = _answer(url, there, run.pin)
         try:
-            there = _start(answer, address, there, partial, pin)
+            there = _start(answer, address, there, run)
             with partial.open("ab" if there else "wb") as file:
                 # As it arrives: a block that is filled drop by drop would keep us from looking at the clock.
                 while block := answer.read1(BLOCK):
                     file.write(block)
                     there += len(block)
-                    if there > pin.size:
+                    if there > (MOST if run.size is None else run.size):
                         raise IntegrityError(
-                            f"{address} gives more than the {pin.size:,} bytes that are pinned"
+                            f"{address} gives more than the {run.size or MOST:,} bytes that are {run.known}"
                         )
-                    progress(name, there, pin.size)
-                    if time.monotonic() > deadline:
+                    run.progress(run.name, there, run.size or there)
+                    if time.monotonic() > run.deadline:
+                        seconds = run.deadline - run.begun
                         raise _RefusedError(
-                            f"{address}: {there:,} of {pin.size:,} bytes in {_patience(pin):.0f} s"
+                            f"{address}: {there:,} of {run.size or MOST:,} bytes in {seconds:.0f} s"
                         )
         finally:
             answer.close()
@@ -392,14 +475,18 @@ def _continue(
         ValueError,
     ) as error:
         raise _TransientError(f"{url}: {_reason(error)}") from error
-    if there < pin.size:
-        raise _TransientError(f"{url}: the connection ended after {there:,} of {pin.size:,} bytes")
+    if run.size is not None and there < run.size:
+        raise _TransientError(f"{url}: the connection ended after {there:,} of {run.size:,} bytes")
 
 
-def _answer(url: str, there: int) -> tuple[Any, str]:
-    """The answer to a request for the bytes from ``there`` on, behind redirects, and the address that gave it."""
+def _answer(url: str, there: int, pin: Pin) -> tuple[Any, str]:
+    """The answer to a request for the bytes from ``there`` on, behind redirects, and the address that gave it.
+
+    A request to S3 is signed where somebody has credentials, and repeated without if these have no right to the object.
+    """
     secure, address = url.startswith("https://"), url
-    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={there}-"} if there else {})}
+    plain = {"Accept-Encoding": "identity", **({"Range": f"bytes={there}-"} if there else {})}
+    own, region = credentials(), pin.region
     for _ in range(REDIRECTS):
         parts = urlsplit(address)
         if parts.scheme not in ({"https"} if secure else {"https", "http"}) or not parts.hostname:
@@ -409,16 +496,27 @@ def _answer(url: str, there: int) -> tuple[Any, str]:
         proxy = urllib.request.getproxies().get(parts.scheme)
         through = proxy is not None and not urllib.request.proxy_bypass(parts.hostname)
         pool = urllib3.ProxyManager(str(proxy)) if through else urllib3.PoolManager()
+        place = region_of(address, region)
+        signs = own is not None and place is not None
         answer = pool.request(
             "GET",
             address,
-            headers=headers,
+            headers=signed(address, plain, own, place) if own is not None and place is not None else plain,
             redirect=False,
             retries=False,
             preload_content=False,
             decode_content=False,
             timeout=urllib3.Timeout(TIMEOUT_S),
         )
+        there_region = answer.headers.get("x-amz-bucket-region")
+        if signs and there_region not in (None, place) and answer.status in {301, 307, 400, 403}:
+            answer.close()
+            region = there_region
+            continue
+        if signs and answer.status == 403:
+            answer.close()
+            own = None
+            continue
         if answer.status not in MOVED:
             return answer, address
         answer.close()
@@ -426,31 +524,39 @@ def _answer(url: str, there: int) -> tuple[Any, str]:
     raise _RefusedError(f"{url}: more than {REDIRECTS} redirects")
 
 
-def _start(answer: Any, address: str, there: int, partial: Path, pin: SourceFile) -> int:
+def _start(answer: Any, address: str, there: int, run: _Transfer) -> int:
     """Where in the file the answer begins: where we asked for, or at 0."""
-    if answer.status == 416 or (answer.status == 206 and not _continues(answer, there, pin)):
-        partial.unlink(missing_ok=True)
+    if answer.status == 416 or (answer.status == 206 and not _continues(answer, there, run.size)):
+        run.partial.unlink(missing_ok=True)
         raise _TransientError(f"{address}: it does not continue at byte {there:,}")
     if answer.status in TRANSIENT:
         said = answer.headers.get("Retry-After", "")
         raise _TransientError(
             f"{address}: HTTP {answer.status}", float(said) if said.isdecimal() and len(said) < 6 else 0
         )
+    if answer.status in {401, 403}:
+        raise _ForbiddenError(f"{address}: HTTP {answer.status} {answer.reason or ''}".rstrip())
     if answer.status not in {200, 206}:
         raise _RefusedError(f"{address}: HTTP {answer.status} {answer.reason or ''}".rstrip())
     begin = there if answer.status == 206 else 0
     said = answer.headers.get("Content-Length", "")
-    if said.isdecimal() and len(said) < 20 and int(said) > pin.size - begin:
-        raise IntegrityError(
-            f"{address} gives more than the {pin.size:,} bytes that are pinned ({begin + int(said):,})"
-        )
+    if said.isdecimal() and len(said) < 20:
+        if run.size is None and int(said) + begin <= MOST:
+            run.size = int(said) + begin
+        elif int(said) > (MOST if run.size is None else run.size) - begin:
+            raise IntegrityError(
+                f"{address} gives more than the {run.size or MOST:,} bytes that are {run.known} ({begin + int(said):,})"
+            )
     return begin
 
 
-def _continues(answer: Any, there: int, pin: SourceFile) -> bool:
+def _continues(answer: Any, there: int, size: int | None) -> bool:
     """Whether a partial answer is of the bytes asked for; a server that does not say is believed, and hashed."""
     said = answer.headers.get("Content-Range")
-    return said is None or (said.startswith(f"bytes {there}-") and said.endswith((f"/{pin.size}", "/*")))
+    if said is None:
+        return True
+    whole = ("/*",) if size is None else (f"/{size}", "/*")
+    return said.startswith(f"bytes {there}-") and (size is None or said.endswith(whole))
 
 
 def _reason(error: BaseException) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from neuroledger.errors import DataError, IntegrityError
-from neuroledger.spec.base import SourceFile
+from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.store.hashes import hashed, recalled, remember, remembering
 
-__all__ = ["remembering", "sha256_of_file", "verify_file"]
+__all__ = ["compare", "remembering", "sha256_of_file", "verify_file"]
+
+BLOCK = 1 << 20
+_SHA1: set[tuple[Path, str]] = set()
+"""Files whose SHA-1 this process has compared; one that changed is found by its SHA-256."""
 
 
 def sha256_of_file(path: Path) -> str:
@@ -37,7 +43,11 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, fix:
         raise DataError(f"{path} is missing{then}") from None
     if stat.st_size != pin.size:
         raise IntegrityError(f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{then}")
-    if memory is not None and recalled(path, memory) == pin.sha256:
+    known = memory is not None and recalled(path, memory) == pin.sha256
+    if pin.sha1 is not None and not (known and (path, pin.sha1) in _SHA1):
+        compare(path, Stated(sha1=pin.sha1), fix=fix)
+        _SHA1.add((path, pin.sha1))
+    if known:
         return
     try:
         found = sha256_of_file(path)
@@ -49,3 +59,40 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, fix:
         )
     if memory is not None:
         remember(path, found, memory)
+
+
+def compare(path: Path, stated: Stated, *, fix: str = "") -> None:
+    """Return if a download is what its publisher says it is: its size, and every checksum that is stated.
+
+    Raises
+    ------
+    IntegrityError
+        It is not; the first difference is named.
+    """
+    size = path.stat().st_size
+    if stated.size is not None and size != stated.size:
+        raise IntegrityError(_differs(path, fix, f"{size:,} bytes", f"{stated.size:,}"))
+    wanted: Mapping[str, str | None] = {
+        "MD5": stated.md5,
+        "SHA-1": stated.sha1,
+        "SHA-256": stated.sha256,
+    }
+    digests = {
+        name: hashlib.new(name.replace("-", ""), usedforsecurity=False)
+        for name, value in wanted.items()
+        if value is not None
+    }
+    if not digests:
+        return
+    with path.open("rb") as opened:
+        while block := opened.read(BLOCK):
+            for digest in digests.values():
+                digest.update(block)
+    for name, digest in digests.items():
+        if digest.hexdigest() != wanted[name]:
+            raise IntegrityError(_differs(path, fix, f"{name} {digest.hexdigest()}", f"{wanted[name]}"))
+
+
+def _differs(path: Path, fix: str, found: str, stated: str) -> str:
+    then = fix or "the download is incomplete or another version; get it again"
+    return f"{path} has {found} where its publisher states {stated}: {then}"

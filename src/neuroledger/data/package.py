@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import zipfile
@@ -16,8 +15,10 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.data.assembly import check, write
+from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.normalise_input import as_text
 from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
 from neuroledger.data.stimuli import StimulusSet, read_table
 from neuroledger.errors import AssemblyError, RequestError
@@ -26,7 +27,7 @@ from neuroledger.spec.document import parse
 from neuroledger.store.files import replacing, write_text
 
 __all__ = [
-    "Terms", "from_long_table", "observed", "package_assembly", "package_stimuli", "package_trials", "pin_line",
+    "Terms", "expectations_text", "from_long_table", "observed", "package_assembly", "package_stimuli", "package_trials",
     "track",
 ]  # fmt: skip
 
@@ -197,7 +198,7 @@ def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
         missing = int(np.isnan(assembly.values).sum())
         found.append({"check": "values_finite", **({"missing": missing} if missing else {})})
     if "repetition" in assembly.coords:
-        counts = np.unique(assembly["stimulus_id"].values.astype(str), return_counts=True)[1]
+        counts = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)[1]
         low, high = int(counts.min()), int(counts.max())
         found.append(
             {"check": "repetitions", "count": low}
@@ -205,6 +206,27 @@ def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
             else {"check": "repetitions", "low": low, "high": high}
         )
     return found
+
+
+def expectations_text(data: Dataset) -> str:
+    """What holds of a data set today, as the field `expectations` of its spec."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    if data.stimuli is not None:
+        found["stimuli"] = [
+            {"check": "row_count", "count": len(data.stimuli)},
+            {"check": "unique", "column": "stimulus_id"},
+        ]
+        if data.stimuli.archive is not None:
+            found["stimuli"].append({"check": "files_exist"})
+            if data.stimuli.table["filename"].astype(str).str.lower().str.endswith(IMAGES).all():
+                found["stimuli"].append({"check": "files_decode"})
+    if data.assembly is not None:
+        known = data.stimuli is not None and "stimulus_id" in data.assembly.coords
+        found["assembly"] = [item for item in observed(data.assembly) if known or item["check"] != "aligned"]
+    lines = [
+        line for part, items in found.items() for line in (f"  {part}:", *(f"    - {inline(item)}" for item in items))
+    ]
+    return "\n".join(["expectations:", *lines]) + "\n"
 
 
 def track(root: Path, written: list[Path]) -> None:
@@ -224,12 +246,6 @@ def track(root: Path, written: list[Path]) -> None:
         raise RequestError(f"`dvc add` failed: {lines[-1] if lines else 'no message'}")
 
 
-def pin_line(path: Path, *, sha1: bool = False) -> str:
-    """The line of a spec's ``files`` that pins a file tracked by DVC."""
-    older = f", sha1: {hashlib.sha1(path.read_bytes()).hexdigest()}" if sha1 else ""
-    return f"  {path.name}: {{dvc: true, size: {path.stat().st_size}, sha256: {sha256_of_file(path)}{older}}}"
-
-
 def _require_terms(catalog: Catalog, id: str, terms: Terms) -> None:
     lost = [f"--{name}" for name in ("license", "access") if getattr(terms, name) is None]
     if lost and not catalog.has("datasets", id):
@@ -247,14 +263,21 @@ def _track_and_pin(
     expectations: dict[str, list[dict[str, Any]]],
     terms: Terms,
 ) -> None:
-    """Track files, and write their pins, the reader and expectations that are not declared yet into the spec."""
-    track(catalog.root, written)
+    """Track files, and write their pins, the reader and expectations that are not declared yet into the spec.
+
+    Private files without a remote of their own are pinned and not tracked: `dvc push` would publish them.
+    """
     path = catalog.path("datasets", id) or catalog.root / "specs" / "datasets" / f"{id}.yaml"
     head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"
     if (catalog.root / "specs" / "schema").is_dir():
         head = f"# yaml-language-server: $schema=../schema/dataset.json\n{head}"
     text = path.read_text(encoding="utf-8") if path.is_file() else head
     data = parse(text, catalog.shown(path)).data
+    stays = (terms.access or data.get("access")) == "private" and not (written[0].parent / ".dvc").is_dir()
+    if not stays:
+        track(catalog.root, written)
+    elif not data.get("access_steps"):
+        text = with_field(text, ("access_steps",), ["Ask the owner of these private data for the files."])
     said = {
         "license": terms.license,
         "access": terms.access,
@@ -265,7 +288,7 @@ def _track_and_pin(
         if value is not None and data.get(name) != value:
             text = with_field(text, (name,), value)
     held: dict[str, Any] = dict(data.get("files") or {})
-    pins = {file.name: _pin(file) for file in written}
+    pins = {file.name: _pin(file, tracked=not stays) for file in written}
     same = {name: held[name] for name in pins if name in held and pins[name].items() <= held[name].items()}
     text = with_entries(without(text, "unavailable"), ("files",), held | pins | same, before="reader")
     text = with_field(
@@ -284,5 +307,5 @@ def _track_and_pin(
     write_text(path, text)
 
 
-def _pin(path: Path) -> dict[str, Any]:
-    return {"dvc": True, "size": path.stat().st_size, "sha256": sha256_of_file(path)}
+def _pin(path: Path, *, tracked: bool) -> dict[str, Any]:
+    return {**({"dvc": True} if tracked else {}), "size": path.stat().st_size, "sha256": sha256_of_file(path)}

@@ -28,6 +28,8 @@ __all__ = [
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$"
 URL_PATTERN = r"^(https|s3)://\S+$"
+ENDPOINT_PATTERN = r"^(https://|http://(127\.0\.0\.1|localhost)(:|/|$))\S*$"
+REGION_PATTERN = r"^[a-z0-9-]{2,40}$"
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
@@ -42,6 +44,8 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
     {
         ID_PATTERN: "an id: letters without accents, digits and . _ + -, beginning with a letter or digit",
         URL_PATTERN: "an address: https://… or s3://…, without spaces",
+        ENDPOINT_PATTERN: "the address of an S3 service, https://…",
+        REGION_PATTERN: "a region such as eu-west-1",
         r"^[0-9a-f]{64}$": "a SHA-256: 64 of the characters 0-9 and a-f, in lower case, as `sha256sum` prints it",
         r"^[0-9a-f]{32}$": "an MD5: 32 of the characters 0-9 and a-f, in lower case",
         r"^[0-9a-f]{40}$": "a SHA-1: 40 of the characters 0-9 and a-f, in lower case",
@@ -51,6 +55,15 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
 )
 """What a text should have been, in words, by the regular expression that it does not match."""
 
+# Where an `s3://` address is served, and signed for: of importance for the transport alone, so absent where not given.
+Endpoint = Annotated[
+    Annotated[str, StringConstraints(pattern=ENDPOINT_PATTERN)] | None,
+    Field(exclude_if=lambda value: value is None),
+]
+Region = Annotated[
+    Annotated[str, StringConstraints(pattern=REGION_PATTERN)] | None,
+    Field(exclude_if=lambda value: value is None),
+]
 Scale = Literal[
     "correlation",
     "reliability",
@@ -111,6 +124,8 @@ class SourceFile(Frozen):
     dvc: bool = False
     sha1: Sha1 | None = None
     version_id: str | None = None
+    endpoint: Endpoint = None
+    region: Region = None
 
     @model_validator(mode="after")
     def _one_source(self) -> SourceFile:
@@ -136,6 +151,8 @@ class Stated(Frozen):
     sha1: Sha1 | None = None
     sha256: Sha256 | None = None
     version_id: str | None = None
+    endpoint: Endpoint = None
+    region: Region = None
 
 
 def is_pattern(name: str) -> bool:

@@ -133,11 +133,14 @@ class Catalog:
         """The suite spec ``id``."""
         return cast(SuiteSpec, self.entry("suites", id).spec)
 
-    def with_spec(self, kind: str, id: str, spec: Spec, document: Document) -> Catalog:
-        """The same catalogue with another spec in the place of one that it has; no file is touched."""
-        path = self.entry(kind, id).path
-        read = {**self._read, (kind, id): Entry(kind, spec, document, path)}
-        return Catalog(self.root, self.layers, self._files, self.copies, read)
+    def with_spec(
+        self, kind: str, id: str, spec: Spec, document: Document, path: Path | None = None
+    ) -> Catalog:
+        """The same catalogue with another spec in the place of one that it has, or a new one; no file is touched."""
+        place = path or self.entry(kind, id).path
+        read = {**self._read, (kind, id): Entry(kind, spec, document, place)}
+        files = {**self._files, kind: {**self._files[kind], id: place}}
+        return Catalog(self.root, self.layers, files, self.copies, read)
 
     def find(self, id: str) -> list[Entry]:
         """Every spec called ``id``, of any kind.

@@ -49,7 +49,7 @@ def test_merged_and_averaged_as_the_peer_does(fixture: Path, name: str) -> None:
     assert averaged["stimulus_id"].values.tolist() == expected["averaged"]["stimulus_id"]
     np.testing.assert_allclose(averaged.values, expected["averaged"]["values"], rtol=1e-12)
     assert stimuli.bytes("stim1").startswith(b"\x89PNG")
-    assert ("image_metadata" in data.extras) == ("withgroup" in name)
+    assert ("image_metadata" in data.metadata) == ("withgroup" in name)
 
 
 def test_choices_are_text(fixture: Path) -> None:

@@ -34,6 +34,8 @@ class Downloads:
         Read through mne-bids: events from `events.tsv`, channel types from `channels.tsv`.
     renew
         Files that are pinned with other bytes already get the pins of these.
+    observe
+        A spec without expectations gets those that hold of these files today.
     check
         Read the files once, and hold the spec's expectations against them, before anything is written.
     """
@@ -47,6 +49,7 @@ class Downloads:
     bids: bool = False
     renew: bool = False
     check: bool = True
+    observe: bool = False
 
 
 class Recorded(NamedTuple):

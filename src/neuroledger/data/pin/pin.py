@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,24 +11,26 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from neuroledger.data.fetch import folder_of
+from neuroledger.data.fetch import Progress, fetch_stated, folder_of
 from neuroledger.data.gate.validate import trial
-from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.integrity import compare, sha256_of_file
+from neuroledger.data.load import read_dataset
+from neuroledger.data.package import expectations_text
 from neuroledger.data.pin.downloads import Downloads, Recorded
 from neuroledger.data.pin.install_files import place_of, put, stop_on_others
-from neuroledger.data.pin.select_files import compare, files_below, named
+from neuroledger.data.pin.select_files import files_below, named
 from neuroledger.data.pin.tables import write_lists
 from neuroledger.data.pin.yaml_edit import without
 from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
 from neuroledger.spec import registry
-from neuroledger.spec.base import SourceFile
+from neuroledger.spec.base import SourceFile, is_pattern
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import Document, parse
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain, spec_of
 from neuroledger.store.files import write_text
 
-__all__ = ["Downloads", "Pinned", "pin"]
+__all__ = ["Downloads", "Pinned", "fetch_and_pin", "pin"]
 
 SHOWN = 5
 
@@ -88,6 +91,10 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     text = without(written.text, "unavailable")
     new, document = _valid(text, path, catalog.shown(path), written.tables)
     places = {place_of(name): downloads.folder / name for name in wanted}
+    if downloads.observe and not (spec.expectations.stimuli or spec.expectations.assembly):
+        data = read_dataset(catalog.with_spec("datasets", id, new, document), id, places)
+        text = without(text, "expectations") + expectations_text(data)
+        new, document = _valid(text, path, catalog.shown(path), written.tables)
     folder = folder_of(catalog.root, "datasets", id)
     stop_on_others(folder, places, pinned)
     if downloads.check:
@@ -100,6 +107,33 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
         write_text(path, text)
     remarks = (*found.remarks, *_closed(catalog, id))
     return Pinned(path, before, text, len(pinned), placed, found.subjects, remarks)
+
+
+def fetch_and_pin(catalog: Catalog, id: str, *, progress: Progress | None = None) -> Pinned:
+    """Fetch the files that a spec names below `downloads`, compare each with what is stated of it, and pin them.
+
+    Nothing below `data/` or in the spec changes before the files are complete, the reader has read them and the
+    expectations hold; a fetch that was interrupted goes on. A spec without expectations gets those that hold today.
+
+    Raises
+    ------
+    RequestError
+        The spec names patterns, which no address can be told from.
+    UnavailableError, IntegrityError, DataError
+        As `fetch_stated` and `pin`.
+    """
+    stated = catalog.dataset(id).downloads
+    several = [name for name in stated if is_pattern(name)]
+    if several or not stated:
+        what = f"{several[0]!r} stands for many files" if several else "its spec names no `downloads`"
+        raise RequestError(
+            f"data set {id!r} cannot be fetched, {what}: download them, then `neuroledger pin {id} --from FOLDER`"
+        )
+    folder = catalog.root / ".cache" / "downloads" / id
+    fetch_stated(catalog.root, folder, stated, progress=progress)
+    done = pin(catalog, id, Downloads(folder=folder, observe=True))
+    shutil.rmtree(folder)
+    return done
 
 
 def _reads(catalog: Catalog, spec: DatasetSpec) -> Callable[[Sequence[str]], list[str]] | None:
@@ -164,7 +198,10 @@ def _pins(spec: DatasetSpec, wanted: Sequence[str], downloads: Downloads) -> dic
         elif held is not None and held.sha256 == digest:
             pin = _source(held) | pin
         elif stated is not None and stated.url is not None:
-            pin = {"url": stated.url, **pin}
+            said = stated.model_dump(
+                exclude_none=True, include={"url", "version_id", "endpoint", "region", "sha1"}
+            )
+            pin = {**said, **pin}
         pins[place] = pin
     return pins
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 from neuroledger.data.file_names import matching
 from neuroledger.data.pin.downloads import Downloads
 from neuroledger.data.pin.install_files import place_of
-from neuroledger.errors import IntegrityError, RequestError
-from neuroledger.spec.base import Stated, is_pattern
+from neuroledger.errors import RequestError
+from neuroledger.spec.base import is_pattern
 from neuroledger.spec.kinds import DatasetSpec
 
-__all__ = ["compare", "files_below", "named", "only_files"]
+__all__ = ["files_below", "named", "only_files"]
 
 BLOCK = 1 << 20
 SHOWN = 5
@@ -124,42 +123,3 @@ def _lacks(folder: Path, lost: Sequence[str], names: Sequence[str]) -> str:
     packed = [name for name in names if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}]
     hint = f"; unpack {packed[0]} first" if packed and lost[0] not in packed else ""
     return f"{folder} lacks {len(lost)} files that the spec names: {shown}{hint}"
-
-
-def compare(path: Path, stated: Stated) -> None:
-    """Return if a download is what its publisher says it is: its size, and every checksum that is stated.
-
-    Raises
-    ------
-    IntegrityError
-        It is not; the first difference is named.
-    """
-    size = path.stat().st_size
-    if stated.size is not None and size != stated.size:
-        raise IntegrityError(_differs(path, f"{size:,} bytes", f"{stated.size:,}"))
-    wanted: Mapping[str, str | None] = {
-        "MD5": stated.md5,
-        "SHA-1": stated.sha1,
-        "SHA-256": stated.sha256,
-    }
-    digests = {
-        name: hashlib.new(name.replace("-", ""), usedforsecurity=False)
-        for name, value in wanted.items()
-        if value is not None
-    }
-    if not digests:
-        return
-    with path.open("rb") as opened:
-        while block := opened.read(BLOCK):
-            for digest in digests.values():
-                digest.update(block)
-    for name, digest in digests.items():
-        if digest.hexdigest() != wanted[name]:
-            raise IntegrityError(_differs(path, f"{name} {digest.hexdigest()}", f"{wanted[name]}"))
-
-
-def _differs(path: Path, found: str, stated: str) -> str:
-    return (
-        f"{path} has {found} where its publisher states {stated} (`downloads` in the spec): the download is incomplete "
-        "or another version; get it again"
-    )

@@ -7,11 +7,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from neuroledger.data.fetch import folder_of
-from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.pin.downloads import Downloads
 from neuroledger.data.pin.install_files import put, stop_on_others
 from neuroledger.data.pin.pin import Pinned
-from neuroledger.data.pin.select_files import compare
 from neuroledger.data.pin.yaml_edit import with_entries, without
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec import registry

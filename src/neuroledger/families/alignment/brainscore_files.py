@@ -2,39 +2,79 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
+import zipfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 
 import xarray as xr
 
-from neuroledger.data.fetch import folder_of
-from neuroledger.data.load import load_dataset
-from neuroledger.data.package import observed, pin_line, track
+from neuroledger.data.assembly import check
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.fetch import Progress, fetch_files, folder_of
+from neuroledger.data.gate.validate import trial
+from neuroledger.data.integrity import compare, sha256_of_file
+from neuroledger.data.load import load_dataset, read_dataset
+from neuroledger.data.normalise_input import as_text
+from neuroledger.data.package import ZIP_TIME, expectations_text, track
+from neuroledger.data.pin.install_files import place_of
+from neuroledger.data.pin.pin import Pinned, fetch_and_pin
 from neuroledger.data.pin.yaml_edit import inline
-from neuroledger.errors import AssemblyError, RequestError
-from neuroledger.families.alignment.readers.brainio import brainio
+from neuroledger.data.stimuli import StimulusSet, safe_members
+from neuroledger.errors import AssemblyError, DataError, RequestError
+from neuroledger.families.alignment.readers.brainio import read_assembly
+from neuroledger.spec.base import Stated
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.document import parse
+from neuroledger.spec.load import spec_of
 from neuroledger.store.files import replacing, write_text
 
-__all__ = ["export_brainscore", "import_brainscore"]
+__all__ = ["export_brainscore", "fetch_brainscore", "import_brainscore"]
 
 ROLES = {".nc": "assembly", ".csv": "stimuli", ".zip": "archive"}
+# Coordinates that say whose neuroids these are, and that number them.
+OWNERS = ("subject", "animal", "subject_id", "monkey", "region", "roi", "array")
+NUMBERS = ("neuroid_id", "neuroid", "neuroid_num", "voxels", "voxel", "channel", "number")
 
 
-def import_brainscore(catalog: Catalog, id: str, files: list[Path]) -> list[Path]:
+def import_brainscore(
+    catalog: Catalog,
+    id: str,
+    files: Sequence[Path],
+    *,
+    sha1: Mapping[str, str] | None = None,
+    access: Literal["public", "private"] = "public",
+    degrees: float | None = None,
+) -> list[Path]:
     """Make a pinned data set ``id`` of Brain-Score's files (``assy_*.nc``, ``stimulus_*.csv``, ``stimulus_*.zip``).
 
-    The bytes are taken as they are, so that the SHA-1 of Brain-Score's registry still fits them.
+    The bytes are taken as they are, so that the SHA-1 of Brain-Score's registry still fits them; labels that this project
+    needs are written into the spec as steps. Nothing is written before everything was read, and its expectations hold.
+
+    Parameters
+    ----------
+    sha1
+        What the registry states, by the name of the file.
+    access
+        ``private``: the files stay out of the repository and of its remotes.
+    degrees
+        Degrees of visual angle that the stimuli spanned, where known.
 
     Raises
     ------
     RequestError
         A file is missing, of an unknown kind, or two are of one kind; or the data set exists.
-    AssemblyError
+    IntegrityError
+        A file has not the stated SHA-1.
+    DataError
         The files are not what they should be.
     """
-    if id in catalog.ids("datasets"):
-        raise RequestError(f"there is a dataset {id!r} already")
+    if catalog.has("datasets", id):
+        raise RequestError(f"there is a dataset {id!r} already: choose another id, or remove it first")
     roles: dict[str, Path] = {}
     for path in files:
         role = ROLES.get(path.suffix)
@@ -45,83 +85,253 @@ def import_brainscore(catalog: Catalog, id: str, files: list[Path]) -> list[Path
                 f"{path.name} and {roles[role].name} are both {path.suffix} files: give one of each"
             )
         roles[role] = path
-    data = brainio({path.name: path for path in files}, **{role: path.name for role, path in roles.items()})  # type: ignore[arg-type]
-    folder = folder_of(catalog.root, "datasets", id)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    strange = sorted(set(sha1 or {}) - {path.name for path in files})
+    if strange:
+        raise RequestError(f"a SHA-1 is given for {strange[0]!r}, which is not among the files")
     for path in files:
-        target = folder / path.name
-        shutil.copyfile(path, target)
-        written.append(target)
-    track(catalog.root, written)
-    reader = ", ".join(f"{role}: {path.name}" for role, path in sorted(roles.items()))
+        if path.name in (sha1 or {}):
+            compare(path, Stated(sha1=(sha1 or {})[path.name]))
+    places = {place_of(path.name): path for path in files}
+    if len(places) != len(files):
+        raise RequestError(f"two files would be called {next(iter(places))!r}: rename one")
+    reader: dict[str, Any] = {"name": "brainio"} | {
+        r: place_of(path.name) for r, path in sorted(roles.items())
+    }
+    if "assembly" in roles:
+        reader |= _reading(read_assembly(roles["assembly"])[0])
+    private = access == "private"
+    folder = folder_of(catalog.root, "datasets", id)
+    pins = {
+        name: {
+            **({} if private else {"dvc": True}),
+            "size": path.stat().st_size,
+            "sha256": sha256_of_file(path),
+        }
+        for name, path in places.items()
+    }
     lines = [
         "# yaml-language-server: $schema=../schema/dataset.json",
         f"id: {id}",
         "version: 1",
         f"title: {id}, from Brain-Score's files",
         "license: LicenseRef-unknown   # the SPDX id under which these data may be used",
+        *(["access: private", "access_steps: [Ask the authors for the files.]"] if private else []),
         "cite: []",
         "files:",
-        *(pin_line(path, sha1=True) for path in written),
-        f"reader: {{name: brainio, {reader}}}",
-        "expectations:",
+        *(
+            f"  {name}: {inline({**pin, 'sha1': hashlib.sha1(places[name].read_bytes()).hexdigest()})}"
+            for name, pin in pins.items()
+        ),
+        f"reader: {inline(reader)}",
+        *([f"degrees: {degrees:g}"] if degrees is not None else []),
+        "",
     ]
-    if data.stimuli is not None:
-        lines += [
-            "  stimuli:",
-            f"    - {{check: row_count, count: {len(data.stimuli)}}}",
-            "    - {check: unique, column: stimulus_id}",
-        ]
+    path = catalog.root / "specs" / "datasets" / f"{id}.yaml"
+    text = "\n".join(lines)
+    data = read_dataset(_as_it_would_be(catalog, id, text, path), id, places)
     if data.assembly is not None:
-        found = observed(data.assembly)
-        lines += [
-            "  assembly:",
-            *(
-                f"    - {inline(item)}"
-                for item in found
-                if data.stimuli is not None or item["check"] != "aligned"
-            ),
-        ]
-    write_text(catalog.root / "specs" / "datasets" / f"{id}.yaml", "\n".join(lines) + "\n")
+        check(data.assembly, name=id)
+    text += expectations_text(data)
+    wrong = [
+        one for one in trial(_as_it_would_be(catalog, id, text, path), id, places) if one.severity == "error"
+    ]
+    if wrong:
+        raise DataError(f"{id} cannot be imported, nothing was written: {wrong[0]}")
+    written = [folder / name for name in places]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for target, source in zip(written, places.values(), strict=True):
+            with replacing(target) as temporary:
+                shutil.copyfile(source, temporary)
+        if not private:
+            track(catalog.root, written)
+        write_text(path, text)
+    except BaseException:
+        for target in written:
+            target.unlink(missing_ok=True)
+            target.with_name(target.name + ".dvc").unlink(missing_ok=True)
+        with suppress(OSError):
+            folder.rmdir()
+        raise
     return written
+
+
+def _as_it_would_be(catalog: Catalog, id: str, text: str, path: Path) -> Catalog:
+    """The catalogue with the data set that would be written."""
+    document = parse(text, catalog.shown(path))
+    return catalog.with_spec("datasets", id, spec_of(document, "datasets", stem=id), document, path)
+
+
+def _reading(assembly: xr.DataArray) -> dict[str, Any]:
+    """How the reader is to read an assembly of this layout."""
+    found: dict[str, Any] = {}
+    images = sorted(str(name) for name in assembly.coords if re.fullmatch(r"image_\d", str(name)))
+    if len(images) > 2:
+        found["several"] = images
+    elif "stimulus_id" in assembly.coords and any("|" in str(id) for id in assembly["stimulus_id"].values):
+        found["merge"] = False  # joined ids of an earlier export
+    steps = _labels(assembly)
+    return found | ({"prepare": steps} if steps else {})
+
+
+def _labels(assembly: xr.DataArray) -> list[dict[str, Any]]:
+    """The steps that give an assembly the names of this project: ids of neuroids, repetitions, properties."""
+    steps: list[dict[str, Any]] = []
+    dims = {"neuronal_property": "property"} if "neuronal_property" in assembly.dims else {}
+    if "presentation_b" in assembly.dims:  # similarities of stimuli, one matrix for each subject
+        dims = {"presentation": "stimulus", "presentation_b": "stimulus_b"}
+        dims |= {"neuroid": "subject"} if "neuroid" in assembly.dims else {}
+        return [{"step": "rename", "dims": dims}]
+    if dims or ("repetition_id" in assembly.coords and "repetition" not in assembly.coords):
+        coords = {} if dims else {"repetition_id": "repetition"}
+        coords |= {old: new for old, new in dims.items() if old in assembly.coords}
+        steps.append({"step": "rename", **({"dims": dims} if dims else {}), "coords": coords})
+    if "neuroid" not in assembly.dims:
+        return steps
+    held = [name for name in OWNERS if name in assembly.coords and assembly[name].dims == ("neuroid",)]
+    own = [name for name in NUMBERS if name in assembly.coords and assembly[name].dims == ("neuroid",)]
+    columns = {name: as_text(assembly[name].values).tolist() for name in (*held, *own)}
+    if "neuroid_id" in columns and len(set(columns["neuroid_id"])) == assembly.sizes["neuroid"]:
+        return steps
+    label: dict[str, Any] = {"step": "label", "dim": "neuroid", "coord": "neuroid_id"}
+    for count in range(1, len(held) + 1):
+        for number in own:
+            of = [*held[:count], number]
+            if len(set(zip(*(columns[name] for name in of), strict=True))) == assembly.sizes["neuroid"]:
+                return [*steps, label | {"of": of}]
+    return [*steps, label]
+
+
+def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = None) -> list[Pinned | str]:
+    """Fetch and pin the data sets of a key of Brain-Score's registry: a benchmark, a data set or a stimulus set.
+
+    Returns what was pinned, and the id of each data set that was complete already.
+
+    Raises
+    ------
+    RequestError
+        No spec of the catalogue is about the key.
+    UnavailableError, IntegrityError, DataError
+        A file cannot be fetched, is not what upstream states, or cannot be read; nothing of that data set is written.
+    """
+    done: list[Pinned | str] = []
+    for id in _datasets_of(catalog, key):
+        spec = catalog.dataset(id)
+        if spec.files:
+            fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), spec.files, progress=progress)
+            done.append(id)
+        else:
+            done.append(fetch_and_pin(catalog, id, progress=progress))
+    return done
+
+
+def _datasets_of(catalog: Catalog, key: str) -> list[str]:
+    if catalog.has("datasets", key):
+        return [key]
+    if catalog.has("benchmarks", key):
+        return [catalog.benchmark(key).dataset]
+    stem = key.replace(".", "_")
+    names = re.compile(rf"(?:assy_(?:\w+?_)?|stimulus_){re.escape(stem)}\.(?:nc|csv)")
+    found = [
+        id
+        for id in catalog.ids("datasets")
+        if any(names.fullmatch(name) for name in (*catalog.dataset(id).downloads, *catalog.dataset(id).files))
+    ]
+    if not found:
+        raise RequestError(
+            f"no benchmark, data set or stimulus set {key!r}; {catalog.suggestion('datasets', key)}; files that you have "
+            f"are imported with their names, `neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
+        )
+    return found
 
 
 def export_brainscore(catalog: Catalog, id: str, out: Path) -> list[Path]:
     """Write a data set as ``assy_<id>.nc``, ``stimulus_<id>.csv`` and ``stimulus_<id>.zip``, dots in the id as ``_``.
+
+    Attributes, groups and the degrees of the stimuli (as the column ``degrees``) go along; a further stimulus set is
+    ``stimulus_<id>_<name>``. What an import of these files reads is what is exported.
 
     Raises
     ------
     DataError
         The data are not here or not right.
     AssemblyError
-        The assembly has a shape that BrainIO has no class for.
+        Stimuli have files that are not in one zip.
     """
     data = load_dataset(catalog, id)
     name = id.replace(".", "_")
     out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    if data.stimuli is not None:
-        write_text(out / f"stimulus_{name}.csv", data.stimuli.table.to_csv(index=False, lineterminator="\n"))
-        written.append(out / f"stimulus_{name}.csv")
-        if isinstance(data.stimuli.archive, Path):
-            shutil.copyfile(data.stimuli.archive, out / f"stimulus_{name}.zip")
-            written.append(out / f"stimulus_{name}.zip")
+    sets = {name: data.stimuli} | {f"{name}_{other}": one for other, one in data.extra_stimuli.items()}
+    for stem, stimuli in sets.items():
+        if stimuli is not None:
+            written += _write_stimuli(stimuli, stem, out)
     if data.assembly is not None:
-        written.append(_write_assembly(data.assembly, id, out / f"assy_{name}.nc"))
+        written.append(_write_assembly(data, id, out / f"assy_{name}.nc"))
     return written
 
 
-def _write_assembly(assembly: xr.DataArray, id: str, path: Path) -> Path:
-    if "presentation" not in assembly.dims:
+def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
+    table = stimuli.table
+    if stimuli.degrees is not None and "degrees" not in table:
+        table = table.assign(degrees=stimuli.degrees)
+    path, zipped = out / f"stimulus_{stem}.csv", out / f"stimulus_{stem}.zip"
+    named = (
+        {}
+        if "filename" not in table
+        else {old: old.replace("/", "_") for old in table["filename"].astype(str)}
+    )
+    if len(set(named.values())) != len(named):
         raise AssemblyError(
-            f"data set {id!r} has dimensions {assembly.dims}; BrainIO assemblies have presentations"
+            f"files of {stem} have one name in several folders, and Brain-Score's archives are flat"
         )
-    plain = assembly.copy()
-    plain.name = "data"
-    plain.attrs = {"identifier": id, "stimulus_set_identifier": id}
-    numeric = plain.dtype.kind in "fiu"
-    encoding = {"data": {"zlib": True, "complevel": 9, "shuffle": True}} if numeric else {}
+    if named:
+        table = table.assign(filename=[named[str(one)] for one in table["filename"]])
+    write_text(path, table.to_csv(index=False, lineterminator="\n"))
+    if stimuli.archive is None and stimuli.contents is None:
+        return [path]
+    held = stimuli.archive if isinstance(stimuli.archive, Path) else None
+    if held is not None and {one.filename for one in safe_members(held, repeated=True)} == set(
+        named.values()
+    ):
+        shutil.copyfile(held, zipped)
+        return [path, zipped]
+    with replacing(zipped) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        for file, content in zip(table["filename"], stimuli.read(), strict=True):
+            archive.writestr(zipfile.ZipInfo(str(file), ZIP_TIME), content)
+    return [path, zipped]
+
+
+def _write_assembly(data: Dataset, id: str, path: Path) -> Path:
+    if data.assembly is None:
+        raise AssemblyError(f"data set {id!r} has no assembly")
+    plain = _as_upstream(data.assembly)
+    plain.attrs = {"identifier": id, "stimulus_set_identifier": id} | {
+        key: value for key, value in data.assembly.attrs.items() if value is not None
+    }
     with replacing(path) as temporary:
-        plain.to_dataset(promote_attrs=True).to_netcdf(temporary, engine="netcdf4", encoding=encoding)
+        _to_netcdf(plain, temporary)
+        for group, held in data.metadata.items():
+            _to_netcdf(_as_upstream(held), temporary, mode="a", group=group)
     return path
+
+
+def _to_netcdf(array: xr.DataArray, path: Path, **place: Any) -> None:
+    encoding = {"data": {"zlib": True, "complevel": 9, "shuffle": True}} if array.dtype.kind in "fiu" else {}
+    array.to_dataset(name="data", promote_attrs=True).to_netcdf(
+        path, engine="netcdf4", encoding=encoding, **place
+    )
+
+
+def _as_upstream(assembly: xr.DataArray) -> xr.DataArray:
+    """Names as the peer's writer gives them: properties, and `_` after the only coordinate of a dimension."""
+    dims = {"property": "neuronal_property"} if "property" in assembly.dims else {}
+    coords = {}
+    for name, held in assembly.coords.items():
+        label = dims.get(str(name), str(name))
+        place = tuple(dims.get(str(dim), str(dim)) for dim in held.dims)
+        coords[f"{label}_" if place == (label,) else label] = (place, held.values)
+    values = assembly.values
+    return xr.DataArray(
+        values, dims=[dims.get(str(d), str(d)) for d in assembly.dims], coords=coords, name="data"
+    )

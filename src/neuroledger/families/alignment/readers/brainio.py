@@ -20,7 +20,7 @@ from neuroledger.errors import AssemblyError, DataError
 from neuroledger.families.alignment.preparation import Step, prepared
 from neuroledger.spec.registry import reader
 
-__all__ = ["brainio"]
+__all__ = ["brainio", "read_assembly"]
 
 KEYS = ("neuroid_id", "stimulus_id", "time_bin_start")
 DATA = ("data", "__xarray_dataarray_variable__")
@@ -90,7 +90,7 @@ def brainio(
     Returns
     -------
     Dataset
-        Groups of the netCDF file beside the assembly are in ``extras``.
+        Groups of the netCDF file beside the assembly are in ``metadata``.
 
     Raises
     ------
@@ -119,10 +119,12 @@ def brainio(
         for name, one in (fitting_stimuli or {}).items()
     }
     read = {
-        name: _read(_declared(files, one.assembly)) for name, one in (parts or {}).items() if one.assembly
+        name: read_assembly(_declared(files, one.assembly))
+        for name, one in (parts or {}).items()
+        if one.assembly
     }
     if assembly is not None:
-        main, extras = _read(_declared(files, assembly))
+        main, extras = read_assembly(_declared(files, assembly))
         main = prepared(main, prepare, name=assembly)
     elif read:
         extras = {f"{name}.{extra}": held for name, (_, more) in read.items() for extra, held in more.items()}
@@ -139,7 +141,7 @@ def brainio(
         main = _joined(main, several)
     elif merge and stimulus_set is not None and "presentation" in main.dims:
         main = _merged(main, stimulus_set.table)
-    return Dataset(stimulus_set, main, extras=extras, extra_stimuli=sets)
+    return Dataset(stimulus_set, main, metadata=extras, extra_stimuli=sets)
 
 
 def _texts(assembly: xr.DataArray, name: str, id: str) -> StimulusSet:
@@ -335,7 +337,8 @@ def _declared(files: Mapping[str, Path], name: str) -> Path:
     return files[name]
 
 
-def _read(path: Path) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
+def read_assembly(path: Path) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
+    """The assembly of a file as it is, and its groups by name."""
     try:
         with netCDF4.Dataset(path) as opened:
             main = _array(opened, path.name)
