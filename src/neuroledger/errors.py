@@ -69,6 +69,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.bibliography": "The bibliography itself is wrong.",
         "spec.license": "The licence is not an SPDX expression.",
         "spec.unguarded": "A data set declares no expectations, so that nothing would be validated.",
+        "spec.private": "Private data would reach the remote of the repository.",
         "spec.pointer": "A pinned file that DVC provides has no pointer.",
         "spec.layer": "A region or the readout names a layer that is not declared.",
         "spec.commitment": "The rule that commits regions to layers is wrong.",

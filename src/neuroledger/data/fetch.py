@@ -181,7 +181,14 @@ def _bring(
 ) -> None:
     tried = [] if mirror.folder is None else [f"no file with these bytes in the mirror {mirror.folder}"]
     if pin.dvc:
-        _pull(root, path, force)
+        try:
+            _pull(root, path, force)
+        except UnavailableError:
+            source = _imported_from(path)
+            if source is None:
+                raise
+            from_source = pin.model_copy(update={"url": source, "dvc": False})
+            _arrived(root, from_source, name, progress, tried).replace(path)
         return
     if pin.by_hand:
         looked = f" ({'; '.join(tried)})" if tried else ""
@@ -327,13 +334,54 @@ def _pull(root: Path, path: Path, force: bool) -> None:
         for config in sorted((folder / ".dvc").glob("config*")):
             _require_harmless(config)
     # From the pointer's own folder: a data set on a remote of its own is a DVC repository inside this one.
-    command = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else []), pointer.name]
-    done = subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
+    held = _held_nearby(root, pointer)
+    done = _dvc(pointer, "pull", *(["--force"] if force else []), pointer.name)
     if done.returncode != 0 or not path.exists():
+        if "missing-files" in f"{done.stderr}{done.stdout}" and (held or _held_afar(pointer)):
+            raise IntegrityError(
+                f"the remote's object of {pointer.relative_to(root)} holds other bytes than its name says: it is damaged, "
+                "or somebody tampered with it; who has the right file replaces it with `dvc push`"
+            )
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         words = " ".join(lines[-2:]) or "no message"
         hint = next((hint for sign, hint in DVC_HINTS.items() if sign in words), "")
         raise UnavailableError(f"`dvc pull {pointer.relative_to(root)}` failed: {words}{hint}")
+
+
+def _dvc(pointer: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dvc", *words]
+    return subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
+
+
+def _imported_from(path: Path) -> str | None:
+    """The address from which `dvc import-url` took a file, if it did: DVC itself asks remotes alone."""
+    pointer = yaml.safe_load(path.with_name(path.name + ".dvc").read_text(encoding="utf-8"))
+    sources = pointer.get("deps", [])
+    return str(sources[0]["path"]) if sources else None
+
+
+def _held_nearby(root: Path, pointer: Path) -> bool:
+    """Whether a remote that is a folder holds the pointer's object; DVC removes one of other bytes when it meets it."""
+    config = next(
+        (one / ".dvc" / "config" for one in pointer.parents if (one / ".dvc" / "config").is_file()), None
+    )
+    if config is None or not config.is_relative_to(root):
+        return False
+    read = configparser.ConfigParser(interpolation=None)
+    try:
+        read.read_string("\n".join(line.strip() for line in config.read_text(encoding="utf-8").splitlines()))
+        name = read["core"]["remote"]
+        place = config.parent / read[f"'remote \"{name}\"'"]["url"]
+        md5 = str(yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["md5"])
+    except (configparser.Error, yaml.YAMLError, LookupError, TypeError, UnicodeDecodeError):
+        return False
+    return (place / "files" / "md5" / md5[:2] / md5[2:]).is_file()
+
+
+def _held_afar(pointer: Path) -> bool:
+    """Whether the remote says that it holds the pointer's object, which could not be fetched."""
+    done = _dvc(pointer, "status", "--cloud", "--json", pointer.name)
+    return '"deleted"' in done.stdout  # from this machine, that is: the remote has it
 
 
 def _require_plain(pointer: Path, name: str) -> None:

@@ -29,6 +29,7 @@ from neuroledger.spec.kinds import (
     DatasetSpec,
     MetricSpec,
     ModelSpec,
+    NormaliseRule,
     SuiteSpec,
 )
 from neuroledger.spec.load import explain, read_spec
@@ -256,6 +257,13 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
                     f"dvc add data/{spec.id}/{name}",
                     code="spec.pointer",
                 )
+        tracked = [name for name, pin in spec.files.items() if pin.dvc]
+        if spec.access == "private" and tracked:
+            folder = catalog.root / "data" / spec.id
+            if not (folder / ".dvc" / "config").is_file():
+                words = "the data are private, and the remote of this repository, which may be public, would get them"
+                fix = f"`dvc init --subdir` and a remote in {catalog.shown(folder)} (docs/data.md), or pin without `dvc`"
+                yield _at(entry, ("files", tracked[0]), words, fix, code="spec.private")
     elif isinstance(spec, ModelSpec):
         yield from _layers(entry, spec)
         for location, words, hint in commitment_problems(catalog, spec):
@@ -299,6 +307,8 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
     from neuroledger.stats.score import FORMULAS
 
     if spec.ceiling is None or spec.normalised_by in ("none", "floor"):
+        return
+    if isinstance(spec.normalise, NormaliseRule) and spec.normalise.formula != "scales":
         return
     try:
         metric, _, _ = resolve("metrics", spec.all_metrics[0], catalog, {})

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from neuroledger.data.fetch import absent
 from neuroledger.engine.layer_commitment import rule_of
 from neuroledger.engine.overrides import in_compat, resolve
 from neuroledger.engine.session import Request
@@ -141,8 +142,12 @@ def plan(
 
 
 def unavailable(catalog: Catalog, benchmark: BenchmarkSpec) -> str | None:
-    """Why a benchmark cannot be scored now: its own reason, or that of its data set."""
-    return benchmark.unavailable or catalog.dataset(benchmark.dataset).unavailable
+    """Why a benchmark cannot be scored now: its own reason, that of its data set, or private data that are not here."""
+    data = catalog.dataset(benchmark.dataset)
+    reason = benchmark.unavailable or data.unavailable
+    if reason is None and data.access == "private" and absent(catalog, "datasets", data.id) is not None:
+        return f"the data are private and not here; `neuroledger fetch {data.id}` brings them to those who may have them"
+    return reason
 
 
 def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
