@@ -22,11 +22,11 @@ import pytest
 from neuroledger.cli import main
 from neuroledger.data.fetch import fetch_files, fetch_stated
 from neuroledger.data.gate.validate import validate
-from neuroledger.data.package import package_stimuli
+from neuroledger.data.package import Terms, package_stimuli
 from neuroledger.data.s3 import Credentials, address_of, credentials, region_of, signed
 from neuroledger.engine.plan import plan
 from neuroledger.engine.session import Request
-from neuroledger.errors import IntegrityError, RequestError, UnavailableError
+from neuroledger.errors import IntegrityError, UnavailableError
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab, build
@@ -337,9 +337,11 @@ def test_private_bytes_never_reach_the_repositorys_remote(
     )
     assert main(["check"]) == 1
     assert "spec.private" in capsys.readouterr().out
-    with pytest.raises(RequestError, match="`dvc push` would publish them"):
-        (tmp_path / "t.csv").write_text("stimulus_id\na\n")
-        package_stimuli(lab.open(), "lab", tmp_path / "t.csv", None)
+    (tmp_path / "t.csv").write_text("stimulus_id\na\n")
+    terms = Terms(lambda *_: {"name": "netcdf", "assembly": None, "archive": None}, "CC0-1.0", "private")
+    package_stimuli(lab.open(), "mine", tmp_path / "t.csv", None, terms)
+    assert not list((lab.root / "data" / "mine").glob("*.dvc"))
+    assert not lab.open().dataset("mine").files["stimuli.csv"].dvc
 
 
 def test_an_object_that_was_tampered_with_is_called_so(

@@ -224,7 +224,9 @@ def expectations_text(data: Dataset) -> str:
         known = data.stimuli is not None and "stimulus_id" in data.assembly.coords
         found["assembly"] = [item for item in observed(data.assembly) if known or item["check"] != "aligned"]
     lines = [
-        line for part, items in found.items() for line in (f"  {part}:", *(f"    - {inline(item)}" for item in items))
+        line
+        for part, items in found.items()
+        for line in (f"  {part}:", *(f"    - {inline(item)}" for item in items))
     ]
     return "\n".join(["expectations:", *lines]) + "\n"
 
