@@ -86,6 +86,33 @@ def test_intervals_cover_new_stimuli_new_neurons_and_both(
     assert (ratio > 0.78).all() and (ratio < 1.35).all(), ratio
 
 
+@pytest.mark.parametrize(("subsets", "whole"), [("cka_cv", "cka"), ("rdm_cv", "rdm")])
+def test_means_over_subsets_of_stimuli_vary_as_all_stimuli_do(subsets: str, whole: str) -> None:
+    models, target = World(50, 30, 5).experiment()
+    found = [nl.metric(name)(models[0], target) for name in (subsets, whole)]
+    assert found[0].spread.error == pytest.approx(found[1].spread.error, rel=0.02)
+    assert found[0].low < found[1].value < found[0].high
+
+
+def test_a_reliability_covers_new_stimuli_and_new_neurons() -> None:
+    rng, found = np.random.default_rng(31), []
+    for run in range(100):
+        signal = rng.standard_normal((40, 4)) @ rng.standard_normal((4, 25)) / 2
+        values = signal + rng.standard_normal((5, *signal.shape))
+        coords = {
+            "stimulus_id": ("presentation", [f"{run}s{i}" for i in range(40)] * 5),
+            "repetition": ("presentation", np.repeat(np.arange(5), 40)),
+            "neuroid_id": ("neuroid", [f"{run}n{i}" for i in range(25)]),
+        }
+        target = xr.DataArray(values.reshape(-1, 25), dims=("presentation", "neuroid"), coords=coords)
+        found.append(nl.ceiling("signal_reliability")(target))
+    values = np.array([score.value for score in found])
+    assert found[0].interval_covers == "the 95 % interval covers new stimuli and new neuroids"
+    assert np.mean([score.low <= values.mean() <= score.high for score in found]) >= 0.87
+    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
+
+
 @pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
 def test_equal_models_differ_no_more_often_than_they_may(metric: str) -> None:
     found = scores(World(50, 30, 11), metric, RUNS, None)

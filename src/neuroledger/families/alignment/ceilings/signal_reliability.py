@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.resampling import Cells
 
 __all__ = ["signal_reliability"]
 
@@ -33,7 +36,7 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
     Returns
     -------
     xr.DataArray
-        Reliability ``(neuroid,)`` or ``(neuroid, time_bin)``.
+        Reliability ``(neuroid,)`` or ``(neuroid, time_bin)``; ``attrs["cells"]``: how stimuli move it.
 
     Raises
     ------
@@ -74,21 +77,54 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
         if lost
         else []
     )
-    return xr.DataArray(result.reshape(shape), dims=dims[1:], coords=coords, attrs={"notes": notes})
+
+    def cells() -> Cells:
+        influence = _influence(mean, within, count).reshape(len(mean), *shape)
+        return Cells(np.asarray(coded.labels), [(np.arange(len(mean)), influence)])
+
+    attrs = {"notes": notes, "cells": cells}
+    return xr.DataArray(result.reshape(shape), dims=dims[1:], coords=coords, attrs=attrs)
+
+
+class _Variances(NamedTuple):
+    """Noise of each mean and its squared deviation (stimulus × column), where shown, with their means; what is usable."""
+
+    noise: Floats
+    apart: Floats
+    shown: Booleans
+    share: Floats
+    usable: Booleans
 
 
 def _ratio(mean: Floats, within: Floats, count: Floats) -> Floats:
     """Reliability of each column from means, sums of squares within and counts (stimulus × column)."""
+    found = _variances(mean, within, count)
+    stimuli = found.shown.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        noise, variance = found.noise.sum(axis=0) / stimuli, found.apart.sum(axis=0) / (stimuli - 1)
+        return np.where(found.usable, 1 - noise / variance * found.share, np.nan)
+
+
+def _influence(mean: Floats, within: Floats, count: Floats) -> Floats:
+    """Influence of each stimulus on the reliability of each column, weighted 1/n (stimulus × column)."""
+    found = _variances(mean, within, count)
+    stimuli = found.shown.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        noise, variance = found.noise.sum(axis=0) / stimuli, found.apart.sum(axis=0) / (stimuli - 1)
+        moved = (
+            -found.share / variance * ((found.noise - noise) - noise / variance * (found.apart - variance))
+        )
+        return np.where(found.shown & found.usable, moved / stimuli, 0.0)
+
+
+def _variances(mean: Floats, within: Floats, count: Floats) -> _Variances:
     shown, repeated = count > 0, count > 1
     stimuli, again = shown.sum(axis=0), repeated.sum(axis=0)
     single = np.where(repeated, within / np.maximum(count - 1, 1), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         typical = single.sum(axis=0) / again
-        noise = (
-            np.where(shown, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0).sum(axis=0)
-            / stimuli
-        )
+        noise = np.where(shown, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0)
         centre = np.where(shown, mean, 0.0).sum(axis=0) / stimuli
-        variance = np.where(shown, (mean - centre) ** 2, 0.0).sum(axis=0) / (stimuli - 1)
-        usable = (stimuli >= FEWEST_STIMULI) & (again > 0) & (variance > 0)
-        return np.where(usable, 1 - noise / variance * (stimuli - 3) / (stimuli - 1), np.nan)
+        apart = np.where(shown, (mean - centre) ** 2, 0.0)
+        usable = (stimuli >= FEWEST_STIMULI) & (again > 0) & (apart.sum(axis=0) > 0)
+        return _Variances(noise, apart, shown, (stimuli - 3) / (stimuli - 1), usable)

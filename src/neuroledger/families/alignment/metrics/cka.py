@@ -80,15 +80,23 @@ def cka_subsets(
     unbiased: bool = True,
     regularisation: Regularisation = 0.0,
 ) -> xr.DataArray:
-    """Linear centred kernel alignment over the test presentations of each split, as :func:`cka` (split)."""
+    """Linear centred kernel alignment over the test presentations of each split, as :func:`cka` (split).
+
+    The mean over splits varies as the alignment over all stimuli that are tested: ``attrs["influence"]``.
+    """
     K, L, notes = _grams(source, target, workspace, relative=not regularisation)
     if min(len(split.test) for split in splits) < FEWEST_STIMULI:
         raise MetricError(f"CKA needs at least {FEWEST_STIMULI} stimuli in every test part; use larger parts")
     parts = [np.ix_(split.test, split.test) for split in splits]
     values = [_alignment(K[part], L[part], unbiased, regularisation) for part in parts]
-    return xr.DataArray(
-        values, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": notes}
-    )
+    tested = np.unique(np.concatenate([split.test for split in splits]))
+
+    def influence() -> Influence | None:
+        whole = np.ix_(tested, tested)
+        return _influence(K[whole], L[whole], target.isel(presentation=tested), unbiased)
+
+    attrs = {"notes": notes, "influence": influence}
+    return xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))}, attrs=attrs)
 
 
 def _grams(

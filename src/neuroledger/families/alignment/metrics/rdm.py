@@ -167,7 +167,10 @@ def rdm_subsets(
     comparison: Comparison = "spearman",
     ties: Ties = "exact",
 ) -> xr.DataArray:
-    """Agreement of dissimilarities over the test presentations of each split, as :func:`rdm` (split)."""
+    """Agreement of dissimilarities over the test presentations of each split, as :func:`rdm` (split).
+
+    The mean over splits varies as the agreement over all stimuli that are tested: ``attrs["influence"]``.
+    """
     pair = _pair(source, target, distance, workspace, ties)
     if pair.subjects:
         raise MetricError(
@@ -179,9 +182,12 @@ def rdm_subsets(
             f"a split compares {min(map(len, parts))} stimuli; at least {FEWEST_STIMULI} are needed: use larger test parts"
         )
     values = [pair.compared(part, comparison)[0] for part in parts]
-    return xr.DataArray(
-        values, dims="split", coords={"split": np.arange(len(splits))}, attrs={"notes": pair.notes}
-    )
+    tested = np.isin(np.arange(len(pair.usable)), np.concatenate(parts))
+    attrs = {
+        "notes": pair.notes,
+        "influence": lambda: _influence(pair._replace(usable=tested), target, comparison),
+    }
+    return xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))}, attrs=attrs)
 
 
 def _pair(
