@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: repro test public verify check fix test-slow test-hub test-braindecode mutants hostile perf calibrate schemas reference-data clean
+.PHONY: repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf calibrate schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -45,7 +45,7 @@ fix: $(READY)
 	ruff format .
 
 test-slow: $(READY)
-	OMP_NUM_THREADS=1 pytest -n logical --dist worksteal -m "not hub and not braindecode"
+	OMP_NUM_THREADS=1 pytest -n logical --dist worksteal -m "not hub and not braindecode and not frameworks"
 
 # Architectures of torchvision, timm and transformers, in an environment of their own beside the pinned torch.
 test-hub: .cache/hub/.ready
@@ -70,6 +70,18 @@ test-braindecode: .cache/braindecode/.ready
 		skorch wfdb torchinfo linear_attention_transformer docstring_inheritance h5py
 	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --no-deps braindecode==1.8.1
 	@touch .cache/braindecode/.ready
+
+# Spiking networks of other frameworks, without the packages that they would bring with them, another torch among those.
+test-frameworks: .cache/frameworks/.ready
+	.cache/frameworks/bin/python -m pytest -m frameworks tests/frameworks
+
+.cache/frameworks/.ready: pyproject.toml requirements.txt
+	@test -x .cache/frameworks/bin/python || $(PYTHON) -m venv .cache/frameworks
+	@.cache/frameworks/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@.cache/frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.txt
+	@.cache/frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . \
+		spikingjelly==2.0.0 norse==1.1.0 sinabs==3.1.3 rockpool==3.1.0 nirtorch==2.6 loguru==0.7.3 pbr SciencePlots
+	@touch .cache/frameworks/.ready
 
 # Single changes of the kernel that tests must notice: MUTANTS="--only 'src/neuroledger/stats/*'"
 mutants: $(READY)

@@ -125,3 +125,20 @@ def test_neurons_of_unknown_cost_are_named():
     assert partly.status == "partial" and set(partly.parts) == {"network.1"}
     none = neuron_operations(counted(nn.Sequential(nn.Linear(3, 2)), torch.rand(2, 3)))
     assert none.status == "failed" and "not applicable" in none.reason
+
+
+def test_a_network_that_is_handed_its_state_keeps_it_from_step_to_step():
+    class Handed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.neurons = ones(nn.Linear(3, 4, bias=False)), Lif(1.0, threshold=2.5)
+
+        def forward(self, x, state=None):
+            self.neurons.membrane = state
+            return self.neurons(self.layer(x)), self.neurons.membrane
+
+    x = torch.zeros(1, 4, 3)
+    x[..., 0] = 1  # membranes 1, 2, 3 (a spike), and 3 + 1 - 2.5
+    found = counted(Handed(), x)
+    assert found.steps == 4
+    assert found.layers["neurons"].elements - found.layers["neurons"].zeros == 4

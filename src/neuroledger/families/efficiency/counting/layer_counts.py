@@ -27,7 +27,8 @@ NESTED = frozenset({str, list, tuple})
 SPREAD = frozenset(
     {
         "expand", "expand_as", "repeat", "tile", "broadcast_to", "broadcast_tensors", "new_zeros", "new_ones", "new_empty",
-        "new_full", "new_tensor", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
+        "new_full", "new_tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange",
+        "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
     }
 )  # fmt: skip
 
@@ -141,6 +142,7 @@ class Tally:
         self.reached: dict[int, dict[object, int]] = {}
         self.clash = ""  # why the first axis cannot be that of the samples
         self._calls: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
         self._used: dict[str, dict[object, int]] = {}
         self.packed = ""  # the type of packed weights, which are counted unpacked
         self.steps = 1  # time steps per sample: the fewest that any spiking layer took
@@ -382,10 +384,15 @@ class Tally:
         self.samples, self._shape = size, shape
         self.batch += 1
         self._calls.clear()
+        self._steps.clear()
 
-    def spiked(self, name: str, fired: Tensor, membrane: Tensor | None) -> None:
-        """Check a step of a spiking layer: steps through the first axis of the input mean that this axis is time."""
+    def spiked(self, name: str, fired: Tensor, membrane: Tensor | None, steps: int = 1) -> None:
+        """Note a call of a spiking layer that takes some steps, and check the axis of samples.
+
+        Steps through the first axis of the input mean that this axis is time.
+        """
         self._calls[name] = self._calls.get(name, 0) + 1
+        self._steps[name] = self._steps.get(name, 0) + steps
         shape = self._shape
         whole = membrane is not None and fired.dim() > 1 and fired.shape[1:] == membrane.shape
         if len(shape) < 2 or shape[0] == shape[1] or not fired.dim():
@@ -407,7 +414,7 @@ class Tally:
 
     def settle(self, *, last: bool = False) -> None:
         """Note the time steps, and fetch what is due from its device; at the end of the pass, everything is."""
-        self.steps = min(self._calls.values(), default=self.steps)
+        self.steps = min(self._steps.values(), default=self.steps)
         last = last or len(self.sites) > SITES or len(self._inboxes) > SITES
         if last or self.scratch.due:
             self.scratch.due = False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -170,16 +172,29 @@ def _tensors(inputs: Any) -> Iterator[Tensor]:
 def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
     """The module's answer; with ``time_axis``, one call per step, and the steps' first outputs stacked in its place.
 
-    A mapping becomes keyword arguments, a tuple several arguments.
+    A module ``forward(input, state)`` that returns ``(output, state)`` is handed its state at the next step. A mapping
+    becomes keyword arguments, a tuple several arguments.
     """
     if time_axis is not None:
-        answers = [spikes(module(step)) for step in inputs.unbind(time_axis)]
+        answers = []
+        state: tuple[Any, ...] = ()
+        for step in inputs.unbind(time_axis):
+            answer = module(step, *state)
+            answers.append(spikes(answer))
+            if takes_state(type(module).forward) and isinstance(answer, tuple) and len(answer) == 2:
+                state = answer[1:]
         return torch.stack(answers, 1)
     if isinstance(inputs, Mapping):
         return module(**inputs)
     if isinstance(inputs, (tuple, list)):
         return module(*inputs)
     return module(inputs)
+
+
+@lru_cache(maxsize=256)
+def takes_state(forward: Callable[..., Any]) -> bool:
+    """Whether a network is handed its state after the input, as those of norse are, and returns it after its output."""
+    return list(inspect.signature(forward).parameters)[2:3] == ["state"]
 
 
 def _turn(module: nn.Module) -> threading.RLock:

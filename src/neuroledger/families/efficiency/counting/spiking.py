@@ -2,7 +2,7 @@
 
 A module is a spiking layer if its class is registered by the caller, if its class has ``spiking_state`` (the names of the
 tensors carried from one time step to the next, the membrane potential first), or if it is a neuron of snntorch,
-SpikingJelly, sinabs or norse. None of these packages is imported.
+SpikingJelly, sinabs, norse or Rockpool. None of these packages is imported.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ __all__ = ["Registered", "SpikingLayer", "spikes", "spiking_layer"]
 
 Registered = Mapping[type, str | Sequence[str]]
 """Names of the state tensors of classes of spiking layers, the membrane potential first."""
-Framework = Literal["snntorch", "spikingjelly", "sinabs", "norse", "declared", "registered"]
+Framework = Literal["snntorch", "spikingjelly", "sinabs", "norse", "rockpool", "declared", "registered"]
 
 BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
     {
         ("snntorch", "SpikingNeuron"): "snntorch", ("spikingjelly", "BaseNode"): "spikingjelly",
         ("sinabs", "StatefulLayer"): "sinabs", ("norse", "SNNCell"): "norse", ("norse", "SNNRecurrentCell"): "norse",
+        ("norse", "SNN"): "norse", ("norse", "SNNRecurrent"): "norse", ("snntorch", "LeakyParallel"): "snntorch",
+        ("rockpool", "LIFBaseTorch"): "rockpool",
     }
 )  # fmt: skip
 RESETS = ("reset", "reset_states", "reset_mem")
@@ -58,6 +60,37 @@ class SpikingLayer:
         else:
             value = getattr(self.module, self.state[0], None) if self.state else None
         return value if isinstance(value, torch.Tensor) and value.numel() else None
+
+    def record(self) -> None:
+        """Make a layer that takes a whole sequence in one call keep its membrane potential at every step."""
+        if self._several() and not self.module.store_v_seq:
+            self.module.store_v_seq = True
+        elif self._records():
+            self.module.record_states = True
+        elif self.framework == "rockpool":
+            self.module._record = True
+
+    def over_time(self, output: Any) -> tuple[Tensor, int] | None:
+        """The membrane potential at every step of a call that takes several, and its axis of time; None if unknown."""
+        found: Any = None
+        axis = 1
+        if self._several():
+            found, axis = self.module.v_seq, 0
+        elif self._records():
+            found = (getattr(self.module, "recordings", None) or {}).get("v_mem")
+        elif self.framework == "rockpool":
+            found = self.module._record_dict.get("vmem")
+        elif self.framework == "norse" and (kept := self.membrane(output)) is not None:
+            found, axis = (kept, 0) if kept.shape == spikes(output).shape and kept.dim() > 2 else (None, 0)
+        return (found, axis) if isinstance(found, torch.Tensor) else None
+
+    def _several(self) -> bool:
+        return self.framework == "spikingjelly" and getattr(self.module, "step_mode", "s") == "m"
+
+    def _records(self) -> bool:
+        """Whether a layer of sinabs records its membrane: adaptive and recurrent ones overwrite what they recorded."""
+        names = {base.__name__ for base in type(self.module).__mro__}
+        return self.framework == "sinabs" and "LIF" in names and not hasattr(self.module, "rec_connect")
 
     def state_bytes(self, output: Any, neurons: int) -> int:
         """Bytes of state of one neuron: of the tensors with a value for each of ``neurons``."""
@@ -108,9 +141,12 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
     framework = _framework_of(kind)
     if framework is None:
         return None
+    if framework == "rockpool":
+        return SpikingLayer(module, framework, ("vmem", "isyn", "spikes"))
     if framework == "snntorch":
         names = [name for name in module._buffers if name in module._non_persistent_buffers_set]
-        return SpikingLayer(module, framework, ("mem", *(name for name in names if name != "mem")))
+        held = ("mem",) if "mem" in vars(module) or "mem" in module._buffers else ()
+        return SpikingLayer(module, framework, (*held, *(name for name in names if name != "mem")))
     if framework == "spikingjelly":
         memories = [name for name in vars(module).get("_memories", ()) if name != "v"]
         return SpikingLayer(module, framework, ("v", *memories))

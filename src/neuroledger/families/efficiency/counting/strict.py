@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 from neuroledger.families.efficiency.counting import recurrent, rules
-from neuroledger.families.efficiency.counting.counts import Need
+from neuroledger.families.efficiency.counting.counts import Layer, Need
 from neuroledger.families.efficiency.counting.layer_counts import NESTED, Tally
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.rows import FLOATS
@@ -518,6 +518,8 @@ class StrictPass:
             if self._mine():
                 self.watch.inside += 1
                 self._before[module] = self._membrane(layer.membrane(given), module)
+                if "membranes" in self.needs:
+                    layer.record()
 
         return start
 
@@ -555,18 +557,29 @@ class StrictPass:
         fired = spikes(output)
         if "activations" in self.needs:
             self.tally.activations(label, fired)
-        after = layer.membrane(output)
-        self.tally.spiked(label, fired, after)
+        after, path = layer.membrane(output), layer.over_time(output)
+        self.tally.spiked(label, fired, after, 1 if path is None else path[0].shape[path[1]])
         counts.neuron, counts.per_update = type(layer.module).__name__, layer.operations_per_update()
-        counts.state_bytes = layer.state_bytes(output, fired.numel())
-        if "membranes" in self.needs and (after is None or fired.numel() != after.numel()):
+        counts.state_bytes = layer.state_bytes(output, fired.numel() if after is None else after.numel())
+        if "membranes" not in self.needs:
+            return
+        if path is not None and path[0].numel() == fired.numel():
+            moved, axis = path
+            self._updates(counts, before, moved.select(axis, 0))
+            self.tally.add(counts, "updates", moved.diff(dim=axis).ne(0).sum())
+            counts.membranes += moved.numel() - moved.select(axis, 0).numel()
+        elif after is None or fired.numel() != after.numel():
             self.tally.blind_membranes.add(label)
-        elif "membranes" in self.needs and after is not None:
-            counts.membranes += after.numel()
-            if before is None or before.shape != after.shape:
-                counts.updates += after.numel()
-            elif after.is_cpu and after.dtype in FLOATS and before.dtype == after.dtype:
-                changed = np.not_equal(after.detach().numpy(), before.detach().numpy())
-                counts.updates += int(np.count_nonzero(changed))
-            else:
-                self.tally.add(counts, "updates", after.ne(before).sum())
+        else:
+            self._updates(counts, before, after)
+
+    def _updates(self, counts: Layer, before: Tensor | None, after: Tensor) -> None:
+        """Count the membranes that one step changed."""
+        counts.membranes += after.numel()
+        if before is None or before.shape != after.shape:
+            counts.updates += after.numel()
+        elif after.is_cpu and after.dtype in FLOATS and before.dtype == after.dtype:
+            changed = np.not_equal(after.detach().numpy(), before.detach().numpy())
+            counts.updates += int(np.count_nonzero(changed))
+        else:
+            self.tally.add(counts, "updates", after.ne(before).sum())

@@ -1,0 +1,342 @@
+"""Spiking networks of other frameworks, against counts made by hand from the equations that each one publishes.
+
+``make test-frameworks`` runs these in an environment of its own. Each framework is pinned in the Makefile.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import neuroledger as nl
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
+
+METRICS = (
+    "effective_acs",
+    "effective_macs",
+    "dense_operations",
+    "spikes",
+    "membrane_updates",
+    "activation_sparsity",
+)
+SAMPLES, STEPS, SIZES = 5, 8, (12, 20, 6)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch, repository):
+    monkeypatch.chdir(repository)
+
+
+def need(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        pytest.skip(f"{name} is not installed: {error}")
+
+
+def problem():
+    rng = np.random.default_rng(3)
+    inputs = (rng.random((SAMPLES, STEPS, SIZES[0])) < 0.4).astype(np.float32)
+    weights = [
+        rng.normal(0.15, 0.6, (out, into)).astype(np.float32)
+        for into, out in zip(SIZES, SIZES[1:], strict=False)
+    ]
+    return inputs, weights
+
+
+def linear(weight):
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+    layer.weight.data = torch.as_tensor(weight)
+    return layer
+
+
+def by_hand(step, states):
+    """Counts per sample of two layers of neurons, ``step(state, current) -> (state, spikes, membrane)``."""
+    inputs, weights = problem()
+    acs = spikes = updates = 0
+    held = [None, None]
+    before = [None, None]
+    for t in range(STEPS):
+        x = inputs[:, t].astype(np.float64)
+        for number, weight in enumerate(weights):
+            acs += np.count_nonzero(x) * len(weight)
+            start = (
+                [np.zeros((SAMPLES, len(weight))) for _ in range(states)]
+                if held[number] is None
+                else held[number]
+            )
+            held[number], x, membrane = step(start, x @ weight.T.astype(np.float64))
+            spikes += x.sum()
+            updates += (
+                membrane.size if before[number] is None else np.count_nonzero(membrane != before[number])
+            )
+            before[number] = membrane
+    dense = STEPS * (SIZES[0] * SIZES[1] + SIZES[1] * SIZES[2])
+    neurons = STEPS * (SIZES[1] + SIZES[2]) * SAMPLES
+    return {
+        "effective_acs": acs / SAMPLES, "effective_macs": 0.0, "dense_operations": dense, "spikes": spikes / SAMPLES,
+        "membrane_updates": updates / SAMPLES, "activation_sparsity": 1 - spikes / neurons,
+    }  # fmt: skip
+
+
+def check(module, expected, *, time_first=False, without=(), **options):
+    """Counts of one batch, of samples one by one, and again, are those made by hand; the module is left as it was."""
+    inputs = torch.as_tensor(problem()[0])
+    axis = 1 if time_first else 0
+    inputs = inputs.transpose(0, 1).contiguous() if time_first else inputs
+    if time_first:
+        options["sample_axis"] = 1
+    for batches in ([inputs], list(inputs.split(1, axis)), list(inputs.split(2, axis)), [inputs]):
+        costs = nl.cost(module, batches, METRICS, **options)
+        for name, value in expected.items():
+            if name in without:
+                assert costs[name].status == "failed", name
+            else:
+                assert costs[name].status == "scored", (name, costs[name].reason)
+                assert costs[name].value == pytest.approx(value), name
+        if "membrane_updates" not in without:
+            assert costs["effective_acs"].n["time_steps"] == STEPS
+
+
+class Steps(nn.Module):
+    """Layers called once for each time step, and what they answer at every step (sample, time, …)."""
+
+    def __init__(self, *layers, carries=False):
+        super().__init__()
+        self.layers, self.carries = nn.ModuleList(layers), carries
+
+    def forward(self, x):
+        states, answers = [None] * len(self.layers), []
+        for step in x.unbind(1):
+            for number, layer in enumerate(self.layers):
+                if self.carries and not isinstance(layer, nn.Linear):
+                    step, states[number] = layer(step, states[number])
+                else:
+                    step = layer(step)
+            answers.append(step)
+        return torch.stack(answers, 1)
+
+
+def layers(make):
+    first, second = map(linear, problem()[1])
+    return first, make(SIZES[1]), second, make(SIZES[2])
+
+
+def integrate(state, current):
+    """``v += x``; a spike from 1 on, which sets v to 0."""
+    v = state[0] + current
+    fired = (v >= 1).astype(float)
+    v = v * (1 - fired)
+    return [v], fired, v
+
+
+def leaky_jelly(state, current):
+    """``v += (x - v) / 2``, then as above."""
+    return integrate([state[0] + (current - state[0]) / 2], 0.0)
+
+
+@pytest.mark.parametrize(("kind", "step"), [("IFNode", integrate), ("LIFNode", leaky_jelly)])
+def test_spikingjelly_single_and_multiple_steps(kind, step):
+    neuron = need("spikingjelly.activation_based.neuron")
+    functional = need("spikingjelly.activation_based.functional")
+    layer = need("spikingjelly.activation_based.layer")
+    expected = by_hand(step, 1)
+    assert 0 < expected["spikes"] < 100
+    make = getattr(neuron, kind)
+    check(Steps(*layers(lambda _: make())), expected)
+    several = nn.Sequential(*(layer.Linear(p.in_features, p.out_features, bias=False) if isinstance(p, nn.Linear) else p
+                              for p in layers(lambda _: make())))  # fmt: skip
+    for place, weight in zip((0, 2), problem()[1], strict=True):
+        several[place].weight.data = torch.as_tensor(weight)
+    functional.set_step_mode(several, "m")
+    check(several, expected, time_first=True)
+    assert not several[1].store_v_seq and several[1].v == 0.0  # left as it was
+
+
+def test_spikingjelly_counts_the_same_energy():
+    energy = need("spikingjelly.activation_based.op_counter.analytical_energy")
+    neuron, functional = (
+        need("spikingjelly.activation_based.neuron"),
+        need("spikingjelly.activation_based.functional"),
+    )
+    for make in (neuron.IFNode, neuron.LIFNode):
+        net = nn.Sequential(*layers(lambda _, make=make: make()))
+        functional.set_step_mode(net, "m")
+        x = torch.as_tensor(problem()[0]).transpose(0, 1).contiguous()
+        ours = nl.cost(net, [x[:, :1]], ["energy_lemaire"], sample_axis=1)["energy_lemaire"]
+        functional.reset_net(net)
+        report = energy.estimate_lemaire_energy(net, x[:, :1])
+        functional.reset_net(net)
+        assert ours.value == pytest.approx(report.total_pj * 1e-12, rel=1e-9) and ours.status == "scored"
+    rng = torch.Generator().manual_seed(0)
+    dense = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, stride=2), nn.Conv2d(4, 8, 3, groups=2, bias=False))
+    images = torch.rand(1, 2, 12, 12, generator=rng)
+    for x in (images, (images < 0.3).float()):
+        report = energy.estimate_lemaire_energy(dense, x)
+        assert nl.cost(dense, [x], ["energy_lemaire"])["energy_lemaire"].value == pytest.approx(
+            report.total_pj * 1e-12
+        )
+
+
+def test_norse_cells_carry_their_state_and_sequences_hide_it():
+    norse = need("norse.torch")
+    p = norse.LIFBoxParameters(tau_mem_inv=torch.as_tensor(100.0), v_th=torch.as_tensor(0.2))
+
+    def box(state, current):  # v += dt/tau (x - v), a spike above 0.2, which sets v to 0
+        v = state[0] + 0.1 * (current - state[0])
+        fired = (v > np.float32(0.2)).astype(float)
+        v = v * (1 - fired)
+        return [v], fired, v
+
+    expected = by_hand(box, 1)
+    assert 0 < expected["spikes"] < 100
+    check(Steps(*layers(lambda _: norse.LIFBoxCell(p)), carries=True), expected)
+    check(norse.SequentialState(*layers(lambda _: norse.LIFBoxCell(p))), expected, time_axis=1)
+
+    class Sequence(nn.Module):
+        def __init__(self, **options):
+            super().__init__()
+            self.layer, self.neurons = linear(problem()[1][0]), norse.LIF(**options)
+
+        def forward(self, x):
+            return self.neurons(self.layer(x))[0]
+
+    hidden = nl.cost(Sequence(), [torch.as_tensor(problem()[0]).transpose(0, 1)], METRICS, sample_axis=1)
+    assert hidden["spikes"].status == "scored" and "cannot be read" in hidden["membrane_updates"].reason
+    shown = nl.cost(
+        Sequence(record_states=True), [torch.as_tensor(problem()[0]).transpose(0, 1)], METRICS, sample_axis=1
+    )
+    assert shown["membrane_updates"].value == STEPS * SIZES[1]  # analog membranes move at every step
+
+
+def test_the_recurrent_products_of_a_norse_cell_are_counted_at_every_step():
+    norse = need("norse.torch")
+    net = Steps(norse.LIFRecurrentCell(SIZES[0], SIZES[1]), carries=True)
+    costs = nl.cost(net, [torch.as_tensor(problem()[0])], ["dense_operations"])
+    assert costs["dense_operations"].value == STEPS * (SIZES[0] * SIZES[1] + SIZES[1] * SIZES[1])
+
+
+def test_sinabs_layers_take_whole_sequences():
+    sinabs = need("sinabs.layers")
+
+    single = need("sinabs.activation").SingleSpike
+
+    def one(state, current):  # one spike for each step, one threshold subtracted
+        v = state[0] + current
+        fired = (v >= 1).astype(float)
+        return [v - fired], fired, v - fired
+
+    check(nn.Sequential(*layers(lambda _: sinabs.IAF(spike_fn=single))), by_hand(one, 1))
+    adaptive = nn.Sequential(*layers(lambda _: sinabs.ALIF(tau_mem=20.0, tau_adapt=20.0)))
+    costs = nl.cost(adaptive, [torch.as_tensor(problem()[0])], METRICS)
+    assert costs["spikes"].status == "scored" and costs["membrane_updates"].status == "failed"
+
+
+def test_rockpool_layers_take_whole_sequences():
+    torch_modules = need("rockpool.nn.modules")
+
+    def step(state, current):  # the current decays before it is added; one threshold subtracted per spike
+        v, i = state
+        i = (i + current) * np.exp(-0.5)
+        v = v * np.exp(-0.25) + i
+        fired = (v >= 1).astype(float)
+        return [v - fired, i], fired, v - fired
+
+    def make(size):
+        return torch_modules.LIFTorch(
+            (size, size), tau_mem=0.004, tau_syn=0.002, dt=0.001, has_rec=False, max_spikes_per_dt=1
+        )
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(layers(make))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+                x = x[0] if isinstance(x, tuple) else x
+            return x
+
+    expected = by_hand(step, 2)
+    assert 0 < expected["spikes"] < 200
+    # Layers without recurrence multiply their spikes with a matrix of zeros: dense operations that are not effective.
+    expected["dense_operations"] += STEPS * (SIZES[1] ** 2 + SIZES[2] ** 2)
+    check(Network(), expected)
+
+
+NEURONS = ("Leaky", "Synaptic", "Lapicque", "Alpha", "RLeaky", "RSynaptic", "SLSTM", "SConv2dLSTM", "LeakyParallel",
+           "StateLeaky", "DeltaLeaky", "AssociativeLeaky")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NEURONS)
+def test_every_neuron_of_snntorch_is_a_spiking_layer(kind):
+    from neuroledger.families.efficiency.counting.spiking import spiking_layer
+
+    snntorch = need("snntorch")
+    make = getattr(snntorch, kind, None)
+    if make is None:
+        pytest.skip(f"this snntorch has no {kind}")
+    empty = make.__new__(make)
+    nn.Module.__init__(empty)
+    assert spiking_layer(empty) is not None
+
+
+def test_snntorch_layers_over_a_whole_sequence():
+    snntorch = need("snntorch")
+    first, second = map(linear, problem()[1])
+    parallel = nn.Sequential(first, snntorch.LeakyParallel(input_size=20, hidden_size=20))
+    x = torch.as_tensor(problem()[0]).transpose(0, 1).contiguous()
+    costs = nl.cost(parallel, [x], METRICS, sample_axis=1)
+    assert costs["spikes"].status == "scored" and costs["membrane_updates"].status == "failed"
+    one = [nl.cost(parallel, [y], METRICS, sample_axis=1)["spikes"].value for y in x.split(1, 1)]
+    assert costs["spikes"].value == pytest.approx(np.mean(one))
+
+    def leaky(state, current):  # m = .9 m + x - (m > 1), a spike above 1
+        v = 0.9 * state[0] + current - (state[0] > 1)
+        return [v], (v > 1).astype(float), v
+
+    net = Steps(
+        first, snntorch.Leaky(beta=0.9, init_hidden=True), second, snntorch.Leaky(beta=0.9, init_hidden=True)
+    )
+    check(net, by_hand(leaky, 1))
+
+
+def test_the_same_nir_graph_in_norse_and_here():
+    nir, norse = need("nir"), need("norse.torch")
+    need("nirtorch")
+    _, weights = problem()
+
+    def lif(size):
+        def full(x):
+            return np.full(size, x, np.float32)
+
+        return nir.LIF(tau=full(1e-3), r=full(1.0), v_leak=full(0), v_threshold=full(0.1), v_reset=full(0))
+
+    graph = nir.NIRGraph.from_list(
+        nir.Input({"input": np.array([SIZES[0]])}), nir.Affine(weights[0], np.zeros(SIZES[1], np.float32)), lif(SIZES[1]),
+        nir.Affine(weights[1], np.zeros(SIZES[2], np.float32)), lif(SIZES[2]), nir.Output({"output": np.array([SIZES[2]])}),
+    )  # fmt: skip
+    x = torch.as_tensor(problem()[0])
+
+    class Imported(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = norse.from_nir(graph, dt=1e-4)
+
+        def forward(self, x):
+            state, answers = None, []
+            for step in x.unbind(1):
+                answer, state = self.net(step, state)
+                answers.append(answer)
+            return torch.stack(answers, 1)
+
+    ours, theirs = nl.cost(graph, [x], METRICS), nl.cost(Imported(), [x], METRICS)
+    assert ours["spikes"].value > 0
+    for name in METRICS:
+        assert theirs[name].status == "scored" and ours[name].value == pytest.approx(theirs[name].value), name
