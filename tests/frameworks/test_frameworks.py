@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+from itertools import pairwise
 
 import numpy as np
 import pytest
