@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import os
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-__all__ = ["Display", "NoDisplay", "PlainDisplay", "RichDisplay", "choose", "hidden", "visible"]
+__all__ = ["Display", "NoDisplay", "PlainDisplay", "RichDisplay", "card", "choose", "hidden", "visible"]
 
 
 def hidden(character: str) -> bool:
@@ -31,6 +32,16 @@ def visible(text: str) -> str:
         else each.encode("unicode_escape", "surrogatepass").decode()
         for each in text
     )
+
+
+def card(title: str, rows: Iterable[tuple[str, object]], after: str = "") -> str:
+    """What a notebook shows of a value: a title and rows of name and text, all escaped; ``after`` is HTML."""
+    left = "style='text-align:left'"
+    cells = "".join(
+        f"<tr><th {left}>{html.escape(name)}</th><td {left}>{html.escape(str(said))}</td></tr>"
+        for name, said in rows
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>{after}"
 
 
 class Display(Protocol):

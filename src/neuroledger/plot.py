@@ -1,12 +1,19 @@
-"""Figures of boards, scores and assemblies: drawn into ``ax`` or a new figure, with the numbers at ``ax.data``."""
+"""Figures of boards, scores and assemblies: drawn into ``ax`` or a new figure, with the numbers at ``ax.data``.
+
+A notebook displays what a function returns; ``save`` writes it.
+"""
 
 from neuroledger.families.alignment.similarity.figures import rdm
 from neuroledger.report.plots import (
     agreement,
     bars,
+    confusion,
     controls,
+    differences,
     heat_map,
+    layer_map,
     layers,
+    paired,
     ranks,
     reliability,
     save,
@@ -16,6 +23,6 @@ from neuroledger.report.plots import (
 )
 
 __all__ = [
-    "agreement", "bars", "controls", "heat_map", "layers", "ranks", "rdm", "reliability", "save", "scatter", "time",
-    "tradeoff",
+    "agreement", "bars", "confusion", "controls", "differences", "heat_map", "layer_map", "layers", "paired", "ranks", "rdm",
+    "reliability", "save", "scatter", "time", "tradeoff",
 ]  # fmt: skip

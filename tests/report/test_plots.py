@@ -10,10 +10,14 @@ import pytest
 import xarray as xr
 
 from neuroledger import plot as plots
+from neuroledger.data.load import load_dataset
+from neuroledger.engine.compare import Comparison
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.report.board import Leaderboard
 from neuroledger.report.pareto import front
 from neuroledger.report.table import leaderboard
+from neuroledger.stats.calibration import Calibration, Rate
+from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 from tests.report.ledger import record, score
@@ -71,7 +75,7 @@ def test_scatter_pairs_neuroids() -> None:
 
     ax = plots.scatter(scored([0.1, 0.5, np.nan]), scored([0.2, 0.4, 0.3]), labels=("p", "q"))
     assert ax.data == {"p": [0.1, 0.5], "q": [0.2, 0.4]}
-    assert ax.get_xlabel() == "p (higher for 1)"
+    assert ax.get_xlabel() == "p, score (higher for 1)"
     with pytest.raises(MetricError, match="cannot be paired"):
         plots.scatter(scored([0.1]), scored([0.1, 0.2]))
     with pytest.raises(MetricError, match="no samples"):
@@ -168,3 +172,96 @@ def test_rdm_ranks_every_pair_and_groups_the_stimuli() -> None:
         plots.rdm({"responses": responses}, by="colour")
     with pytest.raises(RequestError, match="an RDM is drawn of"):
         plots.rdm({"odd": distances.rename(stimulus="row")})
+
+
+def subjects(values: list[float], dim: str = "subject") -> Score:
+    coords = {dim: [f"s{i}" for i in range(len(values))]}
+    return Score(
+        float(np.mean(values)),
+        scale="accuracy",
+        samples=xr.DataArray([values], dims=("split", dim), coords=coords),
+    )
+
+
+def test_a_notebook_displays_every_figure(board: Leaderboard, tmp_path: Path) -> None:
+    from IPython.core.formatters import DisplayFormatter
+
+    rdm = plots.rdm({"a": xr.DataArray(np.eye(4) + 1, dims=("presentation", "neuroid"))})
+    for figure in (plots.bars(RIDGE, board), plots.heat_map(board), rdm):
+        shown, _ = DisplayFormatter().format(figure)
+        assert shown["image/png"][:4] == b"\x89PNG" and len(shown["image/png"]) > 3000
+    assert plots.save(rdm, str(tmp_path / "rdm.svg")).is_file()
+
+
+def test_lines_have_names_and_axes_name_models_and_units(board: Leaderboard) -> None:
+    legend = plots.bars(RIDGE, board).get_legend()
+    assert {text.get_text() for text in legend.get_texts()} == {"ceiling", "floor"}
+    ax = plots.scatter({"gabor": subjects([0.1, 0.6]), "cnn": subjects([0.2, 0.5])})
+    assert ax.get_xlabel() == "gabor, accuracy (higher for 1)" and ax.get_ylabel().startswith("cnn, accuracy")
+    with pytest.raises(RequestError, match="needs two scores"):
+        plots.scatter({"gabor": subjects([0.1, 0.6])})
+
+
+def test_subjects_are_paired_by_name() -> None:
+    other = Score(0.4, samples=subjects([0.3, 0.2, 0.9]).samples.isel(subject=[2, 1]))  # type: ignore[union-attr]
+    ax = plots.paired({"a": subjects([0.1, 0.6, 0.5]), "b": other})
+    assert ax.data == {"items": ["s1", "s2"], "a": [0.6, 0.5], "b": [0.2, 0.9]}
+    assert {text.get_text() for text in ax.get_legend().get_texts()} == {"one subject", "median of 2"}
+    with pytest.raises(MetricError, match="no samples along 'neuroid'"):
+        plots.paired({"a": subjects([0.1]), "b": subjects([0.2])}, by="neuroid")
+
+
+def test_confusion_counts_the_true_class() -> None:
+    truth = ("presentation", ["left", "left", "left", "right"])
+    held = xr.DataArray(["left", "right", "left", "right"], dims="presentation", coords={"truth": truth})
+    assert plots.confusion(held).data["percent"] == [
+        [pytest.approx(200 / 3), pytest.approx(100 / 3)],
+        [0, 100],
+    ]
+    sure = xr.DataArray(
+        [[0.9, 0.1], [0.2, 0.8]], dims=("presentation", "class"),
+        coords={"class": ["left", "right"], "truth": ("presentation", ["left", "left"])},
+    )  # fmt: skip
+    assert plots.confusion(sure).data["percent"] == [[50, 50], [0, 0]]
+    with pytest.raises(MetricError, match="no predictions"):
+        plots.confusion(Score(0.5))
+
+
+def test_the_map_of_layers_and_regions_boxes_the_committed_layer() -> None:
+    scores = {region: {"a": Score(0.2), "b": Score(0.6)} for region in ("V4", "IT")}
+    ax = plots.layer_map(scores, committed={"IT": "b"})
+    assert ax.data == {"V4": {"a": 0.2, "b": 0.6}, "IT": {"a": 0.2, "b": 0.6}}
+    assert [(box.get_x(), box.get_y()) for box in ax.patches] == [(0.5, 0.5)]
+    with pytest.raises(RequestError, match="the same layers"):
+        plots.layer_map({"V4": {"a": Score(0.2)}, "IT": {"b": Score(0.2)}})
+
+
+def test_differences_are_starred_by_the_corrected_p() -> None:
+    found = (
+        Difference("one", 0.9, 0.5, 0.4, 0.3, 0.5, p=1e-6, p_corrected=2e-6),
+        Difference("two", 0.5, 0.6, -0.1, -0.3, 0.1, p=0.3, p_corrected=0.3),
+    )
+    ax = plots.differences(Comparison("ant", "bee", "lab", 1, found, Difference("lab")))
+    assert ax.data == {"one": 0.4, "two": -0.1} and ax.get_xlabel() == "score of ant minus score of bee"
+    assert [text.get_text() for text in ax.texts] == ["", "***"]
+
+
+def test_every_public_value_has_a_card(lab: Lab) -> None:
+    text = "<b>loud</b>"
+    scored = Score(0.5, low=0.4, high=0.6, notes=(text,))
+    one = record("ant", RIDGE, None, error={"type": "MetricError", "message": text})
+    versus = Comparison(
+        text, "bee", "lab", 1, (Difference("one", 0.9, 0.5, 0.4),), Difference("lab", reason=text)
+    )
+    rate = Rate(0.95, 0.9, 0.99, 100)
+    certificate = Calibration(text, {}, 0.5, rate, 1.0, rate, rate)
+    catalog = lab.open()
+    held = load_dataset(catalog, "lab")
+    assert held.stimuli is not None
+    board_ = leaderboard([record("ant", RIDGE, 0.9)], catalog=catalog)
+    for value in (scored, one, versus, certificate, board_, held, held.stimuli):
+        shown = value._repr_html_()  # type: ignore[attr-defined]
+        assert "<table" in shown and text not in shown
+    assert (
+        "&lt;b&gt;loud" in certificate._repr_html_() and "data:image/png;base64" in held.stimuli._repr_html_()
+    )

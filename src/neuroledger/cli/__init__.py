@@ -15,6 +15,10 @@ from neuroledger.errors import Finding, NeuroLedgerError, RequestError, SpecErro
 
 __all__ = ["main"]
 
+FIGURES = (
+    "agreement", "bars", "confusion", "controls", "differences", "heat_map", "layer_map", "layers", "paired", "ranks", "rdm",
+    "reliability", "scatter", "time", "tradeoff",
+)  # fmt: skip
 KINDS = ("datasets", "metrics", "ceilings", "benchmarks", "models", "suites")
 DESCRIPTION = "Brain benchmarks as data: declarative specs, pinned data, scores that can be checked again."
 # What may be asked, with the flag's help; each is also an argument of `nl.start`.
@@ -317,6 +321,20 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--cost", default="effective_macs", metavar="METRIC", help="default: effective_macs")
     p.add_argument("--out", type=Path, metavar="FILE", help="also draw it (svg, pdf, png)")
     p.add_argument("--json", action="store_true", help="machine-readable")
+
+    p = verb("plot", "figures", "a figure of scores, models or data, written to a file")
+    p.add_argument("figure", choices=FIGURES)
+    p.add_argument(
+        "names", nargs="*", metavar="NAME", help="benchmarks, models or data sets, as the figure needs"
+    )
+    p.add_argument(
+        "--benchmark", action="append", default=[], metavar="B", help="for figures of models; may be repeated"
+    )
+    p.add_argument("--suite", help="default: the suite in params.yaml")
+    p.add_argument(
+        "--by", default=None, metavar="COORDINATE", help="paired: default subject; rdm: groups of stimuli"
+    )
+    p.add_argument("--out", type=Path, required=True, metavar="FILE", help="svg, pdf or png")
 
     p = verb("report", "results", "static pages of everything that was scored")
     p.add_argument("--out", type=Path, default=Path("site"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import xarray as xr
 
 from neuroledger.data.stimuli import StimulusSet
+from neuroledger.display import card
 
 __all__ = ["Dataset"]
 
@@ -45,3 +46,8 @@ class Dataset:
     metadata: dict[str, xr.DataArray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     content: str = ""
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [(f"note {i}", note) for i, note in enumerate(self.notes, 1)]
+        shown = [part._repr_html_() for part in (self.stimuli, self.assembly) if part is not None]
+        return card(self.id or "data set", rows, "".join(shown))

@@ -56,6 +56,21 @@ def decode(data: bytes, name: str) -> Image:
     return _to_rgb(upright, name)
 
 
+def thumbnail(data: bytes, name: str, side: int) -> bytes:
+    """A PNG of the image in ``data``, at most ``side`` pixels wide and high.
+
+    Raises
+    ------
+    DataError
+        See :func:`decode`.
+    """
+    image = decode(data, name)
+    image.thumbnail((side, side))
+    held = io.BytesIO()
+    image.save(held, format="PNG", optimize=True)
+    return held.getvalue()
+
+
 def _check_header(image: Image, name: str) -> None:
     width, height = image.size
     if width * height == 0:

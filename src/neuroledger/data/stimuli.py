@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import html
 import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
@@ -14,7 +17,9 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
+from neuroledger.data.images import thumbnail
 from neuroledger.data.parsing import MAX_MEMBER_BYTES, require_even_rows, zip_member
+from neuroledger.display import card
 from neuroledger.errors import AssemblyError, DataError
 
 __all__ = ["StimulusFiles", "StimulusSet", "further_sets", "read_table", "safe_members"]
@@ -22,6 +27,7 @@ __all__ = ["StimulusFiles", "StimulusSet", "further_sets", "read_table", "safe_m
 
 Content = bytes
 MAX_ARCHIVE_BYTES = 64 * 1024**3
+SHOWN = 12  # pictures in a notebook
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,19 @@ class StimulusSet:
         if "filename" not in self.table.columns:
             raise AssemblyError(f"stimulus set {self.id!r} has no files (no 'filename' column)")
         return dict(zip(self.ids, self.table["filename"].astype(str), strict=True))
+
+    def _repr_html_(self) -> str:
+        pictures = ""
+        if "filename" in self.table.columns and (self.archive or self.contents) is not None:
+            for id, content in zip(self.ids[:SHOWN], self.read(self.ids[:SHOWN]), strict=True):
+                with suppress(DataError):
+                    text = base64.b64encode(thumbnail(content, id, 64)).decode()
+                    pictures += (
+                        f'<img src="data:image/png;base64,{text}" title="{html.escape(id)}" width="64"> '
+                    )
+        rows = [("stimuli", f"{len(self):,}"), ("columns", ", ".join(map(str, self.table.columns)))]
+        rows += [("size on the screen", f"{self.degrees:g}°")] if self.degrees is not None else []
+        return card(self.id, rows, pictures)
 
     def bytes(self, stimulus_id: str) -> bytes:
         """Content of one stimulus's file.

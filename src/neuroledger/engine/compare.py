@@ -51,6 +51,11 @@ class Comparison:
     def __str__(self) -> str:
         return _text(self)
 
+    def _repr_html_(self) -> str:
+        columns = ["benchmark", "a", "b", "value", "low", "high", "p_corrected", "better", "reason"]
+        frame = self.to_frame()[columns].rename(columns={"a": self.a, "b": self.b, "value": "difference"})
+        return str(frame.to_html(index=False, na_rep="–", float_format="{:.3g}".format, escape=True))
+
 
 def compare(
     a: Subject,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from neuroledger.display import visible
+from neuroledger.display import card, visible
 from neuroledger.errors import DataError, Finding
 from neuroledger.spec import registry
 from neuroledger.spec.document import json_object
@@ -83,6 +83,20 @@ class Record(BaseModel):
     def intact(self) -> bool:
         """Whether the record still has the content that it was written with."""
         return self.payload_sha256 == self.payload()
+
+    def _repr_html_(self) -> str:
+        score = self.score or {}
+        rows: list[tuple[str, object]] = [("score", f"{score['value']:.4g}")] if score else []
+        if score.get("low") is not None:
+            rows += [
+                ("95 % interval", f"{score['low']:.4g} – {score['high']:.4g}"),
+                ("", score.get("covers", "")),
+            ]
+        if self.error:
+            rows += [("error", self.error.get("message", ""))]
+        rows += [(name, control["says"]) for name, control in self.controls.items()]
+        rows += [("record", self.id[:12]), ("intact", "yes" if self.intact else "no: it was edited")]
+        return card(f"{self.model} on {self.benchmark} ({self.status})", rows)
 
 
 def record_path(root: Path, benchmark: str, model: str, *, scratch: bool = False) -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from os.path import commonprefix
 from typing import Any, Final
 
-from neuroledger.data.images import decode
+from neuroledger.data.images import thumbnail
 from neuroledger.data.load import load_dataset
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
@@ -101,10 +100,6 @@ def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:
         ids = stimuli.ids
         chosen = [ids[i * len(ids) // min(THUMBNAILS, len(ids))] for i in range(min(THUMBNAILS, len(ids)))]
         for id, content in zip(chosen, stimuli.read(chosen), strict=True):
-            image = decode(content, id)
-            image.thumbnail((SIDE, SIDE))
-            held = io.BytesIO()
-            image.save(held, format="PNG", optimize=True)
-            yield id, held.getvalue()
+            yield id, thumbnail(content, id, SIDE)
     except NeuroLedgerError:  # not here, changed, or not images: the page says so elsewhere
         return

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.display import card
 from neuroledger.errors import MetricError
 from neuroledger.stats.differences import clearly_better, corrected, difference, joint_mean, rank_sets
 from neuroledger.stats.score import Score
@@ -76,6 +77,16 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return asdict(self) | {"passed": self.passed}
+
+    def _repr_html_(self) -> str:
+        rates = {
+            "coverage": self.coverage,
+            "equal models differ": self.false_positives,
+            "false ranks": self.false_ranks,
+        }
+        rows = [(name, f"{r.value:.3f} [{r.low:.3f}, {r.high:.3f}]") for name, r in rates.items()]
+        rows += [("mean error over true deviation", f"{self.width:.3f}")]
+        return card(f"calibration {'passed' if self.passed else 'FAILED'}: {self.covers}", rows)
 
 
 def rate(hits: Sequence[bool]) -> Rate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.display import card
 from neuroledger.errors import MetricError
 from neuroledger.stats.spread import DRAWS, RESAMPLED, Influence, Spread, covers, unpack
 
@@ -322,8 +322,7 @@ class Score:
             rows += [("raw", f"{self.raw:.4g}"), ("ceiling", f"{self.ceiling.value:.4g}")]
         rows += [(name, f"{count:g}") for name, count in self.n.items()]
         rows += [("note", note) for note in self.notes]
-        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows)
-        return f"<table><caption>{html.escape(self.id or 'score')} ({self.status})</caption>{cells}</table>"
+        return card(f"{self.id or 'score'} ({self.status})", rows)
 
 
 def _of_replicates(draws: Floats | None) -> Spread | None:

@@ -7,21 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuroledger.engine.compare import Comparison
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe, number
 from neuroledger.report.pages import axis as axis_of
 from neuroledger.report.pareto import front
-from neuroledger.report.plots.style import ACCENT, INK, LIGHT, PALETTE, SOFT, axes, finish
+from neuroledger.report.plots.style import ACCENT, INK, LIGHT, PALETTE, SOFT, axes, finish, legend
 from neuroledger.report.table import leaderboard
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["agreement", "bars", "controls", "heat_map", "ranks", "tradeoff"]
+__all__ = ["agreement", "bars", "controls", "differences", "heat_map", "ranks", "tradeoff"]
+
+STARS = (0.05, 0.01, 0.001)
 
 
 def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
     """Every model's score on one benchmark with its 95 % interval; controls grey, floor dotted, ceiling dashed.
+
+    A star marks the models that nothing is clearly better than.
 
     Raises
     ------
@@ -35,12 +40,16 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
     ax = ax or axes(height=1.2 + 0.34 * max(1, len(rows)))
     for y, row in enumerate(rows):
         _interval(ax, y, row.cells[i], SOFT if row.role != "model" else ACCENT)
+        if row.cells[i].top and row.role == "model":
+            end = row.cells[i].high if row.cells[i].high is not None else row.cells[i].value
+            ax.annotate("*", (float(end or 0.0), y), xytext=(5, -5), textcoords="offset points", color=INK)
     _limits(ax, column)
     ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
     span = axis_of([row.cells[i] for row in rows], [column])
     ax.set_xlim(span.low, span.high)
     ax.set_xlabel(describe(column))
     ax.set_title(column.title, loc="left")
+    legend(ax)
     return finish(ax, {row.model: row.cells[i].value for row in rows})
 
 
@@ -65,6 +74,7 @@ def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | Non
     _limits(ax, column)
     ax.set_yticks(range(len(rows)), [f"{row.model} ({row.role})" for row in rows])
     ax.set_xlabel(describe(column))
+    legend(ax)
     return finish(ax, {row.model: row.cells[i].value for row in rows})
 
 
@@ -111,11 +121,13 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
         ax.annotate(row.model, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=9, color=INK)
     kept = front([y for _, _, y in points], [x for _, x, _ in points], lower=column.direction == "lower")
     best = sorted((x, y) for (_, x, y), unbeaten in zip(points, kept, strict=True) if unbeaten)
-    ax.plot([x for x, _ in best], [y for _, y in best], color=LIGHT, linewidth=1.4, zorder=2)
+    xs, ys = [x for x, _ in best], [y for _, y in best]
+    ax.plot(xs, ys, color=LIGHT, linewidth=1.4, zorder=2, label="beaten by no model on both")
     if all(x > 0 for _, x, _ in points):
         ax.set_xscale("log")
     ax.set_xlabel(f"{price.title} ({describe(price)})")
     ax.set_ylabel(describe(column))
+    legend(ax)
     return finish(ax, {row.model: (x, y) for row, x, y in points})
 
 
@@ -193,6 +205,35 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
     ax.tick_params(length=0)
     ax.set_title("Do the benchmarks order the models alike? (Spearman)", loc="left")
     return finish(ax, {"benchmarks": names, "r": r.tolist()}, spines=False)
+
+
+def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
+    """The paired difference on each benchmark with its 95 % interval; stars by the corrected p: * .05, ** .01, *** .001.
+
+    Raises
+    ------
+    RequestError
+        The models share no scored benchmark.
+    """
+    held = [each for each in (*comparison.differences, comparison.overall) if each.value is not None]
+    if not held:
+        raise RequestError(f"{comparison.a} and {comparison.b} share no scored benchmark")
+    ax = ax or axes(height=1.3 + 0.34 * len(held))
+    for y, each in enumerate(reversed(held)):
+        value, p = float(each.value or 0.0), each.p_corrected
+        colour = SOFT if p is None or p >= STARS[0] else PALETTE[0] if value > 0 else PALETTE[1]
+        _interval(ax, y, Cell("scored", value, each.low, each.high), colour)
+        stars = "*" * sum(p is not None and p < level for level in STARS)
+        ax.annotate(
+            stars,
+            (each.high if each.high is not None else value, y),
+            xytext=(5, -5),
+            textcoords="offset points",
+        )
+    ax.axvline(0.0, color=SOFT, linewidth=1, linestyle=":")
+    ax.set_yticks(range(len(held)), [each.benchmark for each in reversed(held)])
+    ax.set_xlabel(f"score of {comparison.a} minus score of {comparison.b}")
+    return finish(ax, {each.benchmark: each.value for each in held})
 
 
 def _interval(ax: Axes, y: float, cell: Cell, colour: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +14,7 @@ from neuroledger.store.files import replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ACCENT", "INK", "LIGHT", "PALETTE", "SOFT", "axes", "finish", "save"]
+__all__ = ["ACCENT", "INK", "LIGHT", "PALETTE", "SOFT", "Panels", "axes", "finish", "legend", "save"]
 
 FORMATS: Final = ("svg", "pdf", "png", "eps", "jpg", "webp")
 INK: Final = "#1d2124"
@@ -23,8 +25,15 @@ LIGHT: Final = "#2aa5a0"
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 
-def save(ax: Axes, path: Path) -> Path:
-    """Write the figure of ``ax``: SVG with text kept as text and no date inside, or what the suffix says.
+class Panels(list["Axes"]):
+    """The axes of one figure; a notebook displays the figure."""
+
+    def _repr_png_(self) -> bytes:
+        return _png(self[0])
+
+
+def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
+    """Write the figure of ``ax``, one or several: SVG with text kept as text and no date inside, or as the suffix says.
 
     Raises
     ------
@@ -35,7 +44,8 @@ def save(ax: Axes, path: Path) -> Path:
     """
     import matplotlib as mpl
 
-    figure: Any = ax.get_figure(root=True)
+    path = Path(path)
+    figure: Any = (ax[0] if isinstance(ax, Sequence) else ax).get_figure(root=True)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise RequestError(f"{path}: name a figure with one of the endings .{', .'.join(FORMATS)}")
@@ -53,8 +63,35 @@ def axes(*, width: float = 7.0, height: float = 4.0) -> Axes:
     from matplotlib.figure import Figure
 
     # A figure of its own, without pyplot: no window, no global state, safe beside a user's own figures.
-    ax: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot()
+    ax: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot(axes_class=_displayed())
     return ax
+
+
+@cache
+def _displayed() -> type[Axes]:
+    """Axes whose figure a notebook displays; it shows figures of pyplot alone by itself."""
+    from matplotlib.axes import Axes
+
+    class DisplayedAxes(Axes):
+        """The axes of one figure; a notebook displays the figure."""
+
+        def _repr_png_(self) -> bytes:
+            return _png(self)
+
+    return DisplayedAxes
+
+
+def _png(ax: Axes) -> bytes:
+    figure: Any = ax.get_figure(root=True)
+    held = io.BytesIO()
+    figure.savefig(held, format="png", dpi=110, bbox_inches="tight")
+    return held.getvalue()
+
+
+def legend(ax: Axes) -> None:
+    """Name the lines that have a name, outside the data where there is room."""
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(frameon=False, fontsize=8, loc="best")
 
 
 def finish(ax: Axes, data: dict[str, Any], *, spines: bool = True) -> Axes:

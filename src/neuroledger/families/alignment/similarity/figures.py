@@ -11,7 +11,7 @@ import xarray as xr
 from neuroledger.errors import RequestError
 from neuroledger.families.alignment.similarity.gram import gram
 from neuroledger.families.alignment.similarity.rdm import Distance, dissimilarities
-from neuroledger.report.plots.style import SOFT, finish
+from neuroledger.report.plots.style import SOFT, Panels, finish
 from neuroledger.stats.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["rdm"]
 
 def rdm(
     assemblies: Mapping[str, xr.DataArray], *, by: str | None = None, distance: Distance = "correlation"
-) -> list[Axes]:
+) -> Panels:
     """Rank percentiles of the dissimilarities of every pair of stimuli, one matrix per assembly, one colour bar.
 
     Parameters
@@ -36,8 +36,9 @@ def rdm(
 
     Returns
     -------
-    list of Axes
-        One per assembly, all of one figure; ``ax.data`` holds the percentiles, in the order drawn.
+    Panels
+        The axes, one per assembly, of one figure, which a notebook displays;
+        ``ax.data`` holds the percentiles, in the order drawn.
 
     Raises
     ------
@@ -66,7 +67,7 @@ def rdm(
     bar = figure.colorbar(image, ax=drawn, shrink=0.8)  # type: ignore[arg-type]
     bar.set_label("dissimilarity, rank percentile", color=SOFT, fontsize=9)
     bar.ax.tick_params(labelsize=8)
-    return drawn
+    return Panels(drawn)
 
 
 def _matrix(label: str, assembly: xr.DataArray, distance: Distance) -> tuple[str, Any]:

@@ -1,0 +1,44 @@
+"""`neuroledger plot` draws every figure it lists, and says what a figure needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuroledger import plot as figures
+from neuroledger.cli import FIGURES, main
+from tests.report.ledger import keep, ledger, record
+
+RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
+
+
+def test_every_figure_is_a_choice() -> None:
+    assert sorted(FIGURES) == sorted(set(figures.__all__) - {"save"})
+
+
+def test_figures_of_records_and_of_scores_are_written(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = ledger(tmp_path / "lab", repository)
+    for model, value in (("ant", 0.9), ("bee", 0.4), ("cat", 0.5)):
+        keep(lab.open(), record(model, RIDGE, value), record(model, PLS, value / 2))
+    monkeypatch.chdir(lab.root)
+    assert main(["validate", "lab"]) == 0
+    assert main(["run", "pixels4", "noise", "--benchmark", RIDGE]) == 0
+    for words in (
+        ["differences", "pixels4", "noise", "--benchmark", RIDGE], ["bars", RIDGE], ["heat_map"], ["ranks"], ["agreement"],
+        ["scatter", "ant", "pixels4", "--benchmark", RIDGE], ["paired", "ant", "pixels4", "--benchmark", RIDGE, "--by", "neuroid"],
+        ["reliability", "ant", "--benchmark", RIDGE], ["rdm", "lab"],
+    ):  # fmt: skip
+        out = tmp_path / f"{words[0]}.svg"
+        assert main(["plot", *words, "--out", str(out)]) == 0, capsys.readouterr().err
+        assert out.read_text().startswith("<?xml")
+    for words, said in (
+        (["bars"], "plot bars needs 1 benchmark, got 0"),
+        (["scatter", "ant", "--benchmark", RIDGE], "plot scatter needs 2 model, got 1"),
+        (["reliability", "ant"], "plot reliability needs a benchmark: --benchmark B"),
+    ):
+        assert main(["plot", *words, "--out", str(tmp_path / "no.svg")]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "no.svg").exists()
