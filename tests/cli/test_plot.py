@@ -28,7 +28,8 @@ def test_figures_of_records_and_of_scores_are_written(
     assert main(["run", "pixels4", "noise", "--benchmark", RIDGE]) == 0
     for words in (
         ["differences", "pixels4", "noise", "--benchmark", RIDGE], ["bars", RIDGE], ["heat_map"], ["ranks"], ["agreement"],
-        ["scatter", "ant", "pixels4", "--benchmark", RIDGE], ["paired", "ant", "pixels4", "--benchmark", RIDGE, "--by", "neuroid"],
+        ["scatter", "ant", "pixels4", "--benchmark", RIDGE],
+        ["paired", "ant", "pixels4", "--benchmark", RIDGE, "--by", "neuroid"],
         ["reliability", "ant", "--benchmark", RIDGE], ["rdm", "lab"],
     ):  # fmt: skip
         out = tmp_path / f"{words[0]}.svg"
