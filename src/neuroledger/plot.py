@@ -3,22 +3,20 @@
 A notebook displays what a function returns; ``save`` writes it.
 """
 
+from neuroledger.families.alignment.figures import layer_map, layers, time
 from neuroledger.families.alignment.similarity.figures import rdm
+from neuroledger.families.decoding.figures import confusion
 from neuroledger.report.plots import (
     agreement,
     bars,
-    confusion,
     controls,
     differences,
     heat_map,
-    layer_map,
-    layers,
     paired,
     ranks,
     reliability,
     save,
     scatter,
-    time,
     tradeoff,
 )
 
