@@ -55,7 +55,7 @@ def by_hand(files: dict[str, Path], context: str, before: str) -> float:
     labels = ids.clone()
     labels[:, : len(cut.encode(before).ids)] = -100
     counted = int((labels[:, 1:] != -100).sum())
-    return float(module(input_ids=ids, labels=labels).loss) * counted / np.log(2)
+    return module(input_ids=ids, labels=labels).loss.item() * counted / np.log(2)
 
 
 def test_surprisal_is_that_of_the_networks_own_loss(files: dict[str, Path]) -> None:
