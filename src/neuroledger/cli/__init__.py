@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--out", type=Path, required=True, metavar="FILE.nc")
 
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")
-    p.add_argument("project", choices=("brainscore", "openneuro", "nemar"))
+    p.add_argument("project", choices=("brainscore", "brainscore-model", "openneuro", "nemar"))
     p.add_argument(
         "id",
         metavar="KEY",

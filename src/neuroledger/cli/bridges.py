@@ -12,6 +12,8 @@ from neuroledger.spec.catalog import open_catalog
 
 def bring_in(options: argparse.Namespace) -> int:
     """`import`: a key of Brain-Score's registry, its files, or published trees of recordings, as a data set."""
+    if options.project == "brainscore-model":
+        return _plugin(options)
     if options.project != "brainscore":
         return _tree(options)
     from neuroledger.families.alignment.brainscore_files import fetch_brainscore, import_brainscore
@@ -42,6 +44,26 @@ def bring_in(options: argparse.Namespace) -> int:
         say(f"wrote {catalog.shown(path)}")
     say(
         f"pinned in specs/datasets/{options.id}.yaml; next: its licence, then `neuroledger validate {options.id}`"
+    )
+    return 0
+
+
+def _plugin(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from neuroledger.families.alignment.brainscore_plugins import import_plugin
+
+    if options.source is None or options.files:
+        raise RequestError("name the folder of the plugin, or its Python file, with --from")
+    catalog = open_catalog(options.root)
+    path, plugin = import_plugin(catalog, options.id, Path(options.source))
+    say(
+        f"wrote {catalog.shown(path)}: {len(plugin.layers)} layers, regions {', '.join(plugin.regions) or 'none'}"
+    )
+    for name in plugin.unread:
+        say(f"note: the source does not state {name} in constants")
+    say(
+        f"next: `neuroledger check {catalog.shown(path)}`, `neuroledger package model {options.id} CHECKPOINT`"
     )
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -29,6 +30,7 @@ from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
 from neuroledger.models.model import Model
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.params import read_params
 from neuroledger.spec.suites import suites_of
 from neuroledger.stats.score import Score
@@ -207,6 +209,8 @@ def package_model(
         )
     if not checkpoint.is_file():
         raise RequestError(f"{checkpoint} does not exist")
+    if path is not None:
+        _require_stated(catalog.model(id), checkpoint)
     tensors = confined(lambda: _tensors(checkpoint), limits_for([checkpoint]), checkpoint.name)
     from safetensors.numpy import save_file
 
@@ -249,6 +253,38 @@ def package_model(
         path.unlink() if before is None else write_text(path, before)
         raise
     return [target, path]
+
+
+def _require_stated(spec: ModelSpec, checkpoint: Path) -> None:
+    """Return if the checkpoint is what the spec's ``downloads`` state of a file of that name.
+
+    Raises
+    ------
+    RequestError
+        The spec states other files.
+    DataError
+        The size or a checksum, or the stated beginning of one, is another.
+    """
+    if not spec.downloads:
+        return
+    stated = spec.downloads.get(checkpoint.name)
+    if stated is None:
+        names = ", ".join(spec.downloads)
+        raise RequestError(
+            f"model {spec.id!r} is published as {names}, not {checkpoint.name}: package that file"
+        )
+    content = checkpoint.read_bytes()
+    found = {name: hashlib.new(name, content).hexdigest() for name in ("md5", "sha1", "sha256")}
+    wrong = [name for name, digest in found.items() if getattr(stated, name) not in (None, digest)]
+    begins = stated.sha256_begins
+    if begins is not None and not found["sha256"].startswith(begins):
+        wrong.append(f"beginning of the sha256 ({begins})")
+    if stated.size not in (None, len(content)):
+        wrong.append("size")
+    if wrong:
+        raise DataError(
+            f"{checkpoint.name} is not the file that was published: its {' and '.join(wrong)} differ; download it again"
+        )
 
 
 def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -50,6 +50,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
         r"^[0-9a-f]{32}$": "an MD5: 32 of the characters 0-9 and a-f, in lower case",
         r"^[0-9a-f]{40}$": "a SHA-1: 40 of the characters 0-9 and a-f, in lower case",
         rf"^{FILE_NAME.pattern}$": "a file name: letters without accents, digits and . _ + -, folders divided by /",
+        r"^[0-9a-f]{6,64}$": "the beginning of a SHA-256: at least 6 of the characters 0-9 and a-f, in lower case",
         r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a class by its place, `package.module.Class`",
     }
 )
@@ -150,6 +151,8 @@ class Stated(Frozen):
     md5: Md5 | None = None
     sha1: Sha1 | None = None
     sha256: Sha256 | None = None
+    sha256_begins: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{6,64}$")] | None = None
+    """What of the SHA-256 the publisher states, such as the eight digits in the name of a checkpoint."""
     version_id: str | None = None
     endpoint: Endpoint = None
     region: Region = None

@@ -1,4 +1,4 @@
-"""A model plugin of Brain-Score as a spec: its layers, regions and preprocessing are read from the syntax tree, nothing runs."""
+"""A model plugin of Brain-Score as a spec: layers, regions and preprocessing are read from its syntax, nothing runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
     sources = sorted(path.glob("*.py")) if path.is_dir() else [path]
     sources = [one for one in sources if one.name != "test.py"]
     if not sources or not all(one.is_file() for one in sources):
-        raise RequestError(f"{path} holds no plugin: a folder with __init__.py and model.py, or one Python file")
+        raise RequestError(
+            f"{path} holds no plugin: a folder with __init__.py and model.py, or one Python file"
+        )
     trees = [_parsed(one) for one in sources]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = _registered(trees) or [*_constants(calls, "identifier")]
@@ -123,7 +125,11 @@ def _variables(trees: list[ast.Module]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for tree in trees:
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+            ):
                 value = _value(node.value, found)
                 if value is not None:
                     found.setdefault(node.targets[0].id, value)
@@ -158,7 +164,10 @@ def _layers(trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[s
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Return) and (found := _texts(_value(inner.value, local))):
                         return found
-    return next((found for name, value in variables.items() if "layers" in name.lower() and (found := _texts(value))), ())
+    return next(
+        (found for name, value in variables.items() if "layers" in name.lower() and (found := _texts(value))),
+        (),
+    )
 
 
 def _commitment(found: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
@@ -194,7 +203,7 @@ def _regions(path: Path, identifier: str) -> dict[str, str | tuple[str, ...]]:
         held = json.loads(named.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
         raise RequestError(f"{named.name} is no map of regions to layers ({error})") from None
-    return {region: layers for region, layers in sorted(_plain_regions(held).items())}
+    return dict(sorted(_plain_regions(held).items()))
 
 
 def _preprocessing(found: Plugin, calls: list[ast.Call]) -> None:
@@ -238,7 +247,9 @@ def _weights(found: Plugin, calls: list[ast.Call], variables: Mapping[str, Any])
             continue
         folder = str(given.get("folder_name") or "").strip("/")
         parts = [part for part in (bucket.partition("/")[2], folder, relative) if part]
-        stated: dict[str, Any] = {"url": f"https://{bucket.partition('/')[0]}.s3.amazonaws.com/{'/'.join(parts)}"}
+        stated: dict[str, Any] = {
+            "url": f"https://{bucket.partition('/')[0]}.s3.amazonaws.com/{'/'.join(parts)}"
+        }
         if isinstance(given.get("sha1"), str):
             stated["sha1"] = given["sha1"]
         if isinstance(given.get("version_id"), str) and given["version_id"] != "null":
@@ -265,7 +276,9 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
             f"(`neuroledger new model {key}`)"
         )
     regions = {region: list(one) if isinstance(one, tuple) else one for region, one in plugin.regions.items()}
-    committed = [layer for one in plugin.regions.values() for layer in ((one,) if isinstance(one, str) else one)]
+    committed = [
+        layer for one in plugin.regions.values() for layer in ((one,) if isinstance(one, str) else one)
+    ]
     layers = list(dict.fromkeys([*plugin.layers, *committed]))
     fields: dict[str, Any] = {
         "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score describes it",
@@ -274,9 +287,17 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     }  # fmt: skip
     if plugin.architecture is not None:
         builder = {"name": plugin.hub, "architecture": plugin.architecture}
-        fields["builder"] = builder | ({"preprocessing": plugin.preprocessing} if plugin.preprocessing else {})
-    lacking = "no architecture that a builder here makes; name one under `builder`, then " if plugin.architecture is None else ""
-    fields["unavailable"] = f"Its weights are not here: {lacking}`neuroledger package model {key} CHECKPOINT` pins them."
+        fields["builder"] = builder | (
+            {"preprocessing": plugin.preprocessing} if plugin.preprocessing else {}
+        )
+    lacking = (
+        "no architecture that a builder here makes; name one under `builder`, then "
+        if plugin.architecture is None
+        else ""
+    )
+    fields["unavailable"] = (
+        f"Its weights are not here: {lacking}`neuroledger package model {key} CHECKPOINT` pins them."
+    )
     fields["notes"] = ["Layers, regions, preprocessing and visual degrees are those of the plugin's source."]
     fields["license"] = "LicenseRef-unknown"
     lines = ["# yaml-language-server: $schema=../schema/model.json"]
