@@ -206,6 +206,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--window", type=float, nargs=2, default=(0.0, 1.0), metavar=("START", "DURATION"), help="in seconds"
     )
+    p.add_argument(
+        "--published",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="pin these files, which no reader reads, as they are, such as 'sourcedata/*.mat'",
+    )
     p.add_argument("--datatype", choices=("eeg", "meg", "ieeg", "emg"), default="eeg")
     p.add_argument(
         "--facts", type=Path, metavar="JSON", help="of a listing: its license, title, authors, doi and trials"

@@ -87,7 +87,11 @@ def _tree(options: argparse.Namespace) -> int:
             raise RequestError(f"{options.facts} cannot be read as facts: {error}") from error
     start, duration = options.window
     wanted = Wanted(
-        task=tuple(options.task), events=events, window=(start, duration), datatype=options.datatype
+        task=tuple(options.task),
+        events=events,
+        window=(start, duration),
+        datatype=options.datatype,
+        published=tuple(options.published),
     )
     catalog = open_catalog(options.root)
     id = options.dataset or options.id

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.errors import SIGNS
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import Override, Spec
 from neuroledger.spec.catalog import Catalog, Entry, find_repository, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 
@@ -36,7 +36,8 @@ COLUMNS = {
 def list(options: argparse.Namespace) -> int:
     """A table of all specs of one kind."""
     catalog = open_catalog(options.root)
-    rows = [_row(catalog, catalog.entry(options.kind, id)) for id in catalog.ids(options.kind)]
+    about = {"datasets": catalog.about}.get(options.kind, lambda id: catalog.entry(options.kind, id).spec)
+    rows = [_row(catalog, about(id)) for id in catalog.ids(options.kind)]
     if options.filter:
         wanted = options.filter.lower()
         rows = [row for row in rows if wanted in " ".join(map(str, row.values())).lower()]
@@ -54,11 +55,18 @@ def _named(value: str | Override | None) -> str:
     return value.name if isinstance(value, Override) else (value or "–")
 
 
-def _row(catalog: Catalog, entry: Entry) -> dict[str, Any]:
-    spec = entry.spec
+def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
     row: dict[str, Any] = {"id": spec.id, "version": spec.version, "title": spec.title}
     if isinstance(spec, DatasetSpec):
-        state = "unavailable" if spec.unavailable else "simulated" if spec.simulated else "real"
+        state = (
+            "unavailable"
+            if spec.unavailable
+            else "unread"
+            if spec.unread
+            else "simulated"
+            if spec.simulated
+            else "real"
+        )
         row |= {"license": spec.license, "access": spec.access, "state": state}
     elif isinstance(spec, BenchmarkSpec):
         row |= {
@@ -66,9 +74,7 @@ def _row(catalog: Catalog, entry: Entry) -> dict[str, Any]:
             "dataset": spec.dataset,
             "metric": ", ".join(_named(item) for item in spec.all_metrics),
             "ceiling": _named(spec.ceiling) if spec.floor is None else "floor",
-            "state": "unavailable"
-            if spec.unavailable or catalog.dataset(spec.dataset).unavailable
-            else "ready",
+            "state": "unavailable" if spec.unavailable or catalog.about(spec.dataset).closed else "ready",
         }
     elif isinstance(spec, ModelSpec):
         row |= {"builder": spec.builder.name if spec.builder else "–", "control": spec.control or "–"}

@@ -100,14 +100,12 @@ def validate(options: argparse.Namespace) -> int:
         ids += [catalog.benchmark(item.id).dataset for suite in suites for item in suite.benchmarks]
     if not ids:
         ids = [
-            id
-            for id in catalog.ids("datasets")
-            if catalog.dataset(id).unavailable is None and is_here(catalog, id)
+            id for id in catalog.ids("datasets") if catalog.about(id).closed is None and is_here(catalog, id)
         ]
     reports = []
     for id in dict.fromkeys(ids):
-        if catalog.dataset(id).unavailable is not None:
-            say(f"– {id}: unavailable: {catalog.dataset(id).unavailable}")
+        if (why := catalog.about(id).closed) is not None:
+            say(f"– {id}: unavailable: {why}")
             continue
         report = examine(catalog, id, force=options.force, data_docs=options.data_docs)
         reports.append(report)

@@ -87,8 +87,8 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     """
     entry = catalog.entry("datasets", id)
     spec = catalog.dataset(id)
-    if spec.reader is None:
-        raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    if spec.reader is None or spec.closed is not None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {spec.closed}")
     component = registry.get("reader", spec.reader.name)
     try:
         parameters = component.bind(spec.reader.parameters)
@@ -146,8 +146,8 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
         They are missing, changed or break the conventions.
     """
     spec = catalog.dataset(id)
-    if spec.unavailable is not None:
-        raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
+    if spec.closed is not None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {spec.closed}")
     files = verified_files(catalog, "datasets", id, trust_memory=trust_memory)
     data = read_dataset(catalog, id, files)
     if data.assembly is not None:

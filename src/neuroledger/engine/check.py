@@ -238,7 +238,7 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
 
 def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     spec = entry.spec
-    if isinstance(spec, DatasetSpec) and spec.unavailable is None:
+    if isinstance(spec, DatasetSpec) and spec.closed is None:
         if not spec.expectations.stimuli and not spec.expectations.assembly:
             yield _at(
                 entry,

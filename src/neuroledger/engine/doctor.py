@@ -277,7 +277,7 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
         wanted = set()
     for id in catalog.ids("datasets"):
         spec = catalog.dataset(id)
-        if spec.unavailable is not None:
+        if spec.closed is not None:
             continue
         needed: Severity = "error" if id in wanted else "note"
         lacking = _lacking(folder_of(catalog.root, "datasets", id), spec.files)

@@ -33,7 +33,7 @@ LISTED_FILES = 1000
 # Fields that decide whether data may be used or how they are shown, not what a score is.
 DATASET_ONLY_SAYS = DESCRIPTIVE | {
     "license", "license_note", "access", "access_steps", "source", "species", "modality", "expectations",
-    "unavailable", "defects", "simulated",
+    "unavailable", "unread", "defects", "simulated",
 }  # fmt: skip
 BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects"}
 MODEL_ONLY_SAYS = DESCRIPTIVE | {
@@ -143,8 +143,8 @@ def plan(
 
 def unavailable(catalog: Catalog, benchmark: BenchmarkSpec) -> str | None:
     """Why a benchmark cannot be scored now: its own reason, that of its data set, or private data that are not here."""
-    data = catalog.dataset(benchmark.dataset)
-    reason = benchmark.unavailable or data.unavailable
+    data = catalog.about(benchmark.dataset)
+    reason = benchmark.unavailable or data.closed
     if reason is None and data.access == "private" and absent(catalog, "datasets", data.id) is not None:
         return f"the data are private and not here; `neuroledger fetch {data.id}` brings them to those who may have them"
     return reason
@@ -162,7 +162,7 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
     if not spec.benchmarks:
         return True
     paradigm = wanted.paradigm.name
-    asked = interface(catalog.entry("benchmarks", benchmark), catalog.dataset(wanted.dataset).stimuli)
+    asked = interface(catalog.entry("benchmarks", benchmark), catalog.about(wanted.dataset).stimuli)
     addresses = {f"{paradigm}.{name.partition(':')[2]}" for name in (asked.outputs if asked else ())}
     return not {wanted.id, wanted.dataset, wanted.parent, paradigm, *addresses}.isdisjoint(spec.benchmarks)
 
@@ -170,7 +170,7 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
 def lacking(catalog: Catalog, model: str, benchmark: str) -> list[str]:
     """Channels that a benchmark shows or asks and a model does not have, from their specs; none for a compatible pair."""
     wanted = catalog.benchmark(benchmark)
-    asked = interface(catalog.entry("benchmarks", benchmark), catalog.dataset(wanted.dataset).stimuli)
+    asked = interface(catalog.entry("benchmarks", benchmark), catalog.about(wanted.dataset).stimuli)
     own = interface(catalog.entry("models", model), "")
     return [] if own is None or asked is None else [name for part in own.lacking(asked) for name in part]
 
@@ -185,7 +185,7 @@ def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> 
         what to do.
     """
     spec = catalog.benchmark(benchmark)
-    asked = interface(catalog.entry("benchmarks", benchmark), catalog.dataset(spec.dataset).stimuli)
+    asked = interface(catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli)
     if isinstance(model, str):
         id, own = model, interface(catalog.entry("models", model), "")
     elif isinstance(model, Model):
@@ -268,7 +268,7 @@ def inputs_of(
     """Everything that determines the outcome of a job, as plain data."""
     dataset = catalog.dataset(benchmark.dataset)
     if dataset.reader is None:
-        raise RequestError(f"data set {dataset.id!r} is unavailable: {dataset.unavailable}")
+        raise RequestError(f"data set {dataset.id!r} is unavailable: {dataset.closed}")
     inputs: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "benchmark": {

@@ -119,7 +119,7 @@ def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str
     found: dict[str, dict[str, str]] = {}
     for id in ids:
         spec = catalog.benchmark(id)
-        first, dataset = spec.all_metrics[0], catalog.dataset(spec.dataset)
+        first, dataset = spec.all_metrics[0], catalog.about(spec.dataset)
         named = {
             "metric": first.name if isinstance(first, Override) else first,
             "dataset": spec.dataset,

@@ -252,8 +252,8 @@ def _dataset_pages(of: World) -> Iterator[Page | Picture]:
 
 
 def _state(spec: DatasetSpec, report: ValidationReport | None) -> tuple[str, str]:
-    if spec.unavailable is not None:
-        return "unavailable", "warn"
+    if spec.closed is not None:
+        return "unread" if spec.unread else "unavailable", "warn"
     if report is None:
         return "not validated here", ""
     return ("valid", "good") if report.success else ("invalid", "bad")

@@ -124,10 +124,10 @@ def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> L
 
 def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Record]) -> Column:
     spec = catalog.benchmark(id)
-    dataset = catalog.dataset(spec.dataset)
+    dataset = catalog.about(spec.dataset)
     first = spec.all_metrics[0]
     name = first if isinstance(first, str) else first.name
-    unavailable = spec.unavailable or dataset.unavailable or ""
+    unavailable = spec.unavailable or dataset.closed or ""
     # An unavailable benchmark may be described with a metric that is not here either.
     metric = catalog.metric(name) if not unavailable or name in catalog.ids("metrics") else None
     scored = [record.score for record in records.values() if record.score]

@@ -67,6 +67,7 @@ class Catalog:
     _files: Mapping[str, Mapping[str, Path]] = field(repr=False)
     copies: tuple[tuple[Path, Path], ...] = ()
     _read: dict[tuple[str, str], Entry] = field(default_factory=dict, repr=False)
+    _about: dict[tuple[str, str], DatasetSpec] = field(default_factory=dict, repr=False)
 
     def ids(self, kind: str) -> list[str]:
         """Sorted ids of one kind (``datasets``, ``metrics``, ``ceilings``, ``benchmarks``, ``models``, ``suites``)."""
@@ -112,6 +113,18 @@ class Catalog:
     def dataset(self, id: str) -> DatasetSpec:
         """The dataset spec ``id``."""
         return cast(DatasetSpec, self.entry("datasets", id).spec)
+
+    def about(self, id: str) -> DatasetSpec:
+        """The dataset spec ``id`` without the files and recordings that it keeps in tables, which are not read."""
+        key = ("datasets", id)
+        if key not in self._read and key not in self._about:
+            path = self._files["datasets"].get(id)
+            if path is None:
+                return self.dataset(id)
+            self._about[key] = cast(
+                DatasetSpec, read_spec(path, "datasets", self.shown(path), whole=False)[0]
+            )
+        return self._about[key] if key in self._about else self.dataset(id)
 
     def metric(self, id: str) -> MetricSpec:
         """The metric spec ``id``."""

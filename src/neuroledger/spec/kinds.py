@@ -134,8 +134,15 @@ class DatasetSpec(Spec):
     degrees: Annotated[float, Field(gt=0)] | None = None
     expectations: Expectations = Field(default_factory=Expectations)
     unavailable: str | None = None
+    unread: str | None = None
+    """Why no reader reads the pinned files as they were published; they can be fetched, and converted by hand."""
     defects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def closed(self) -> str | None:
+        """Why nothing can be scored on these data."""
+        return self.unavailable or self.unread
 
     @field_validator("downloads")
     @classmethod
@@ -150,7 +157,11 @@ class DatasetSpec(Spec):
     @model_validator(mode="after")
     def _readable(self) -> DatasetSpec:
         has_files = bool(self.files) or "files" in self.lists
-        if self.unavailable is None and (not has_files or self.reader is None):
+        if self.unavailable is not None and self.unread is not None:
+            raise ValueError("a data set is `unavailable` or `unread`, not both")
+        if self.unread is not None and not has_files:
+            raise ValueError("a data set that is `unread` has `files`")
+        if self.closed is None and (not has_files or self.reader is None):
             raise ValueError("a data set has `files` and a `reader`, or says why it is `unavailable`")
         sourceless = [name for name, pin in self.files.items() if pin.by_hand]
         if sourceless and not self.access_steps:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -31,8 +30,8 @@ Tables = Callable[[str], bytes]
 class Listed(Frozen):
     """A list that is too long for a spec: the table beside it, its SHA-256, and how many lines it has.
 
-    `urls` are templates of addresses by name, with `{name}`, `{size}`, `{sha256}` and `{suffix}` of a file; a line of a
-    table of files names its template as `at`, in place of a `url` of its own.
+    `urls` are templates of addresses by name, with `{name}`, `{below}` (the name without its first folder), `{size}`,
+    `{sha256}` and `{suffix}` of a file; a line of a table of files names its template as `at`, in place of a `url`.
     """
 
     table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,160}\.jsonl$")]
@@ -44,10 +43,10 @@ class Listed(Frozen):
     @classmethod
     def _known(cls, urls: dict[str, str]) -> dict[str, str]:
         for template in urls.values():
-            unknown = set(PLACEHOLDER.findall(template)) - {"name", "size", "sha256", "suffix"}
+            unknown = set(PLACEHOLDER.findall(template)) - {"name", "below", "size", "sha256", "suffix"}
             if unknown:
                 raise ValueError(
-                    f"{template}: {{{min(unknown)}}} is none of {{name}}, {{size}}, {{sha256}}, {{suffix}}"
+                    f"{template}: {{{min(unknown)}}} is none of {{name}}, {{below}}, {{size}}, {{sha256}}, {{suffix}}"
                 )
         return urls
 
@@ -61,11 +60,17 @@ def address(template: str, name: str, size: int, sha256: str) -> str:
     'https://example.org/SHA256E-s5--ab.nii.gz'
     """
     kept: list[str] = []
-    for part in reversed(PurePosixPath(name).name.split(".")[1:]):
+    for part in reversed(name.rpartition("/")[2].split(".")[1:]):
         if not re.fullmatch("[A-Za-z0-9]{1,4}", part) or len(kept) == 2:
             break
         kept.insert(0, f".{part}")
-    told = {"name": name, "size": str(size), "sha256": sha256, "suffix": "".join(kept)}
+    told = {
+        "name": name,
+        "below": name.partition("/")[2],
+        "size": str(size),
+        "sha256": sha256,
+        "suffix": "".join(kept),
+    }
     return PLACEHOLDER.sub(lambda match: told[match[1]], template)
 
 

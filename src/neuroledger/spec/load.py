@@ -47,8 +47,10 @@ def load_document(path: Path, shown: str | None = None) -> Document:
     return parse(text, name)
 
 
-def read_spec(path: Path, kind: str, shown: str | None = None) -> tuple[Spec, Document]:
-    """Read and validate one spec of ``kind`` (a folder name such as ``metrics``).
+def read_spec(
+    path: Path, kind: str, shown: str | None = None, *, whole: bool = True
+) -> tuple[Spec, Document]:
+    """Read and validate one spec of ``kind`` (a folder name such as ``metrics``), with the tables beside it if ``whole``.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def read_spec(path: Path, kind: str, shown: str | None = None) -> tuple[Spec, Do
     def tables(name: str) -> bytes:
         return (path.parent / name).read_bytes()
 
-    return spec_of(document, kind, stem=path.stem, tables=tables), document
+    return spec_of(document, kind, stem=path.stem, tables=tables if whole else None), document
 
 
 def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tables | None = None) -> Spec:

@@ -54,10 +54,11 @@ def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
         if id in listed:
             continue
         spec = catalog.benchmark(id)
-        dataset = catalog.dataset(spec.dataset)
+        dataset = catalog.about(spec.dataset)
         if (
             spec.unavailable is None
-            and dataset.unavailable is None
+            and dataset.closed is None
+            and "files" not in dataset.lists
             and all(p.dvc for p in dataset.files.values())
         ):
             fresh.append(Weighted(id=id))

@@ -11,10 +11,15 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.data.fetch import fetch_files
+from neuroledger.data.load import load_dataset
 from neuroledger.engine.check import check
-from neuroledger.errors import RequestError
+from neuroledger.errors import DataError, RequestError, UnavailableError
 from neuroledger.families.signals.pinning.import_tree import Stated, Wanted, import_tree
 from neuroledger.families.signals.pinning.trees import open_tree
+from neuroledger.families.signals.readers.mne_epochs import People, known_people
+from neuroledger.families.signals.recordings.signal_preprocessing import Recording
+from neuroledger.families.signals.recordings.signal_spans import Span
+from neuroledger.families.signals.recordings.signal_windows import Window, lay
 from neuroledger.spec.catalog import open_catalog
 from tests.data.test_pin import place
 
@@ -196,3 +201,74 @@ def test_hashes_that_can_be_forged_several_tasks_and_foreign_listings_are_refuse
     ):
         pass
     assert not (place / "specs" / "datasets" / "Two.yaml").exists()
+
+
+def test_files_that_no_reader_reads_are_fetchable_and_say_so(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = listing(
+        tmp_path / "nm.tsv", [("sourcedata/s1.mat", "stated", b"1"), ("sourcedata/s2.mat", "stated", b"2")]
+    )
+    words = ["--root", str(place), "import", "nemar", "nm000001", "--from", str(source), "--as", "Rest"]
+    assert main([*words, "--published", "sourcedata/*.mat"]) == 0
+    spec = open_catalog(place).dataset("Rest")
+    assert spec.unavailable is None
+    assert spec.unread is not None
+    assert "neuroledger pin Rest --from FOLDER" in spec.unread
+    assert [pin.url is not None for pin in spec.files.values()] == [True, True]
+    with pytest.raises(UnavailableError, match="No reader reads"):
+        load_dataset(open_catalog(place), "Rest")
+    assert main(["--root", str(place), "list", "datasets"]) == 0
+    assert "unread" in capsys.readouterr().out
+
+
+def test_several_trees_are_one_data_set(place: Path, tmp_path: Path) -> None:
+    one = listing(tmp_path / "a.tsv", rows("1"))
+    other = listing(tmp_path / "b.tsv", rows("2"), f"# nemarDatasets_nm000002 @ {COMMIT}")
+    with (
+        open_tree("nemar", "nm000001", str(one)) as first,
+        open_tree("nemar", "nm000002", str(other)) as second,
+    ):
+        wanted = Wanted(
+            named={"*/sub-{subject}/eeg/*_eeg.bdf": {}},
+            events={"a*": "a", "b*": "b"},
+            people={"tables": "*/participants.tsv", "facts": {"age": "age"}},
+        )
+        import_tree(open_catalog(place), [first, second], "Both", wanted, Stated())
+    spec = open_catalog(place).dataset("Both")
+    assert spec.files["nm000002/participants.tsv"].url == (
+        f"https://raw.githubusercontent.com/nemarDatasets/nm000002/{COMMIT}/participants.tsv"
+    )
+    assert spec.files["nm000001/sub-1/eeg/sub-1_task-p300_eeg.bdf"].url == (
+        f"https://nemar.s3.us-east-2.amazonaws.com/nm000001/objects/SHA256E-s1--{digest(b'1')}.bdf"
+    )
+    assert spec.reader is not None
+    assert [one["subject"] for one in spec.reader.parameters["recordings"]] == ["1", "2"]
+
+
+def test_facts_of_people_come_from_pinned_tables_and_those_without_are_left_out(tmp_path: Path) -> None:
+    table = tmp_path / "participants.tsv"
+    table.write_text("participant_id\tage\tsex\nsub-1\t9.5\tF\nsub-2\tn/a\tM\nsub-3\t11\tM\n")
+    recordings = tuple(Recording(file=f"{n}.edf", subject=str(n)) for n in (1, 2, 3))
+    people = People(tables="*.tsv", facts={"age": "age", "label": "sex"})
+    kept, notes = known_people(recordings, people, {"participants.tsv": table})
+    assert [(one.subject, one.facts) for one in kept] == [
+        ("1", {"age": 9.5, "label": "F"}),
+        ("3", {"age": 11.0, "label": "M"}),
+    ]
+    assert "1 people" in notes[0]
+    with pytest.raises(DataError, match=r"has no column group; it has participant_id, age, sex"):
+        known_people(
+            recordings, People(tables="*.tsv", facts={"label": "group"}), {"participants.tsv": table}
+        )
+
+
+def test_descriptions_may_be_patterns_and_some_recordings_may_lack_them() -> None:
+    spans = [Span(0.0, 0.0, "[1. 0.]_0"), Span(1.0, 0.0, "[0. 1.]_1"), Span(2.0, 0.0, "iti")]
+    window = Window(start=0.0, duration=1.0, labels={"*_0": "left", "*_1": "right"})
+    assert lay(window, spans, 9.0, {}, "x.set").extra["label"] == ["left", "right"]
+    with pytest.raises(DataError, match=r"has no event \*_1"):
+        lay(window, spans[:1], 9.0, {}, "x.set")
+    some = window.model_copy(update={"some": True})
+    assert lay(some, spans[:1], 9.0, {}, "x.set").extra["label"] == ["left"]
+    assert lay(some, spans[2:], 9.0, {}, "x.set").onsets == []

@@ -41,7 +41,7 @@ NOT_REACHED: Final = "not reached"
 def is_here(catalog: Catalog, id: str) -> bool:
     """Whether at least one file of the data set has been brought to this machine."""
     folder = folder_of(catalog.root, "datasets", id)
-    return any((folder / name).exists() for name in catalog.dataset(id).files)
+    return folder.is_dir() and any((folder / name).exists() for name in catalog.dataset(id).files)
 
 
 def validate(

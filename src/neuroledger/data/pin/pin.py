@@ -88,7 +88,7 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
             compare(downloads.folder / name, spec.downloads[name])
     pinned = _pins(spec, wanted, downloads)
     written = write_lists(found.text, spec, pinned, found.entries)
-    text = without(written.text, "unavailable")
+    text = without(without(written.text, "unavailable"), "unread")
     new, document = _valid(text, path, catalog.shown(path), written.tables)
     places = {place_of(name): downloads.folder / name for name in wanted}
     if downloads.observe and not (spec.expectations.stimuli or spec.expectations.assembly):

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from pydantic import Field
 
+from neuroledger.data.file_names import matching
 from neuroledger.data.pin.install_files import place_of
 from neuroledger.data.pin.tables import without_recordings
 from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
@@ -25,13 +26,13 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     recordings_in,
     sidecars,
 )
-from neuroledger.families.signals.pinning.trees import PublishedTree, counts_of
+from neuroledger.families.signals.pinning.trees import PublishedTree, counts_of, together
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.bibliography import read_bibliography
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import DatasetSpec
-from neuroledger.spec.lists import address, table_of
+from neuroledger.spec.lists import LONG, address, table_of
 from neuroledger.spec.load import spec_of
 from neuroledger.store.files import write_text
 
@@ -49,8 +50,16 @@ LICENCES = {
 }
 # Windows at an edge of a recording are not cut, so that a few events have none.
 KEPT = 0.95
-# Sidecars that no reader opens.
-UNREAD = ("_events.json", "_scans.tsv", "_scans.json")
+# Sidecars from which nothing is read that changes a window: mne-bids takes the power line frequency from `_eeg.json`.
+UNREAD = (
+    "_events.json",
+    "_channels.json",
+    "_electrodes.json",
+    "_eeg.json",
+    "_meg.json",
+    "_scans.tsv",
+    "_scans.json",
+)
 
 
 class Stated(Frozen):
@@ -79,6 +88,10 @@ class Wanted:
         Start and duration in seconds, for a new spec.
     datatype
         Folder of the recordings in BIDS.
+    people
+        With `named`: the tables and columns with facts of the people, as in the reader.
+    published, unread
+        Patterns of files that are pinned as they are, and why no reader reads them; in place of recordings.
     defects, notes
         What else is known to be wrong with the data set, or worth a remark.
     """
@@ -88,6 +101,9 @@ class Wanted:
     named: Mapping[str, Mapping[str, str]] | None = None
     window: tuple[float, float] = (0.0, 1.0)
     datatype: Literal["eeg", "meg", "ieeg", "emg"] = "eeg"
+    people: Mapping[str, Any] | None = None
+    published: tuple[str, ...] = ()
+    unread: str | None = None
     defects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -104,13 +120,17 @@ class Imported(NamedTuple):
 
 
 def import_tree(
-    catalog: Catalog, tree: PublishedTree, id: str, wanted: Wanted, stated: Stated | None = None
+    catalog: Catalog,
+    trees: PublishedTree | Sequence[PublishedTree],
+    id: str,
+    wanted: Wanted,
+    stated: Stated | None = None,
 ) -> Imported:
-    """Pin the recordings of a tree as data set `id`, a new one or one that has a spec; `unavailable` goes.
+    """Pin the recordings of a tree, or of several that are one data set, as data set `id`; `unavailable` goes.
 
     The files are the recordings of the wanted tasks, what MNE needs beside them, and the sidecars that mne-bids reads.
     The spec expects the tree's people and trials of each label. What disagrees with a spec that was there (licence,
-    number of people), and equal bytes under two people, are stated in `defects`.
+    number of people), and equal bytes under two people, are stated in `defects`. Each of several trees has its folder.
 
     Raises
     ------
@@ -119,16 +139,26 @@ def import_tree(
     SpecError
         The spec would not be valid.
     """
+    tree = trees if isinstance(trees, PublishedTree) else together(trees)
     stated = stated or _stated(tree)
     raw = [name for name in tree.files if _raw(name, wanted)]
-    task = wanted.task or (() if wanted.named else _only_task(tree, raw))
-    found = recordings_in(Path(tree.id), raw, task=task or None, named=wanted.named or {})
-    if not wanted.named:
+    task: Sequence[str] = ()
+    found: list[Found] = []
+    bids = not (wanted.named or wanted.published)
+    if not wanted.published:
+        task = wanted.task or (() if wanted.named else _only_task(tree, raw))
+        found = recordings_in(Path(tree.id), raw, task=task or None, named=wanted.named or {})
+    if bids:
         found = [item for item in found if f"/{wanted.datatype}/" in item.file]
         if not found:
             raise RequestError(f"{tree.id} has no {wanted.datatype} recording of task {', '.join(task)}")
     names = [name for item in found for name in item.files]
-    if not wanted.named:
+    if wanted.people:
+        names += matching(str(wanted.people["tables"]), raw)
+    names += [name for pattern in wanted.published for name in matching(pattern, raw)]
+    if not names:
+        raise RequestError(f"{tree.id} has no file {' or '.join(wanted.published)}")
+    if bids:
         names += [name for name in sidecars(raw, found) if not name.endswith(UNREAD)]
     pins = _pins(tree, dict.fromkeys(names))
     people = {item.subject for item in found}
@@ -138,9 +168,18 @@ def import_tree(
     )
     text = path.read_text(encoding="utf-8") if before else _new(id, tree, stated, wanted)
     trials = _trials(stated, task, wanted, before)
-    defects = [*wanted.defects, *_disagreements(before, stated, tree, len(people)), *_same_bytes(tree, found)]
-    text = _read_by(text, wanted, task, found, trials, before)
-    text = _expecting(text, len(people), trials, tree)
+    defects = [
+        *wanted.defects,
+        *_disagreements(before, stated, tree, None if wanted.published else len(people)),
+        *_same_bytes(tree, found),
+    ]
+    if wanted.published:
+        why = wanted.unread or "No reader reads these files as they were published: convert them."
+        why += f" Then `neuroledger pin {id} --from FOLDER` pins what was converted."
+        text = with_field(text, ("unread",), why, before="reader")
+    else:
+        text = _read_by(text, wanted, task, found, trials, before)
+        text = _expecting(text, len(people), trials, tree)
     table, rows = table_of(pins)
     listed = {
         "table": f"{id}.files.jsonl",
@@ -148,23 +187,39 @@ def import_tree(
         "rows": rows,
         "urls": {key: url for key, url in tree.urls.items() if any(pin.get("at") == key for pin in pins)},
     }
-    text = with_entries(
-        without(without(text, "files"), "unavailable"), ("lists",), {"files": listed}, before="reader"
-    )
+    lists = {"files": listed}
+    entries = _entries(found) if wanted.named else []
+    recordings = ""
+    if len(entries) > LONG:
+        recordings, count = table_of(entries)
+        digest = hashlib.sha256(recordings.encode()).hexdigest()
+        lists["reader.recordings"] = {"table": f"{id}.recordings.jsonl", "sha256": digest, "rows": count}
+        text = _without_inner(without_recordings(text), "recordings")
+    elif entries:
+        text = with_entries(text, ("reader", "recordings"), {str(entry["file"]): entry for entry in entries})
     size = sum(pin["size"] for pin in pins)
+    text = with_entries(without(without(text, "files"), "unavailable"), ("lists",), lists, before="reader")
     known = () if before is None else before.defects
     text = _block(text, "defects", list(dict.fromkeys([*known, *defects])))
     notes = [*(() if before is None else before.notes), *wanted.notes, _note(tree, len(people), trials)]
     text = _block(text, "notes", list(dict.fromkeys(notes)))
-    text = _block(text, "access_steps", [
-        f"`neuroledger fetch {id}` brings {rows:,} files, {size / 1e9:.2f} GB, and verifies their SHA-256.",
-        f"Then `neuroledger validate {id}` and `neuroledger run`.",
-    ])  # fmt: skip
+    steps = [
+        f"`neuroledger fetch {id}` brings {rows:,} files, {size / 1e9:.2f} GB, and verifies their SHA-256."
+    ]
+    if wanted.published:
+        steps += [step for step in (() if before is None else before.access_steps) if step not in steps]
+    else:
+        steps.append(f"Then `neuroledger validate {id}` and `neuroledger run`.")
+    text = _block(text, "access_steps", steps)
     if before is None and _cited(catalog, tree, stated):
         text = with_field(text, ("cite",), [tree.id], before="reader")
     document = parse(text, catalog.shown(path))
-    spec_of(document, "datasets", stem=id, tables=lambda _: table.encode())
-    write_text(path.with_name(f"{id}.files.jsonl"), table)
+    tables = {f"{id}.files.jsonl": table} | (
+        {f"{id}.recordings.jsonl": recordings} if len(entries) > LONG else {}
+    )
+    spec_of(document, "datasets", stem=id, tables=lambda name: tables[name].encode())
+    for name, content in tables.items():
+        write_text(path.with_name(name), content)
     write_text(path, text)
     return Imported(path, rows, size, len(people), trials, tuple(defects))
 
@@ -172,7 +227,7 @@ def import_tree(
 def _raw(name: str, wanted: Wanted) -> bool:
     parts = name.split("/")
     outside = not any(part.startswith(".") for part in parts)
-    return outside and (bool(wanted.named) or parts[0] not in NOT_RAW)
+    return outside and (bool(wanted.named or wanted.published) or parts[0] not in NOT_RAW)
 
 
 def _only_task(tree: PublishedTree, raw: Sequence[str]) -> tuple[str, ...]:
@@ -204,13 +259,14 @@ def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]
     for name in names:
         held = tree.files[name]
         digest, place = str(held.sha256), place_of(name)
-        line: dict[str, Any] = {"name": place, "at": held.at, "size": held.size, "sha256": digest}
-        url = address(tree.urls[held.at], name, held.size, digest)
+        at = held.at if held.at in tree.urls else f"{name.partition('/')[0]}.{held.at}"
+        line: dict[str, Any] = {"name": place, "at": at, "size": held.size, "sha256": digest}
+        url = address(tree.urls[at], name, held.size, digest)
         if held.suffix is not None and url.endswith(
             f"--{digest}{PurePosixPath(url).name.partition(digest)[2]}"
         ):
             url = url[: url.index(f"--{digest}") + 2 + len(digest)] + held.suffix
-        if url != address(tree.urls[held.at], place, held.size, digest):
+        if url != address(tree.urls[at], place, held.size, digest):
             del line["at"]
             line["url"] = url
         lines.append(line)
@@ -272,7 +328,9 @@ def _trials(
     return dict(counted)
 
 
-def _disagreements(before: DatasetSpec | None, stated: Stated, tree: PublishedTree, people: int) -> list[str]:
+def _disagreements(
+    before: DatasetSpec | None, stated: Stated, tree: PublishedTree, people: int | None
+) -> list[str]:
     if before is None:
         return []
     found = []
@@ -281,7 +339,7 @@ def _disagreements(before: DatasetSpec | None, stated: Stated, tree: PublishedTr
             f"Licence: {tree.id} states {stated.license}, this spec {before.license}; see "
             f"{before.source or tree.page}."
         )
-    for check in before.expectations.assembly:
+    for check in before.expectations.assembly if people is not None else ():
         said = check.model_dump()
         if (
             said.get("check") == "distinct"
@@ -332,17 +390,23 @@ def _read_by(
         text = _without_inner(without_recordings(text), "recordings")
         text = with_field(text, ("reader", "task"), task[0] if len(task) == 1 else list(task))
         return text if wanted.datatype == "eeg" else with_field(text, ("reader", "datatype"), wanted.datatype)
+    text = with_field(text, ("reader", "name"), "mne_epochs")
+    if wanted.people:
+        text = with_field(text, ("reader", "people"), dict(wanted.people))
+    return with_field(text, ("reader", "named"), {k: dict(v) for k, v in (wanted.named or {}).items()})
+
+
+def _entries(found: Sequence[Found]) -> list[dict[str, Any]]:
+    """The recordings as the reader of MNE lists them."""
     facts, _ = facts_of(found, None, None)
-    entries: dict[str, dict[str, Any]] = {}
+    entries = []
     for item, fact in zip(found, facts, strict=True):
         entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
         entry |= {
             name: value for name, value in (("session", item.session), ("run", item.run)) if value != "1"
         }
-        entries[item.file] = entry | ({"facts": fact} if fact else {})
-    text = with_field(text, ("reader", "name"), "mne_epochs")
-    text = with_field(text, ("reader", "named"), {k: dict(v) for k, v in (wanted.named or {}).items()})
-    return with_entries(text, ("reader", "recordings"), entries)
+        entries.append(entry | ({"facts": fact} if fact else {}))
+    return entries
 
 
 def _without_inner(text: str, name: str) -> str:
@@ -397,9 +461,10 @@ def _quoted(text: str) -> str:
 
 
 def _note(tree: PublishedTree, people: int, trials: Mapping[str, int]) -> str:
-    counted = f"; events: {_counted(trials)}" if trials else ""
+    counted = f": {people} people" if people else ""
+    counted += f"; events: {_counted(trials)}" if trials else ""
     return (
-        f"Pinned from {tree.page} at commit {tree.commit[:10]}: {people} people{counted}. "
+        f"Pinned from {tree.page} at commit {tree.commit[:10]}{counted}. "
         "Sizes and hashes are those of its annex keys and git."
     )
 

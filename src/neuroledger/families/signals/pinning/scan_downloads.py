@@ -233,8 +233,8 @@ def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
         yield from there[:1]
         if needed and not there:
             raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(beside[0]).name}")
-    for part in sorted(known):
-        if part != name and "split-01" in name and part == re.sub(r"split-01", f"split-{_split(part)}", name):
+    for part in sorted(known) if "split-01" in name else ():
+        if part != name and part == re.sub(r"split-01", f"split-{_split(part)}", name):
             yield part
 
 
@@ -254,8 +254,10 @@ def sidecars(names: Sequence[str], found: Sequence[Found]) -> list[str]:
         beside = str(path.parent) in folders and (
             name.rsplit("_", 1)[0] in stems or path.stem.endswith(("_electrodes", "_coordsystem"))
         )
-        above = any(folder.startswith(f"{path.parent}/") for folder in folders)
-        if len(path.parts) == 1 or beside or (above and path.stem.endswith("_scans")):
+        above = path.stem.endswith("_scans") and any(
+            folder.startswith(f"{path.parent}/") for folder in folders
+        )
+        if len(path.parts) == 1 or beside or above:
             taken.append(name)
     return taken
 

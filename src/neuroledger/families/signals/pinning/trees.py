@@ -14,7 +14,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -24,7 +24,16 @@ from typing import Any, Literal, NamedTuple
 from neuroledger.engine.git_trees import LINK, MODULE, MOST_BYTES, committed
 from neuroledger.errors import RequestError
 
-__all__ = ["ARCHIVES", "Archive", "PublishedTree", "TreeFile", "counts_of", "open_tree", "trials_by_person"]
+__all__ = [
+    "ARCHIVES",
+    "Archive",
+    "PublishedTree",
+    "TreeFile",
+    "counts_of",
+    "open_tree",
+    "together",
+    "trials_by_person",
+]
 
 KEY = re.compile(
     r"(?P<kind>SHA256E?|MD5E?)-s(?P<size>\d+)--(?P<digest>[0-9a-f]{32,64})(?P<suffix>\.[\w.]+)?$"
@@ -79,6 +88,8 @@ class PublishedTree:
         Every file by its path.
     read
         The text of a small file in git, None where it is not at hand (a listing holds paths and hashes alone).
+    parts
+        The trees that are one data set together; paths then begin with the name of theirs.
     """
 
     archive: str
@@ -86,10 +97,17 @@ class PublishedTree:
     commit: str
     files: Mapping[str, TreeFile] = field(repr=False)
     read: Callable[[str], str | None] = field(repr=False)
+    parts: tuple[PublishedTree, ...] = ()
 
     @property
     def urls(self) -> dict[str, str]:
         """Templates of the addresses of files in the annex and in git."""
+        if self.parts:
+            return {
+                f"{part.id}.{at}": url.replace("{name}", "{below}")
+                for part in self.parts
+                for at, url in part.urls.items()
+            }
         place = ARCHIVES[self.archive]
         return {
             "annex": place.annexed.format(id=self.id),
@@ -99,7 +117,7 @@ class PublishedTree:
     @property
     def page(self) -> str:
         """The data set's page."""
-        return ARCHIVES[self.archive].page.format(id=self.id)
+        return ARCHIVES[self.archive].page.format(id=self.id.split(" ")[0])
 
     @property
     def description(self) -> dict[str, Any]:
@@ -109,6 +127,20 @@ class PublishedTree:
         except ValueError:
             return {}
         return said if isinstance(said, dict) else {}
+
+
+def together(trees: Sequence[PublishedTree]) -> PublishedTree:
+    """Several trees as one, each below a folder of its name."""
+    known = {tree.id: tree for tree in trees}
+    files = {f"{tree.id}/{path}": held for tree in trees for path, held in tree.files.items()}
+
+    def read(path: str) -> str | None:
+        id, _, rest = path.partition("/")
+        return known[id].read(rest) if id in known else None
+
+    first = trees[0]
+    id = f"{first.id} to {trees[-1].id}"
+    return PublishedTree(first.archive, id, first.commit, files, read, tuple(trees))
 
 
 @contextmanager
@@ -215,11 +247,11 @@ def _listing(archive: str, id: str, path: Path) -> PublishedTree:
         cells = line.split("\t")
         if line.startswith("#") or not line.strip():
             continue
+        if len(cells) == 4 and cells[1] == "git-absent":
+            continue
         if len(cells) != 4 or not cells[2].isdigit():
             raise RequestError(f"{path}:{number}: {line[:80]!r} is not path, key type, bytes and hash")
         name, kind, size, digest = cells
-        if kind == "git-absent":
-            continue
         hashed = digest if kind in ("SHA256E", "SHA256", "stated", "git") else None
         if hashed is not None and not re.fullmatch("[0-9a-f]{64}", hashed):
             raise RequestError(f"{path}:{number}: {digest!r} is no SHA-256")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
+from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.file_names import Pattern
-from neuroledger.data.parsing import matlab, parsing
+from neuroledger.data.file_names import Pattern, matching
+from neuroledger.data.parsing import matlab, parsing, table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
+from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -27,10 +30,65 @@ from neuroledger.families.signals.recordings.signal_stimuli import Events, read_
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
-__all__ = ["mne_epochs"]
+__all__ = ["People", "mne_epochs"]
+
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+
+
+class People(Frozen):
+    """`facts` by their names: columns of the tables called `tables` (`*` for any characters), by `participant_id`."""
+
+    tables: Pattern
+    facts: Annotated[dict[str, str], Field(min_length=1)]
+
+
+def known_people(
+    recordings: Sequence[Recording], people: People, files: Mapping[str, Path]
+) -> tuple[tuple[Recording, ...], list[str]]:
+    """The recordings of people whose facts are all known, with these facts, and a note of how many are left out.
+
+    Raises
+    ------
+    DataError
+        No file is called like the tables, or one lacks a column.
+    """
+    tables = matching(people.tables, sorted(files))
+    if not tables:
+        raise DataError(f"no file is called {people.tables}, where facts of the people are declared to be")
+    rows: dict[str, dict[str, str]] = {}
+    for name in tables:
+        columns, lines = table_rows(files[name], "participant_id", delimiter="\t", short=True)
+        lost = sorted(set(people.facts.values()) - set(columns))
+        if lost:
+            raise DataError(f"{name} has no column {', '.join(lost)}; it has {', '.join(columns)}")
+        rows |= {row["participant_id"].removeprefix("sub-"): row for _, row in lines}
+    values = {
+        fact: {
+            person: row[column].strip()
+            for person, row in rows.items()
+            if row[column].strip().lower() not in MISSING
+        }
+        for fact, column in people.facts.items()
+    }
+    kept = [one for one in recordings if all(one.subject in known for known in values.values())]
+    numbers = {
+        fact
+        for fact, known in values.items()
+        if fact != "label" and all(map(NUMBER.fullmatch, known.values()))
+    }
+
+    def with_facts(one: Recording) -> Recording:
+        said = {fact: known[one.subject] for fact, known in values.items()}
+        facts = {fact: float(value) if fact in numbers else value for fact, value in said.items()}
+        return one.model_copy(update={"facts": one.facts | facts})
+
+    lost_people = {one.subject for one in recordings} - {one.subject for one in kept}
+    note = f"{len(lost_people)} people without {' and '.join(people.facts)} in {people.tables} are left out"
+    return tuple(map(with_facts, kept)), [note] if lost_people else []
 
 
 @reader("mne_epochs", version=3, prepares=True, pins=recorded)
@@ -45,6 +103,7 @@ def mne_epochs(
     annotations: AnnotationFile | None = None,
     events: Events | None = None,
     embeddings: dict[str, str] | None = None,
+    people: People | None = None,
 ) -> Dataset:
     """Windows of all recordings, prepared as declared; the format is known by the file's ending (`.hea`: PhysioNet's).
 
@@ -54,7 +113,8 @@ def mne_epochs(
     `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on; they become coordinates.
     `annotations` says in which file beside each recording its annotations lie, and how they are written there; what the
     recording itself is annotated with is then left alone. `events` says which of them are windows and which stimulus each
-    shows, in place of labels; `embeddings` are tables of these stimuli by name, netCDF files, to be retrieved.
+    shows, in place of labels; `embeddings` are tables of these stimuli by name, netCDF files, to be retrieved. `people` says
+    which columns of pinned tables are facts of the people; recordings of people without such a fact are left out.
 
     Raises
     ------
@@ -88,12 +148,15 @@ def mne_epochs(
             )
             del raw
 
+    notes: list[str] = []
+    if people is not None:
+        recordings, notes = known_people(recordings, people, files)
     lost = [recording.file for recording in recordings if recording.file not in files]
     if lost:
         raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
     windows = stored(parts(), of=len(recordings))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=told_apart(windows))
+    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=(*told_apart(windows), *notes))
 
 
 def _field(path: Path, name: str) -> npt.NDArray[Any]:

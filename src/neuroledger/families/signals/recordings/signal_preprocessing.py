@@ -105,7 +105,7 @@ def windows_of(
     events: Events | None = None,
     rows: Sequence[Mapping[str, str]] | None = None,
 ) -> xr.DataArray | None:
-    """Signals of one recording, (presentation, channel, sample); None where a countdown has nothing to count to.
+    """Signals of one recording, (presentation, channel, sample); None where it has no windows and need not.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def windows_of(
             complete = beside is None
             laid = lay(window, spans, raw.n_times / rate, columns or {}, recording.file, complete=complete)
         descriptions, onsets, extra = laid
-        if window.countdown is not None and not onsets:
+        if (window.countdown is not None or window.some) and not onsets:
             return None
         before = round(window.start * rate)
         first = np.array([round(onset * rate) + before for onset in onsets], dtype=int)
@@ -154,6 +154,8 @@ def windows_of(
         inside = (first >= max(0, round(begin * rate))) & (
             first + length <= min(raw.n_times, round(end * rate))
         )
+        if window.some and not inside.any():
+            return None
         if not inside.any():
             raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
         data = raw.get_data()

@@ -51,6 +51,9 @@ class Window(Frozen):
     many seconds over the whole recording (`over: recording`; the default without labels). Over the recording, the label is
     that of the event with which a window shares most time, or `otherwise`. `marks` are coordinates that are 1 where a
     window shares time with one of the events described, else 0; events that are only marked lay windows too.
+
+    A description that means something may be written with `*` for any characters. Every recording has every labelled event,
+    unless `some` recordings lack them: one without any has no windows.
     """
 
     start: float
@@ -65,6 +68,7 @@ class Window(Frozen):
     trial_starts_with: str | None = None
     until: dict[str, str] = Field(default_factory=dict)
     within: tuple[float, float] | None = None
+    some: bool = False
 
     @model_validator(mode="after")
     def _together(self) -> Window:
@@ -173,8 +177,13 @@ def lay(
     DataError
         A labelled event does not occur, or further columns do not fit the events.
     """
+    if any("*" in name for name in window.meant):
+        spans = [
+            span._replace(description=_written(span.description, window.meant) or span.description)
+            for span in spans
+        ]
     found = [span.description for span in spans]
-    absent = sorted(set(window.labels) - set(found)) if complete else []
+    absent = sorted(set(window.labels) - set(found)) if complete and not window.some else []
     if absent:
         raise DataError(
             f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(set(found))[:20])}"
