@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 __all__ = [
     "ID_PATTERN",
@@ -117,7 +117,7 @@ class Override(Component):
 
 
 class SourceFile(Frozen):
-    """One pinned file: where it comes from (a url, DVC, or somebody's hands) and what its bytes must be."""
+    """One pinned file: its bytes, and where they come from: DVC (a url beside it states the origin), a url, or hands."""
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)]
@@ -127,12 +127,6 @@ class SourceFile(Frozen):
     version_id: str | None = None
     endpoint: Endpoint = None
     region: Region = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> SourceFile:
-        if self.dvc and self.url is not None:
-            raise ValueError("give either `dvc: true` or a `url`, not both")
-        return self
 
     @property
     def by_hand(self) -> bool:
