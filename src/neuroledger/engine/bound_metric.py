@@ -141,7 +141,10 @@ class BoundMetric(_Bound):
             )
         if self.parameters.get("reverse") is True:  # the source is what is predicted: splits follow its rows
             target, source = self._matched(target, source, "target", "source")
-            return self._compute((source, target), splits, source)
+            # The data's columns serve the splits: the model's responses carry few of their own.
+            known = {n: c.values for n, c in target.coords.items() if c.dims == ("presentation",)}
+            new = {n: ("presentation", values) for n, values in known.items() if n not in source.coords}
+            return self._compute((source, target), splits, source.assign_coords(new))
         source, target = self._matched(source, target)
         return self._compute((source, target), splits, target)
 

@@ -50,6 +50,18 @@ __all__ = [
 PartSize = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
 
 
+class Disjoint(Frozen):
+    """No value of ``by`` is in both parts: presentations that share one with the test part are not trained on.
+
+    Presentations with one of the values in ``except`` of another coordinate are exempt, on both sides.
+    """
+
+    by: str
+    except_: Annotated[dict[str, tuple[str | int | float, ...]], Field(alias="except")] = Field(
+        default_factory=dict
+    )
+
+
 class SplitsSpec(Frozen):
     """How presentations are divided into train and test parts."""
 
@@ -65,6 +77,7 @@ class SplitsSpec(Frozen):
     coordinate: str | None = None
     train_values: tuple[str | int | float, ...] = ()
     test_values: tuple[str | int | float, ...] = ()
+    disjoint: Annotated[Disjoint | None, Field(exclude_if=lambda value: value is None)] = None
     seed: Annotated[int, Field(ge=0)] = 1
 
 

@@ -38,6 +38,27 @@ class _Units(NamedTuple):
 
 
 def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
+    """Splits of the rows of ``assembly``, as :func:`_draw` draws them, train rows that ``disjoint`` excludes left out."""
+    found = _draw(spec, assembly)
+    if spec.disjoint is None:
+        return found
+    values = _coordinate(assembly, spec.disjoint.by).astype(str)
+    bound = np.ones(len(values), dtype=bool)
+    for name, exempt in spec.disjoint.except_.items():
+        bound &= ~np.isin(_coordinate(assembly, name).astype(str), [str(one) for one in exempt])
+    kept = []
+    for train, test in found:
+        rest = train[~(bound[train] & np.isin(values[train], values[test[bound[test]]]))]
+        if not len(rest):
+            raise MetricError(
+                f"every train presentation shares a value of {spec.disjoint.by!r} with the test part: use fewer test "
+                "presentations, or another coordinate in `disjoint`"
+            )
+        kept.append(Split(rest, test))
+    return kept
+
+
+def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     """Splits of the rows of ``assembly``, by the rules of scikit-learn's splitters and the seed of ``spec``.
 
     The units that are divided are the values of coordinate ``spec.by`` in row order (``unique: true`` takes

@@ -41,6 +41,7 @@ def recording(
     screen: Literal["visual_degrees", "as_is"] = "visual_degrees",
     prepare: tuple[Step, ...] = (),
     prepare_model: tuple[Step, ...] = (),
+    prepare_target: tuple[Step, ...] = (),
     train: Condition | None = None,
     test: Condition | None = None,
     ceiling_from: Literal["all", "test"] = "all",
@@ -62,8 +63,9 @@ def recording(
         Presentations of each stimulus to a model whose responses vary; the responses are averaged.
     screen
         ``as_is`` shows the stimuli as their files are, whatever visual angle they span.
-    prepare, prepare_model
-        Steps that are applied to the data before repetitions are averaged, and to the model's responses.
+    prepare, prepare_model, prepare_target
+        Steps that are applied to the data before repetitions are averaged, to the model's responses, and to the averaged
+        data alone, which the ceiling does not see: the mean of subjects' voxels, for a ceiling between the subjects.
     train, test
         Conditions on presentation coordinates that give the train and the test rows, for a predefined split.
     ceiling_from
@@ -105,6 +107,7 @@ def recording(
         raise RequestError(_static(model, f"its responses are the same in all {len(bins or [])} time bins"))
     if bins is not None and len(bins) == 1 and "time_bin" not in target.dims:
         source = source.isel(time_bin=0)
+    target = prepared(target, prepare_target, name=f"the means of data set {data.id!r}")
     source = prepared(source, prepare_model, name=f"the responses of model {model.id!r}")
     if ceiling_from == "test":
         if test is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,16 +14,40 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode, locate
+from neuroledger.data.normalise_input import as_text
 from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.model import Model, Task, perform
+from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["task"]
 
-Rows = dict[str, str | int | float | list[str] | list[int] | list[float]]
+
+class Derived(Frozen):
+    """A column made from another: its value, or the rest of a division by ``modulo``, looked up in ``values``."""
+
+    column: str
+    modulo: Annotated[int, Field(ge=2)] | None = None
+    values: dict[str, str] = Field(default_factory=dict)
+
+
+class Other(Frozen):
+    """Rows whose value differs from that of another column."""
+
+    differs_from: str
+
+
+class Condition(Frozen):
+    """The stimuli of one condition, and those that the readout is fitted to: names of stimulus sets of the data."""
+
+    stimuli: str | None = None
+    fitting: str | None = None
+
+
+Rows = dict[str, str | int | float | list[str] | list[int] | list[float] | Other]
 SEPARATOR = "|"
 Screen = Literal["visual_degrees", "as_is"]
 
@@ -43,6 +69,8 @@ def task(
     label_column: str = "image_label",
     fitting: str | Rows | None = None,
     test: Rows | None = None,
+    derive: dict[str, Derived] | None = None,
+    conditions: dict[str, Condition] | None = None,
     alternatives: tuple[str, ...] = (),
     similarity: Literal["dot", "cosine"] = "dot",
     visual_degrees: Annotated[float, Field(gt=0)] | None = None,
@@ -68,6 +96,11 @@ def task(
     test
         Conditions on columns of the table for the stimuli tested; by default those that the assembly names, or
         all that are not fitted on.
+    derive
+        New columns of all stimulus tables: ``{image_label: {column: number, modulo: 2, values: {"0": odd, "1": same}}}``.
+    conditions
+        Several sets of stimuli in one task, each with a readout fitted to its own stimuli: ``source`` holds the answers to
+        all, with the coordinate ``condition``.
     alternatives
         Coordinates of the trials that hold the labels on offer (two for a two-alternative choice): the model
         then answers each trial with the most probable of them. Of ``odd_one_out``: the three that name the stimuli
@@ -96,7 +129,21 @@ def task(
         The model does not answer every stimulus once.
     """
     target = data.assembly
+    data = _widened(data, derive or {})
     everything = data.stimuli if data.stimuli is not None else _described(data)
+    if conditions:
+        parts = []
+        for name, one in conditions.items():
+            held = everything if one.stimuli is None else _named(data, one.stimuli, "condition")
+            part = task(
+                model, replace(data, stimuli=held, assembly=None), decide=decide, choices=choices,
+                label_column=label_column, fitting=one.fitting or fitting, test=test, visual_degrees=visual_degrees,
+                screen=screen, trials=trials,
+            ).source  # fmt: skip
+            parts.append(part.assign_coords(condition=("presentation", [name] * part.sizes["presentation"])))
+        source = xr.concat(parts, "presentation", coords="different", compat="equals", join="exact")
+        target = target if target is not None else source
+        return Measurement(source, target, target)
     if decide == "odd_one_out":
         return _odd_one_out(
             model, data, everything, similarity, (visual_degrees, screen), trials, alternatives
@@ -104,7 +151,10 @@ def task(
     fitted = (
         _labelled(_fitting(data, everything, fitting), label_column) if decide == "probabilities" else None
     )
-    tested = _tested(everything, target, test, fitted)
+    trialled = target is not None and "presentation" in target.dims
+    tested = _tested(everything, target if trialled else None, test, fitted)
+    if target is not None and trialled and test is not None:
+        target = _of(target, tested)
     labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
     question = Task(decide, choices=labels, label_column=label_column)
     source = perform(
@@ -115,11 +165,65 @@ def task(
         trials,
     )
     source = _with_columns(_one_each(source, tested, model.id), tested)
-    target = _with_stimulus(_truths(tested, label_column) if target is None else target, tested)
+    if trialled or target is None:
+        target = _with_stimulus(_truths(tested, label_column) if target is None else target, tested)
     _check_known(source, target)
     if alternatives:
         source, target = _choose(source, target, alternatives)
     return Measurement(source, target, target)
+
+
+def _widened(data: Dataset, derive: Mapping[str, Derived]) -> Dataset:
+    """The data with the derived columns in every stimulus table that has the column that they are made from."""
+    if not derive:
+        return data
+
+    def wide(stimuli: StimulusSet) -> StimulusSet:
+        added = {name: _derived(stimuli, one) for name, one in derive.items() if one.column in stimuli.table}
+        return replace(stimuli, table=stimuli.table.assign(**added))
+
+    sets = {name: wide(one) for name, one in data.extra_stimuli.items()}
+    lost = [
+        one.column for one in derive.values() if data.stimuli is None or one.column not in data.stimuli.table
+    ]
+    if lost:
+        raise RequestError(f"data set {data.id!r} has no column {lost[0]!r} to derive another one from")
+    return replace(data, stimuli=None if data.stimuli is None else wide(data.stimuli), extra_stimuli=sets)
+
+
+def _derived(stimuli: StimulusSet, rule: Derived) -> npt.NDArray[Any]:
+    values = stimuli.table[rule.column].to_numpy()
+    if rule.modulo is not None:
+        try:
+            values = values.astype(np.int64) % rule.modulo
+        except ValueError:
+            raise DataError(f"column {rule.column!r} of {stimuli.id!r} holds no whole numbers") from None
+    texts = as_text(values)
+    if not rule.values:
+        return texts
+    lost = sorted(set(texts.tolist()) - set(rule.values))
+    if lost:
+        raise DataError(
+            f"column {rule.column!r} of {stimuli.id!r} holds {lost[0]!r}, which `values` does not name"
+        )
+    return np.asarray([rule.values[text] for text in texts.tolist()])
+
+
+def _of(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
+    """The trials of the stimuli that are tested."""
+    rows = np.flatnonzero(locate(coordinate(target, "stimulus_id"), tested.ids) >= 0)
+    if not rows.size:
+        raise RequestError(f"no trial is of the {len(tested)} stimuli that are tested; correct `test`")
+    return target.isel(presentation=rows)
+
+
+def _named(data: Dataset, name: str, what: str) -> StimulusSet:
+    if name not in data.extra_stimuli:
+        known = ", ".join(data.extra_stimuli) or "none"
+        raise RequestError(
+            f"data set {data.id!r} has no stimulus set {name!r} for the {what}; known: {known}"
+        )
+    return data.extra_stimuli[name]
 
 
 def _check_known(source: xr.DataArray, target: xr.DataArray) -> None:
@@ -159,6 +263,14 @@ def _matching(stimuli: StimulusSet, conditions: Rows, what: str) -> StimulusSet:
             raise RequestError(
                 f"stimuli {stimuli.id!r} have no column {column!r} to choose the {what} stimuli by"
             )
+        if isinstance(wanted, Other):
+            if wanted.differs_from not in stimuli.table:
+                raise RequestError(
+                    f"stimuli {stimuli.id!r} have no column {wanted.differs_from!r} to compare with"
+                )
+            other = stimuli.table[wanted.differs_from].astype(str)
+            keep &= (stimuli.table[column].astype(str) != other).to_numpy()
+            continue
         values = [str(one) for one in (wanted if isinstance(wanted, list) else [wanted])]
         keep &= stimuli.table[column].astype(str).isin(values).to_numpy()
     if not keep.any():

@@ -114,7 +114,8 @@ def elevations_of_people(
 ) -> Floats:
     """Threshold of the test condition over that of the baseline, per person.
 
-    ``target`` holds elevations, or is a mapping with the thresholds of the two conditions (under their names, or
+    ``target`` holds elevations, or thresholds with the coordinates ``condition`` and ``subject`` (people without one in
+    either condition are left out), or is a mapping with the thresholds of the two conditions (under their names, or
     under ``baseline_assembly`` and ``condition_assembly``), subjects in the same order.
 
     Raises
@@ -122,6 +123,9 @@ def elevations_of_people(
     MetricError
         A condition is missing, or the two have different numbers of subjects.
     """
+    condition = coordinate(target, "condition") if isinstance(target, xr.DataArray) else None
+    if condition is not None:
+        target = _by_condition(target, condition.astype(str), (baseline, test), error)
     if not isinstance(target, Mapping):
         return values_of_people(target, error=error)
     sides = []
@@ -137,6 +141,26 @@ def elevations_of_people(
             f"{sides[0].size} baseline thresholds and {sides[1].size} test thresholds: not the same people"
         )
     return np.asarray(sides[1] / sides[0])
+
+
+def _by_condition(
+    target: xr.DataArray, condition: Any, names: tuple[str, str], error: type[MetricError]
+) -> dict[str, Floats]:
+    """Thresholds of the people who have one in both conditions, in one order."""
+    subject = coordinate(target, "subject")
+    if subject is None:
+        raise error("thresholds of two conditions need the coordinate 'subject', to know whose they are")
+    values = np.asarray(target.values, dtype=np.float64).ravel()
+    held = {}
+    for name in names:
+        rows = np.flatnonzero((condition == name) & np.isfinite(values))
+        held[name] = dict(zip(subject[rows].astype(str).tolist(), values[rows].tolist(), strict=True))
+        if not held[name]:
+            raise error(
+                f"people's thresholds have no condition {name!r}; known: {', '.join(sorted(set(condition)))}"
+            )
+    both = [person for person in held[names[0]] if person in held[names[1]]]
+    return {name: np.asarray([held[name][person] for person in both]) for name in names}
 
 
 def nearness(value: float, targets: Floats) -> Floats:

@@ -1,0 +1,153 @@
+"""Tasks with derived labels, several conditions and chosen stimuli; accuracy that changes over blocks and levels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import neuroledger as nl
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.errors import DataError, MetricError, RequestError
+from neuroledger.families.behavior.paradigms.task import task
+from neuroledger.families.behavior.psychophysics.threshold_similarity import elevations_of_people
+from neuroledger.models.model import Perform
+from neuroledger.spec.registry import get
+
+
+class Odd:
+    """Answers with the label of each stimulus, wrongly where its number is a multiple of 5; keeps what it was fitted to."""
+
+    id = "odd"
+    takes = frozenset({"images"})
+    gives = frozenset({"decisions"})
+
+    def __init__(self) -> None:
+        self.fitted: list[list[str]] = []
+
+    def answer(self, asked: Perform) -> xr.DataArray:
+        fitting = asked.fitting_stimuli
+        assert fitting is not None
+        self.fitted.append(fitting.ids)
+        choices = sorted(set(fitting.table[asked.task.label_column].astype(str)))
+        truth = asked.stimuli.table[asked.task.label_column].astype(str).to_numpy()
+        wrong = asked.stimuli.table["number"].to_numpy() % 5 == 0
+        right = np.asarray([choices.index(one) for one in truth])
+        chosen = np.where(wrong, (right + 1) % len(choices), right)
+        values = np.eye(len(choices))[chosen]
+        coords = {"stimulus_id": ("presentation", asked.stimuli.ids), "choice": choices}
+        return xr.DataArray(values, dims=("presentation", "choice"), coords=coords)
+
+
+def stimuli(name: str, count: int = 24) -> StimulusSet:
+    number = np.arange(count)
+    table = pd.DataFrame({
+        "stimulus_id": [f"{name}{i}" for i in number], "number": number, "side": np.array(["l", "r"])[number % 2],
+        "other": np.array(["l", "r"])[number // 2 % 2], "level": np.array([1, 5, 11])[number // 2 % 3],
+        "block": np.array(["first", "second"])[number // (count // 2)],
+    })  # fmt: skip
+    return StimulusSet(name, table)
+
+
+def asked(data: Dataset, model: Odd | None = None, **parameters: object):
+    values = get("paradigm", "task").bind({"decide": "probabilities"} | parameters)
+    return task(model or Odd(), data, **values)
+
+
+DERIVE = {"image_label": {"column": "number", "modulo": 2, "values": {"0": "oddball", "1": "same"}}}
+
+
+def test_labels_are_derived_for_what_is_fitted_and_tested() -> None:
+    data = Dataset(stimuli("test"), None, extra_stimuli={"fit": stimuli("fit")})
+    found = asked(data, fitting="fit", derive=DERIVE)
+    assert found.target["truth"].values.tolist() == ["oddball", "same"] * 12
+    assert found.source["choice"].values.tolist() == ["oddball", "same"]
+    assert nl.metric("accuracy")(found.source, found.target).value == pytest.approx(19 / 24)
+    with pytest.raises(RequestError, match="no column 'size' to derive"):
+        asked(data, fitting="fit", derive={"image_label": {"column": "size"}})
+    with pytest.raises(DataError, match="holds '1', which `values` does not name"):
+        asked(
+            data,
+            fitting="fit",
+            derive={"image_label": {"column": "number", "modulo": 2, "values": {"0": "odd"}}},
+        )
+
+
+def test_stimuli_are_chosen_where_two_columns_differ() -> None:
+    data = Dataset(stimuli("test"), None, extra_stimuli={"fit": stimuli("fit")})
+    found = asked(data, fitting="fit", label_column="side", test={"other": {"differs_from": "side"}})
+    assert (found.source["side"].values != found.source["other"].values).all() and found.source.sizes[
+        "presentation"
+    ] == 12
+    with pytest.raises(RequestError, match="no column 'size' to compare with"):
+        asked(data, fitting="fit", label_column="side", test={"other": {"differs_from": "size"}})
+
+
+def test_trials_of_stimuli_that_are_not_tested_are_left_out() -> None:
+    held = stimuli("test")
+    trials = xr.DataArray(
+        held.table["side"].to_numpy(dtype=str), dims="presentation",
+        coords={"stimulus_id": ("presentation", held.ids), "subject": ("presentation", ["p"] * 24)},
+    )  # fmt: skip
+    data = Dataset(held, trials, extra_stimuli={"fit": stimuli("fit")})
+    found = asked(data, fitting="fit", label_column="side", test={"block": "first"})
+    assert found.target.sizes["presentation"] == found.source.sizes["presentation"] == 12
+
+
+def test_each_condition_has_a_readout_of_its_own() -> None:
+    people = xr.DataArray(
+        [300.0, 280, 320, 600, np.nan, 640], dims="subject",
+        coords={"subject": ("subject", list("abc") * 2), "condition": ("subject", ["baseline"] * 3 + ["test"] * 3)},
+    )  # fmt: skip
+    sets = {name: stimuli(name) for name in ("alone", "fit_alone", "fit_flanked")}
+    model = Odd()
+    found = asked(
+        Dataset(stimuli("flanked"), people, extra_stimuli=sets), model, label_column="side",
+        conditions={"baseline": {"stimuli": "alone", "fitting": "fit_alone"}, "test": {"fitting": "fit_flanked"}},
+    )  # fmt: skip
+    assert [one[0] for one in model.fitted] == ["fit_alone0", "fit_flanked0"]
+    assert found.source["condition"].values.tolist() == ["baseline"] * 24 + ["test"] * 24
+    assert found.source["stimulus_id"].values[24] == "flanked0" and found.target is people
+    assert elevations_of_people(people, baseline="baseline", test="test").tolist() == [2.0, 2.0], (
+        "b has no threshold"
+    )
+    with pytest.raises(MetricError, match="no condition 'nothing'; known: baseline, test"):
+        elevations_of_people(people, baseline="nothing", test="test")
+    with pytest.raises(RequestError, match="no stimulus set 'lost' for the condition; known: alone"):
+        asked(
+            Dataset(stimuli("flanked"), people, extra_stimuli=sets),
+            label_column="side", conditions={"baseline": {"stimuli": "lost", "fitting": "fit_alone"}},
+        )  # fmt: skip
+
+
+def trials(accuracy: dict[tuple[str, int], float], count: int = 20) -> xr.DataArray:
+    rows = [
+        (block, level, int(i < round(p * count)))
+        for (block, level), p in accuracy.items()
+        for i in range(count)
+    ]
+    block, level, right = zip(*rows, strict=True)
+    coords = {
+        "block": ("presentation", list(block)),
+        "level": ("presentation", [f"{one}.0" for one in level]),
+    }
+    return xr.DataArray(list(right), dims="presentation", coords=coords)
+
+
+def test_the_change_of_accuracy_is_integrated_over_the_levels() -> None:
+    levels = [(block, level) for block in ("first", "second") for level in (1, 5, 11)]
+    model = trials(dict(zip(levels, (0.5, 0.6, 0.7, 0.7, 0.7, 0.9), strict=True)))
+    people = trials(dict(zip(levels, (0.8, 0.8, 0.8, 0.9, 0.8, 0.9), strict=True)))
+    fields = {"over": "level", "block": "block", "blocks": ("first", "second"), "scale": 0.75}
+    own = 2 * (0.2 + 0.1) + 3 * (0.1 + 0.2)
+    theirs = 2 * (0.1 + 0) + 3 * (0 + 0.1)
+    found = nl.metric("accuracy_integral", **fields)(model, people)
+    assert found.value == pytest.approx(np.exp(-0.75 * abs(own - theirs)))
+    lapses = nl.metric("accuracy_integral", **fields, lapse=0.2)(model, people)
+    assert lapses.value == pytest.approx(np.exp(-0.75 * abs(own - theirs / 0.8)))
+    with pytest.raises(MetricError, match="the model gave no answers at level = 11 in block 'second'"):
+        nl.metric("accuracy_integral", **fields)(model.isel(presentation=slice(0, 100)), people)
+    with pytest.raises(MetricError, match="people have no coordinate 'block'"):
+        nl.metric("accuracy_integral", **fields)(model, people.drop_vars("block"))
