@@ -1,0 +1,1 @@
+"""Tasks of NeuroBench's system track, which are measured on the system that runs them."""

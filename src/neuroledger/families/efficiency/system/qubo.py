@@ -1,0 +1,263 @@
+"""Quadratic unconstrained binary optimisation: the maximum independent sets of NeuroBench's system track, offline [yik2025].
+
+A workload is a random graph; a solution chooses vertices, ``x`` of zeros and ones, and costs ``x' Q x``: -1 for each vertex
+and 8 for each edge between two of them. Solvers yield solutions as they find them, and the harness notes when which
+cost was reached, verifies it, and compares it with the best cost that is published.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from neuroledger.data.arrays import Array, Indices
+from neuroledger.errors import MetricError, RequestError
+from neuroledger.families.efficiency.counting.measured import Meter, rapl
+
+__all__ = [
+    "DENSITIES", "NODES", "SEEDS", "THRESHOLDS", "Solver", "Workload", "anneal", "evaluate", "exact", "official",
+    "tabu", "workload",
+]  # fmt: skip
+
+NODES: Final = (10, 25, 50, 100, 250, 500)
+DENSITIES: Final = (0.01, 0.05, 0.1, 0.25)
+SEEDS: Final = (0, 1, 2, 3, 4)
+"""Seeds that are published for tuning; others may be drawn for evaluation."""
+THRESHOLDS: Final = (0.1, 0.05, 0.01)
+PENALTY: Final = 8
+
+# Vertices of the largest independent sets that NeuroBench publishes for its five seeds: global optima up to 50 vertices.
+PUBLISHED: Final[Mapping[tuple[int, float], tuple[int, ...]]] = {
+    (10, 0.01): (10, 10, 10, 10, 10), (10, 0.05): (8, 8, 9, 8, 8), (10, 0.1): (7, 7, 7, 8, 7),
+    (10, 0.25): (6, 6, 5, 6, 5), (25, 0.01): (22, 22, 23, 22, 22), (25, 0.05): (15, 18, 17, 17, 17),
+    (25, 0.1): (12, 15, 14, 13, 13), (25, 0.25): (9, 9, 8, 10, 8), (50, 0.01): (40, 42, 41, 43, 40),
+    (50, 0.05): (28, 27, 27, 27, 26), (50, 0.1): (20, 21, 19, 21, 22), (50, 0.25): (12, 13, 12, 12, 13),
+    (100, 0.01): (73, 71, 74, 73, 71), (100, 0.05): (44, 42, 45, 45, 42), (100, 0.1): (30, 29, 30, 31, 30),
+    (100, 0.25): (17, 17, 16, 16, 18), (250, 0.01): (142, 140, 137, 138, 143), (250, 0.05): (69, 62, 59, 61, 58),
+    (250, 0.1): (37, 37, 42, 37, 40), (250, 0.25): (20, 19, 20, 18, 19), (500, 0.01): (196, 190, 185, 188, 188),
+    (500, 0.05): (73, 71, 72, 74, 73), (500, 0.1): (45, 46, 44, 46, 45), (500, 0.25): (22, 23, 23, 21, 22),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A graph of ``nodes`` vertices and its edges ``(edge, 2)``; ``target`` is the best published cost, None if unknown."""
+
+    nodes: int
+    density: float
+    seed: int
+    edges: Indices
+    target: int | None
+
+    @cached_property
+    def adjacency(self) -> Array:
+        """``(vertex, vertex)`` of zeros and ones."""
+        found = np.zeros((self.nodes, self.nodes))
+        found[self.edges[:, 0], self.edges[:, 1]] = found[self.edges[:, 1], self.edges[:, 0]] = 1
+        return found
+
+    def matrix(self) -> Array:
+        """Q, ``(vertex, vertex)``: -1 on the diagonal, half the penalty at both places of an edge."""
+        return self.adjacency * (PENALTY // 2) - np.eye(self.nodes)
+
+    def cost(self, solution: Array) -> int:
+        """``x' Q x``.
+
+        Raises
+        ------
+        RequestError
+            The solution is not one of a zero or a one for each vertex.
+        """
+        x = np.asarray(solution)
+        if x.shape != (self.nodes,) or not np.isin(x, (0, 1)).all():
+            raise RequestError(
+                f"a solution has 0 or 1 for each of {self.nodes} vertices; this one has shape {x.shape}"
+            )
+        chosen = x.astype(bool)
+        return PENALTY * int((chosen[self.edges[:, 0]] & chosen[self.edges[:, 1]]).sum()) - int(chosen.sum())
+
+    def gap(self, cost: float) -> float:
+        """How far a cost is above the target, as a share of it; NaN without a target."""
+        return float("nan") if self.target is None else abs((cost - self.target) / self.target)
+
+
+def workload(nodes: int, density: float, seed: int) -> Workload:
+    """The graph that NeuroBench's generator draws: ``int(density nodes^2 / 2)`` edges, uniformly without replacement.
+
+    Pairs of vertices are drawn with Python's generator until there are enough, as networkx's ``gnm_random_graph`` does.
+
+    Raises
+    ------
+    RequestError
+        There is no vertex, or the density is not between 0 and 1.
+    """
+    if nodes < 1 or not 0 <= density <= 1:
+        raise RequestError(f"a workload has vertices and a density of 0 to 1, not {nodes} and {density}")
+    count, all_edges = int(0.5 * density * nodes**2), nodes * (nodes - 1) // 2
+    pairs: dict[tuple[int, int], None] = {}
+    if count >= all_edges:
+        pairs = {(u, v): None for u in range(nodes) for v in range(u + 1, nodes)}
+    rng, vertices = random.Random(seed), range(nodes)
+    while len(pairs) < min(count, all_edges):
+        u, v = rng.choice(vertices), rng.choice(vertices)
+        if u != v:
+            pairs[min(u, v), max(u, v)] = None
+    edges = np.array(list(pairs), dtype=np.intp).reshape(-1, 2)
+    known = PUBLISHED.get((nodes, density), ())
+    return Workload(nodes, density, seed, edges, -known[seed] if 0 <= seed < len(known) else None)
+
+
+Solver = Callable[[Workload, np.random.Generator], Iterator[Array]]
+"""Yields solutions ``(vertex,)`` of a workload, better and better ones, until it gives up."""
+
+
+def tabu(
+    work: Workload, rng: np.random.Generator, *, steps: int = 200_000, tenure: int = 10, patience: int = 5_000
+) -> Iterator[Array]:
+    """Tabu search [glover1989]: flip the best vertex that was not flipped lately; restart where nothing improves.
+
+    A vertex stays as it is for ``tenure`` and up to ten further steps, unless flipping it gives the best cost so far.
+    """
+    neighbours = [np.flatnonzero(row) for row in work.adjacency]
+    best = 1.0
+    done = 0
+    while done < steps:
+        x = np.zeros(work.nodes)
+        met = np.zeros(work.nodes)  # chosen neighbours of each vertex
+        free = np.zeros(work.nodes, dtype=np.int64)
+        cost = local = 0.0
+        since = 0
+        while since < patience and done < steps:
+            change = (1 - 2 * x) * (PENALTY * met - 1)
+            noise = rng.random(work.nodes) * 0.5  # ties are broken at random
+            allowed = (free <= done) | (cost + change < best)
+            v = int(np.argmin(np.where(allowed, change + noise, np.inf)))
+            x[v] = 1 - x[v]
+            cost += change[v]
+            met[neighbours[v]] += 2 * x[v] - 1
+            free[v] = done + tenure + int(rng.integers(10))
+            since = 0 if cost < local else since + 1
+            local = min(local, cost)
+            done += 1
+            if cost < best:
+                best = cost
+                yield x.copy()
+
+
+def anneal(
+    work: Workload, rng: np.random.Generator, *, sweeps: int = 2_000, hot: float = 2.0, cold: float = 0.15
+) -> Iterator[Array]:
+    """Simulated annealing [kirkpatrick1983]: sweeps over all vertices while the temperature falls geometrically."""
+    neighbours = [np.flatnonzero(row) for row in work.adjacency]
+    x, met = np.zeros(work.nodes), np.zeros(work.nodes)
+    cost, best = 0.0, 1.0
+    for temperature in np.geomspace(hot, cold, sweeps):
+        chances = -temperature * np.log(rng.random(work.nodes))
+        for v in rng.permutation(work.nodes):
+            change = (1 - 2 * x[v]) * (PENALTY * met[v] - 1)
+            if change <= chances[v]:
+                x[v] = 1 - x[v]
+                cost += change
+                met[neighbours[v]] += 2 * x[v] - 1
+        if cost < best:
+            best = cost
+            yield x.copy()
+
+
+def exact(work: Workload, rng: np.random.Generator, *, seconds: float = 60.0) -> Iterator[Array]:
+    """The optimum, or the best solution found in time, by branch and bound (HiGHS) [huangfu2018]."""
+    count = len(work.edges)
+    if not count:
+        yield np.ones(work.nodes)
+        return
+    places = (np.repeat(np.arange(count), 2), work.edges.ravel())
+    at_most_one = LinearConstraint(
+        coo_array((np.ones(2 * count), places), shape=(count, work.nodes)), -np.inf, 1
+    )
+    found = milp(
+        -np.ones(work.nodes), constraints=at_most_one, integrality=np.ones(work.nodes, dtype=np.int64), bounds=Bounds(0, 1),
+        options={"time_limit": seconds},
+    )  # fmt: skip
+    if found.x is not None:
+        yield np.rint(found.x)
+
+
+def evaluate(
+    solver: Solver,
+    works: Iterable[Workload],
+    *,
+    seed: int = 0,
+    seconds: float = 60.0,
+    meter: Meter | Literal["find"] | None = "find",
+) -> pd.DataFrame:
+    """One row for each workload: the best cost, and for each threshold the seconds and joules until it was reached.
+
+    The solver ends when it reaches the target, gives up, or has run ``seconds``. Time starts when the graph is loaded and
+    includes checking costs. Joules are those of the processor's counters, NaN without any, idle power included.
+    ``chosen`` is the number of vertices, which are an independent set where ``conflicts`` is 0.
+
+    Raises
+    ------
+    RequestError
+        The solver yields something that is no solution.
+    """
+    counter = _meter(meter)
+    rows: list[dict[str, Any]] = []
+    for work in works:
+        _ = work.adjacency  # loaded before time starts
+        rng = np.random.default_rng([seed, work.nodes, work.seed])
+        row: dict[str, Any] = {
+            "nodes": work.nodes,
+            "density": work.density,
+            "seed": work.seed,
+            "target": work.target,
+        }
+        best, chosen = 0, np.zeros(work.nodes)
+        times: dict[str, float] = {}
+        stop = counter.start() if counter is not None else None
+        began = time.perf_counter()
+        for solution in solver(work, rng):
+            cost = work.cost(solution)
+            now = time.perf_counter() - began
+            if cost < best:
+                best, chosen = cost, solution
+                joules = stop() if stop is not None else float("nan")
+                for threshold in THRESHOLDS:
+                    if work.gap(best) <= threshold and f"seconds_{threshold:g}" not in times:
+                        times |= {f"seconds_{threshold:g}": now, f"joules_{threshold:g}": joules}
+            if now > seconds or (work.target is not None and best <= work.target):
+                break
+        conflicts = (best + int(chosen.sum())) // PENALTY
+        row |= {"cost": best, "gap": work.gap(best), "conflicts": conflicts, "chosen": int(chosen.sum())}
+        names = [f"{what}_{threshold:g}" for threshold in THRESHOLDS for what in ("seconds", "joules")]
+        row |= {name: times.get(name, float("nan")) for name in names}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def official(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean and standard error over seeds by nodes and density; NaN where a seed did not reach the threshold."""
+    columns = [name for name in rows.columns if name.startswith(("seconds_", "joules_"))]
+    groups = rows.groupby(["nodes", "density"])[columns]
+    complete = groups.count().eq(groups.size(), axis=0)
+    return groups.mean().where(complete).join(groups.sem().where(complete), rsuffix="_se")
+
+
+def _meter(meter: Meter | Literal["find"] | None) -> Meter | None:
+    if meter != "find":
+        return meter
+    try:
+        found = rapl()
+        found.start()
+    except MetricError:
+        return None
+    return found
