@@ -297,7 +297,14 @@ def paradigm(
     return _register("paradigm", name, version, inputs=shows, outputs=asks, itself=itself, permuted=permuted)
 
 
-def builder(name: str, *, version: int, takes: Declared, gives: Declared) -> Callable[[F], F]:
+def builder(
+    name: str,
+    *,
+    version: int,
+    takes: Declared,
+    gives: Declared,
+    together: Callable[[Any], None] | None = None,
+) -> Callable[[F], F]:
     """Register a model builder: ``(*, id, …) -> Model``.
 
     Parameters
@@ -305,6 +312,8 @@ def builder(name: str, *, version: int, takes: Declared, gives: Declared) -> Cal
     takes, gives
         Channels of its models: sets, or functions of the parameters together with the fields ``regions``, ``layers``,
         ``readout`` and ``commit`` of the spec.
+    together
+        As for a metric.
 
     Raises
     ------
@@ -312,7 +321,7 @@ def builder(name: str, *, version: int, takes: Declared, gives: Declared) -> Cal
         A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
     _known(f"builder {name!r}", takes, gives)
-    return _register("builder", name, version, inputs=takes, outputs=gives)
+    return _register("builder", name, version, inputs=takes, outputs=gives, together=together)
 
 
 def _known(owner: str, inputs: Declared, outputs: Declared) -> None:

@@ -20,6 +20,7 @@ from neuroledger.families.decoding.models.classical_decoders import (
 )
 from neuroledger.families.decoding.models.network_decoders import network_decoder
 from neuroledger.families.decoding.paradigms.decoding import measure_folds
+from neuroledger.families.decoding.pipelines.steps import RidgeSearch
 from neuroledger.families.decoding.protocols import fold_windows, leakage_checks
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread, quartiles
@@ -27,7 +28,6 @@ from neuroledger.families.decoding.protocols.leakage_checks import gate
 from neuroledger.families.decoding.protocols.splits import Fold
 from neuroledger.families.decoding.training import linear_heads
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
-from neuroledger.families.decoding.training.linear_heads import RidgeSearch
 from neuroledger.families.signals.signals import check, digests
 from tests.families.decoding.decoding_cases import windows
 

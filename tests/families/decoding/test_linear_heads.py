@@ -13,13 +13,9 @@ from neuroledger.families.decoding.models.classical_decoders import (
     shrinkage_lda,
     sklearn_decoder,
 )
+from neuroledger.families.decoding.pipelines.steps import LOGISTIC_SEARCH, Logistic, RidgeSearch
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
-from neuroledger.families.decoding.training.linear_heads import (
-    LOGISTIC_SEARCH,
-    Logistic,
-    RidgeSearch,
-    chosen_rows,
-)
+from neuroledger.families.decoding.training.linear_heads import chosen_rows
 
 
 def signature(objective, outputs, samples=128):

@@ -436,34 +436,66 @@ class _Copy:
         except TypeError:
             self.estimator = copy.deepcopy(estimator)
         self.flat, self.labels = flat, labels
+        self.begun = False
+        self._before, self._rest = (None, None) if flat else _divided(self.estimator)
+        self.shared = None if self._before is None else (1, f"covariances {self._before}")
         for name in ("predict_proba", "decision_function"):
             if hasattr(self.estimator, name):
                 setattr(self, name, self._asked(name))
+
+    def first(self, x: Array) -> Array:
+        """What the first step makes of windows, where it is one that learns nothing."""
+        from neuroledger.families.decoding.pipelines.covariances import covariances
+
+        return covariances(self._seen(x), self._before or "oas")
 
     def fit(self, x: Array, y: Array) -> _Copy:
         if self.labels is not None:
             order = np.argsort(self.labels.astype(str))
             y = self.labels[order][np.searchsorted(self.labels.astype(str)[order], y)]
         try:
-            self.estimator.fit(self._seen(x), y)
+            self._used.fit(self._seen(x), y)
         except ValueError as error:
             if self.flat:
                 raise
             raise ValueError(
                 f"{error} (x is (window, channel, sample); estimators of features take x.reshape(len(x), -1))"
             ) from error
-        if hasattr(self.estimator, "classes_"):
-            self.classes_ = self.estimator.classes_
+        if hasattr(self._used, "classes_"):
+            self.classes_ = self._used.classes_
         elif self.labels is not None:
             self.classes_ = np.unique(y)
         return self
 
     def predict(self, x: Array) -> Array:
-        return np.asarray(self.estimator.predict(self._seen(x)))
+        return np.asarray(self._used.predict(self._seen(x)))
 
     def _asked(self, name: str) -> Any:
-        return lambda x: getattr(self.estimator, name)(self._seen(x))
+        return lambda x: getattr(self._used, name)(self._seen(x))
+
+    @property
+    def _used(self) -> Any:
+        return self._rest if self.begun else self.estimator
 
     def _seen(self, x: Array) -> Array:
         x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
         return x[:, :, 0] if self.flat else x
+
+
+def _divided(estimator: Any) -> tuple[Any, Any]:
+    """Of a pipeline, or a search over one, that begins with pyriemann's covariances: their estimator, and the rest."""
+    pipeline = getattr(estimator, "estimator", estimator)
+    first = pipeline[0] if type(pipeline).__name__ == "Pipeline" and len(pipeline) > 1 else None
+    if type(first).__module__ != "pyriemann.estimation" or type(first).__name__ != "Covariances":
+        return None, None
+    name = pipeline.steps[0][0]
+    grids = getattr(estimator, "param_grid", getattr(estimator, "param_distributions", {}))
+    tried = {key for grid in ([grids] if isinstance(grids, Mapping) else grids) for key in grid}
+    if first.kwds or not isinstance(first.estimator, str) or any(key.split("__")[0] == name for key in tried):
+        return None, None
+    if pipeline is estimator:
+        return first.estimator, pipeline[1:]
+    if not hasattr(estimator, "param_grid") and not hasattr(estimator, "param_distributions"):
+        return None, None
+    rest = copy.deepcopy(estimator)
+    return first.estimator, rest.set_params(estimator=pipeline[1:])

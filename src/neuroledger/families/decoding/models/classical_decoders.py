@@ -1,34 +1,36 @@
-"""The dummy: an answer that does not use the signal, the zero of every normalised decoding score."""
+"""Decoders that are pipelines of declared steps, and the dummy, the zero of every normalised decoding score."""
 
 from __future__ import annotations
 
-import importlib
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.lazy_rows import LazyRows
-from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
-from neuroledger.families.decoding.training.linear_heads import (
+from neuroledger.errors import ModelError
+from neuroledger.families.decoding.pipelines import steps as declared
+from neuroledger.families.decoding.pipelines.steps import (
     LOGISTIC,
     LOGISTIC_SEARCH,
-    Doubles,
     Head,
-    fit_first,
-    for_objective,
-    head_of,
+    Steps,
     objectives_of,
-    one_vs_rest,
 )
+from neuroledger.families.decoding.pipelines.transforms import Stateless, every_nth
+from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
+from neuroledger.families.decoding.training.linear_heads import Doubles, for_objective
+from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
-__all__ = ["cospectra_decoder", "covariance_decoder", "dummy_decoder", "shrinkage_lda", "sklearn_decoder"]
+__all__ = [
+    "cospectra_decoder", "covariance_decoder", "dummy_decoder", "pipeline_decoder", "shrinkage_lda", "sklearn_decoder",
+]  # fmt: skip
 
 SEED = 33
 
@@ -72,8 +74,6 @@ class Dummy:
 
 Most = Annotated[int, Field(ge=1)]
 """How many windows a decoder learns from at most."""
-MEANS = {"logeuclid": "log-Euclidean", "euclid": "arithmetic"}
-
 
 ALL: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval", "sequence")
 
@@ -92,18 +92,158 @@ def dummy_decoder(*, id: str, shuffles_labels: bool = False) -> Decoder:
     )
 
 
-def _of_covariances(values: Mapping[str, Any]) -> tuple[Objective, ...]:
-    """What the head can be asked; Xdawn needs one class a window."""
-    asked = objectives_of(values["head"])
-    return asked if values["xdawn"] is None else tuple(one for one in asked if one == "classification")
+class Search(Frozen):
+    """Values that are tried, all combinations of them, by cross-validation inside the training part.
+
+    Attributes
+    ----------
+    grid
+        Values by `step.field`, such as `svm.c`.
+    folds, seed
+        Stratified folds, shuffled by the seed.
+    scoring
+        What is best: `auto` is the area under the curve for two classes, accuracy for more, and r2 for numbers.
+    """
+
+    grid: Annotated[Mapping[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]], Field(min_length=1)]
+    folds: Annotated[int, Field(ge=2)] = 3
+    seed: Annotated[int, Field(ge=0)] = 42
+    scoring: Literal["auto", "accuracy", "balanced_accuracy", "roc_auc", "r2"] = "auto"
+
+
+def _candidates(steps: Sequence[Any], search: Search) -> list[dict[str, Any]]:
+    """What replaces which step in each combination; the last field varies fastest, fields sorted by name.
+
+    Raises
+    ------
+    ValueError
+        A field that no step has, a step that occurs twice, or a value that the field does not take.
+    """
+    names = [step.name for step in steps]
+    fields = sorted(search.grid)
+    for field in fields:
+        step, _, part = field.partition(".")
+        if (
+            names.count(step) != 1
+            or part not in type(steps[names.index(step)]).model_fields
+            or part == "name"
+        ):
+            known = [
+                f"{one.name}.{part}" for one in steps for part in type(one).model_fields if part != "name"
+            ]
+            raise ValueError(
+                f"search: no field {field!r}, or its step occurs twice; fields are {', '.join(known)}"
+            )
+    found = []
+    for values in product(*(search.grid[field] for field in fields)):
+        changed: dict[str, dict[str, Any]] = {}
+        for field, value in zip(fields, values, strict=True):
+            step, _, part = field.partition(".")
+            changed.setdefault(step, {})[part] = value
+        found.append(
+            {
+                name: type(steps[names.index(name)]).model_validate(
+                    {**steps[names.index(name)].model_dump(), **given}
+                )
+                for name, given in changed.items()
+            }
+        )
+    return found
+
+
+def _searchable(values: Any) -> None:
+    if values.search is not None:
+        _candidates(values.steps, values.search)
 
 
 @builder(
-    "covariance_decoder",
+    "pipeline_decoder",
     version=1,
     takes=TAKES,
-    gives=lambda values: decoded(*_of_covariances(values)),
+    gives=lambda values: decoded(*objectives_of(values["steps"])),
+    together=_searchable,
 )
+def pipeline_decoder(
+    *,
+    id: str,
+    steps: Steps,
+    search: Search | None = None,
+    most: Most | None = None,
+    shuffles_labels: bool = False,
+    plants: float = 0.0,
+) -> Decoder:
+    """A pipeline of named steps, from windows to answers; each must take what the one before it gives.
+
+    What steps that learn nothing make of a window (covariances, logarithms of variances, …) is computed once for all folds,
+    controls and pipelines. With `most`, at most this many windows are learnt from, of every class alike.
+
+    Raises
+    ------
+    ModelError
+        The steps have no objective in common.
+    UnavailableError
+        A step needs pyriemann, which is not installed.
+    """
+    objectives = objectives_of(steps)
+    if not objectives:
+        raise ModelError(
+            f"model {id!r}: {', '.join(step.name for step in steps)} have nothing in common that they can be asked"
+        )
+    leading = next((place for place, step in enumerate(steps) if step.learns), len(steps))
+    candidates = [] if search is None else _candidates(steps, search)
+    names = [step.name for step in steps]
+    touched = min((names.index(name) for each in candidates for name in each), default=len(steps))
+    leading = min(leading, touched)
+    labels = [f"{place}_{name}" for place, name in enumerate(names)]
+    key = json.dumps([step.model_dump(mode="json") for step in steps[:leading]])
+
+    def make(signature: Signature) -> Any:
+        from sklearn.pipeline import Pipeline
+
+        made = list(zip(labels, (step.make(signature) for step in steps), strict=True))
+        if search is not None:
+            # What comes before the first step that is tried, and learns nothing, is the same for all that are tried.
+            outside = max(leading, names.index("recentre") + 1 if "recentre" in names else 0)
+            tried = [
+                {labels[names.index(name)]: [step.make(signature)] for name, step in each.items()}
+                for each in candidates
+            ]
+            made = [
+                *made[:outside],
+                ("search", _searched(Pipeline(made[outside:]), tried, search, signature)),
+            ]
+        # Covariances, tangent vectors, and these once more when they are standardised.
+        bytes_each = 16 * signature.channels**2 if any(step.gives == "covariances" for step in steps) else 0
+        key_here = f"{key} {signature.sampling_rate:g}"
+        return Doubles(Pipeline(made), most, bytes_each, (leading, key_here) if leading else None)
+
+    return Decoder(
+        id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, inject_signal=plants
+    )
+
+
+def _searched(pipeline: Any, tried: list[dict[str, Any]], search: Search, signature: Signature) -> Any:
+    from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+
+    numbers = signature.objective in ("regression", "retrieval")
+    usual = "r2" if numbers else "roc_auc" if signature.outputs == 2 else "accuracy"
+    folds = (KFold if numbers else StratifiedKFold)(search.folds, shuffle=True, random_state=search.seed)
+    return GridSearchCV(
+        pipeline,
+        tried,
+        cv=folds,
+        scoring=usual if search.scoring == "auto" else search.scoring,
+        error_score="raise",
+    )
+
+
+def _of_covariances(values: Mapping[str, Any]) -> tuple[Objective, ...]:
+    """What the head can be asked; Xdawn needs one class a window."""
+    asked = values["head"].objectives
+    return asked if values["xdawn"] is None else tuple(one for one in asked if one == "classification")
+
+
+@builder("covariance_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*_of_covariances(values)))
 def covariance_decoder(
     *,
     id: str,
@@ -118,50 +258,39 @@ def covariance_decoder(
 ) -> Decoder:
     """Covariance of each window, mapped to the tangent space at their Riemannian mean, standardised, then a linear head.
 
-    With `xdawn`, the covariance is taken of the window stacked under the Xdawn-filtered mean responses [barachant2014].
-    `shrinkage` mixes each covariance with the identity of the same trace. A Riemannian mean that cannot be found is
-    replaced by the log-Euclidean one, and that by the arithmetic one [barachant2012]; the score's notes say so. Several
-    labels at once have a logistic regression each, against the rest, which Xdawn cannot serve: it needs one class a
-    window. With `most`, at most this many windows are learnt from, of every class alike.
+    A `pipeline_decoder` of `covariances`, or with `xdawn` of `xdawn_covariances`, `shrink` with `shrinkage`,
+    `tangent_space`, `standardise` and the head. Several labels at once have a logistic regression each, against the rest,
+    which Xdawn cannot serve: it needs one class a window.
 
     Raises
     ------
     UnavailableError
         pyriemann is not installed.
     """
-
-    def make(signature: Signature) -> Any:
-        _import("pyriemann", "pip install neuroledger[eeg]")
-        from pyriemann.estimation import Covariances, Shrinkage, XdawnCovariances
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        if xdawn is None:
-            first: Any = Covariances(estimator)
-        elif xdawn_classes == "all":
-            first = XdawnCovariances(xdawn, estimator=estimator)
-        else:
-            first = _RarestXdawn(xdawn, estimator)
-        steps = [first, *([Shrinkage(shrinkage)] if shrinkage else []), _tangent(), StandardScaler()]
-        # Covariances, tangent vectors, and these once more when they are standardised.
-        bytes_each = 16 * signature.channels**2
-        return Doubles(make_pipeline(*steps, head_of(head, signature.objective)), most, bytes_each)
-
-    objectives = _of_covariances({"head": head, "xdawn": xdawn})
-    if not objectives:
+    if not _of_covariances({"head": head, "xdawn": xdawn}):
         raise ModelError(
             f"model {id!r}: Xdawn needs classes, and the head {head.name} has none: take a logistic one"
         )
-    return Decoder(
-        id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, inject_signal=plants
+    first = (
+        declared.Covariances(name="covariances", estimator=estimator)
+        if xdawn is None
+        else declared.XdawnCovariances(
+            name="xdawn_covariances", filters=xdawn, estimator=estimator, classes=xdawn_classes
+        )
+    )
+    between = [declared.Shrink(name="shrink", share=shrinkage)] if shrinkage else []
+    after = [declared.TangentSpace(name="tangent_space"), declared.Standardise(name="standardise")]
+    return pipeline_decoder(
+        id=id,
+        steps=(first, *between, *after, head),
+        most=most,
+        shuffles_labels=shuffles_labels,
+        plants=plants,
     )
 
 
 @builder(
-    "cospectra_decoder",
-    version=1,
-    takes=TAKES,
-    gives=lambda values: decoded(*objectives_of(values["head"])),
+    "cospectra_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*values["head"].objectives)
 )
 def cospectra_decoder(
     *,
@@ -173,7 +302,7 @@ def cospectra_decoder(
     head: Head = LOGISTIC_SEARCH,
     most: Most | None = None,
 ) -> Decoder:
-    """Co-spectra between channels, then a linear head.
+    """Co-spectra between channels, standardised, then a linear head.
 
     Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers. `window` counts
     samples; where there are fewer, it is the largest power of two of them. With `most`, at most this many windows are
@@ -184,45 +313,19 @@ def cospectra_decoder(
     UnavailableError
         pyriemann is not installed.
     """
-
-    def make(signature: Signature) -> Any:
-        _import("pyriemann", "pip install neuroledger[eeg]")
-        from pyriemann.estimation import CoSpectra
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import FunctionTransformer, StandardScaler
-
-        top = min(high, signature.sampling_rate / 2)
-        whole = 1 << (signature.samples.bit_length() - 1)
-        spectra = CoSpectra(
-            window=min(window, whole), overlap=overlap, fmin=low, fmax=top, fs=signature.sampling_rate
-        )
-        last = head_of(head, signature.objective)
-        return Doubles(make_pipeline(spectra, FunctionTransformer(_upper_log), StandardScaler(), last), most)
-
-    return Decoder(id=id, make=make, objectives=objectives_of(head))
+    spectra = declared.CoSpectra(name="cospectra", window=window, overlap=overlap, low=low, high=high)
+    return pipeline_decoder(id=id, steps=(spectra, declared.Standardise(name="standardise"), head), most=most)
 
 
 @builder("shrinkage_lda", version=1, takes=TAKES, gives=decoded("classification", "multilabel"))
 def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
     """Linear discriminant with Ledoit-Wolf shrinkage on the amplitudes of every `every`-th sample [blankertz2011]."""
-
-    def make(signature: Signature) -> Any:
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import FunctionTransformer, StandardScaler
-
-        thin = FunctionTransformer(_every_nth, kw_args={"step": every})
-        lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-        last = one_vs_rest(lda) if signature.objective == "multilabel" else lda
-        return Doubles(make_pipeline(thin, StandardScaler(), last))
-
-    return Decoder(
-        id=id,
-        make=make,
-        objectives=("classification", "multilabel"),
-        shuffles_labels=shuffles_labels,
-        inject_signal=plants,
+    steps = (
+        declared.EveryNth(name="amplitudes", step=every),
+        declared.Standardise(name="standardise"),
+        declared.Lda(name="lda", solver="lsqr", shrinkage="auto"),
     )
+    return pipeline_decoder(id=id, steps=steps, shuffles_labels=shuffles_labels, plants=plants)
 
 
 def _listed(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
@@ -261,7 +364,7 @@ def sklearn_decoder(
 
     def make(signature: Signature) -> Any:
         from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import FunctionTransformer, StandardScaler
+        from sklearn.preprocessing import StandardScaler
 
         given = {**(parameters or {}), **({"random_state": signature.seed} if seeded else {})}
         try:
@@ -269,7 +372,7 @@ def sklearn_decoder(
         except TypeError as error:
             raise ModelError(f"model {id!r}: {path} does not take these parameters: {error}") from error
         last = for_objective(last, signature, f"model {id!r}: {path}")
-        before = [FunctionTransformer(_every_nth, kw_args={"step": 1})] if flatten else []
+        before = [Stateless(every_nth, step=1)] if flatten else []
         between = [StandardScaler()] if flatten and standardise else []
         return Doubles(make_pipeline(*before, *between, last), most)
 
@@ -281,72 +384,3 @@ def sklearn_decoder(
         shuffles_labels=shuffles_labels,
         inject_signal=plants,
     )
-
-
-def _tangent() -> Any:
-    from pyriemann.tangentspace import TangentSpace
-
-    class Tangent(TangentSpace):  # type: ignore[misc]
-        """Tangent space whose reference falls back to means that always exist; features not finite become zero."""
-
-        def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
-            self.notes_: list[str] = []
-            for other in ("logeuclid", "euclid"):
-                try:
-                    return super().fit(X, y, sample_weight)
-                except (ValueError, np.linalg.LinAlgError):
-                    self.metric = {"mean": other, "map": other}
-                    self.notes_ = [f"tangent space at the {MEANS[other]} mean: no better one was found"]
-            return super().fit(X, y, sample_weight)
-
-        def transform(self, X: Array) -> Array:
-            return np.asarray(np.nan_to_num(super().transform(X), nan=0.0, posinf=0.0, neginf=0.0))
-
-        def fit_transform(self, X: Array, y: Any = None, sample_weight: Any = None) -> Array:
-            return np.asarray(self.fit(X, y, sample_weight).transform(X))
-
-    return Tangent()
-
-
-class _RarestXdawn:
-    """Xdawn covariances whose filters and mean response are those of the rarest class alone."""
-
-    takes_rows = True
-
-    def __init__(self, filters: int, estimator: str) -> None:
-        self.filters, self.estimator = filters, estimator
-
-    def fit(self, x: Array | LazyRows, y: Array) -> _RarestXdawn:
-        from pyriemann.estimation import XdawnCovariances
-
-        names, counts = np.unique(y, return_counts=True)
-        rarest = names[np.argmin(counts)]
-        xdawn = XdawnCovariances(self.filters, estimator=self.estimator, classes=[rarest])
-        self.covariances_ = fit_first(xdawn, x, y)
-        return self
-
-    def transform(self, x: Array) -> Array:
-        return np.asarray(self.covariances_.transform(x))
-
-    def fit_transform(self, x: Array, y: Array) -> Array:
-        return self.fit(x, y).transform(x)
-
-
-def _every_nth(x: Array, step: int) -> Array:
-    return np.reshape(x[:, :, ::step], (len(x), -1))
-
-
-def _upper_log(spectra: Array) -> Array:
-    """Upper triangles (window, channel pair × frequency); log(1 + power) on the diagonal."""
-    spectra = spectra.copy()
-    channel = np.arange(spectra.shape[1])
-    spectra[:, channel, channel] = np.log1p(np.maximum(spectra[:, channel, channel], 0))
-    rows, columns = np.triu_indices(spectra.shape[1])
-    return spectra[:, rows, columns].reshape(len(spectra), -1)
-
-
-def _import(name: str, remedy: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UnavailableError(f"this decoder needs {name}: {remedy}") from error

@@ -1,4 +1,4 @@
-"""Quartiles, mean and spread of every channel, over windows that need not fit into memory."""
+"""Windows as folds take them, over data that need not fit into memory: parts, statistics, and what is computed once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from neuroledger.data.lazy_rows import WHOLE, LazyRows, Rows, row_blocks
 from neuroledger.data.memory import require_memory
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.decoding.protocols.decoder import Objective
+from neuroledger.families.decoding.protocols.made_once import LIMIT, content, once
 from neuroledger.families.signals.signals import DIMS
 
 __all__ = ["Windows", "mean_and_spread", "quartiles", "standardised", "truth_of"]
@@ -164,11 +165,12 @@ class Windows:
         self._values: Array = np.asarray(assembly.transpose(*DIMS).values)
         self._dtype = self._values.dtype if self._values.dtype.kind == "f" else np.dtype(np.float64)
         self._change: Callable[[Array, Rows], Array] | None = None
+        self._digest: str | None = None
 
     def inject_signal(self, truth: Array, amplitude: float) -> None:
         """From now on, windows give their label away by a signal of this amplitude, in standard deviations of the data."""
         whole = self._part(np.arange(len(self._values)))
-        self._change = _injection(whole, truth, amplitude)
+        self._change, self._digest = _injection(whole, truth, amplitude), None
 
     def handed(self, rows: Rows, estimator: Any, id: str) -> Any:
         """These windows: up to 256 MiB an array; more a view, if the estimator `takes_rows`, else an array all the same.
@@ -178,6 +180,9 @@ class Windows:
         RequestError
             Memory has no room for an array that the estimator needs.
         """
+        made = self._made(estimator)
+        if made is not None:
+            return made[rows]
         part = self._part(rows)
         if isinstance(part, LazyRows) and not getattr(estimator, "takes_rows", False):
             require_memory(
@@ -188,6 +193,33 @@ class Windows:
             )
             return np.asarray(part)
         return part
+
+    def _made(self, estimator: Any) -> Array | None:
+        """What the first steps of an estimator, which learn nothing, make of all windows; found by the content of these.
+
+        None where there are no such steps, or where it would take too much memory: the estimator then takes windows.
+        """
+        shared = getattr(estimator, "shared", None)
+        if shared is None:
+            return None
+        blocks = [
+            np.arange(block.start, block.stop)
+            for block in row_blocks(self._part(np.arange(len(self._values))))
+        ]
+        if self._digest is None:
+            self._digest = " ".join(content(np.asarray(self._part(rows))) for rows in blocks)
+        one = np.asarray(estimator.first(np.asarray(self._part(np.arange(1)))))
+        if one.nbytes * len(self._values) > LIMIT:
+            return None
+
+        def make() -> Array:
+            made = np.empty((len(self._values), *one.shape[1:]), one.dtype)
+            for rows in blocks:
+                made[rows] = estimator.first(np.asarray(self._part(rows)))
+            return made
+
+        estimator.begun = True
+        return once((self._digest, shared[1]), make)
 
     def _part(self, rows: Rows) -> Array | LazyRows:
         part = LazyRows(self._values, rows, self._dtype, self._change)

@@ -1,81 +1,20 @@
-"""Linear heads of classical decoders: logistic or ridge regression, one copy for each label where several hold at once."""
+"""How classical decoders are fitted: copies for several labels, choice of windows, windows that do not fit into memory."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
-from pydantic import Field
 
 from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.lazy_rows import WHOLE, LazyRows, part_of, row_blocks
 from neuroledger.data.memory import empty_array, require_memory
 from neuroledger.errors import ModelError
-from neuroledger.families.decoding.protocols.decoder import Objective, Signature
-from neuroledger.spec.base import Frozen
+from neuroledger.families.decoding.protocols.decoder import Signature
 
-__all__ = [
-    "LOGISTIC", "LOGISTIC_SEARCH", "Doubles", "Head", "Logistic", "RidgeSearch", "chosen_rows",
-    "fit_first", "for_objective", "head_of", "objectives_of", "one_vs_rest",
-]  # fmt: skip
-
-Positive = Annotated[float, Field(gt=0)]
-
-
-class Logistic(Frozen):
-    """Logistic regression, classes weighted by their rarity unless `balanced` is false."""
-
-    name: Literal["logistic"] = "logistic"
-    c: Positive = 0.01
-    balanced: bool = True
-    iterations: int = 1000
-
-
-class LogisticSearch(Frozen):
-    """Logistic regression whose strength is chosen by cross-validation inside the training part."""
-
-    name: Literal["logistic_search"] = "logistic_search"
-    strengths: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-    folds: int = 5
-    iterations: int = 1000
-
-
-class RidgeSearch(Frozen):
-    """Ridge regression whose penalty is chosen by leave-one-out inside the training part."""
-
-    name: Literal["ridge_search"] = "ridge_search"
-    penalties: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-
-
-LOGISTIC, LOGISTIC_SEARCH = Logistic(), LogisticSearch()
-Head = Annotated[Logistic | LogisticSearch | RidgeSearch, Field(discriminator="name")]
-
-
-def objectives_of(head: Logistic | LogisticSearch | RidgeSearch) -> tuple[Objective, ...]:
-    """What a head can be asked."""
-    return ("regression", "retrieval") if isinstance(head, RidgeSearch) else ("classification", "multilabel")
-
-
-def head_of(head: Logistic | LogisticSearch | RidgeSearch, objective: Objective) -> Any:
-    """scikit-learn's estimator; for several labels at once, one copy of it against the rest for each."""
-    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeCV
-
-    if isinstance(head, RidgeSearch):
-        return RidgeCV(alphas=list(head.penalties))
-    if isinstance(head, Logistic):
-        weight = "balanced" if head.balanced else None
-        one: Any = LogisticRegression(C=head.c, class_weight=weight, max_iter=head.iterations)
-        return one_vs_rest(one) if objective == "multilabel" else one
-    one = LogisticRegressionCV(
-        Cs=list(head.strengths),
-        cv=head.folds,
-        class_weight="balanced",
-        max_iter=head.iterations,
-        scoring="accuracy",
-    )
-    return one_vs_rest(one, least=2) if objective == "multilabel" else one
+__all__ = ["Doubles", "chosen_rows", "fit_first", "for_objective", "one_vs_rest"]
 
 
 def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
@@ -187,18 +126,45 @@ class Doubles:
     """A pipeline that computes in double precision, whatever the type of the signals; `notes_` list what was left out.
 
     Of a view of windows on the disk, the first step makes its features block by block, and the other steps learn from
-    those of all windows at once; answers are given block by block. A pipeline of one step sees all windows at once, if
-    memory has room. `bytes_each` is what it makes of a window, where that is known beforehand: too little memory is
-    reported before anything is computed.
+    those of all windows at once; answers are given block by block. A first step that learns from windows (other than Xdawn)
+    sees all of them at once, if memory has room, as does a pipeline of one step.
+
+    Parameters
+    ----------
+    most
+        At most this many windows are learnt from.
+    bytes_each
+        What it makes of a window, where that is known beforehand: too little memory is reported before anything is computed.
+    shared
+        How many steps at the beginning learn nothing, and a name for what they make of a window: the windows may then be
+        handed over as what these steps make of them, which `begun` says.
     """
 
     takes_rows = True
 
-    def __init__(self, pipeline: Any, most: int | None = None, bytes_each: int = 0) -> None:
-        self.pipeline, self.most, self.bytes_each = pipeline, most, bytes_each
+    def __init__(
+        self,
+        pipeline: Any,
+        most: int | None = None,
+        bytes_each: int = 0,
+        shared: tuple[int, str] | None = None,
+    ) -> None:
+        self.pipeline, self.most, self.bytes_each, self.shared = pipeline, most, bytes_each, shared
+        self.begun = False
         for name in ("predict", "predict_proba", "decision_function"):
             if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
                 setattr(self, name, self._asked(name))
+
+    def first(self, x: Array) -> Array:
+        """What the shared steps make of windows."""
+        x = _in_doubles(x)
+        for _, step in self.pipeline.steps[: self.shared[0] if self.shared else 0]:
+            x = step.transform(x)
+        return x
+
+    @property
+    def _rest(self) -> Any:
+        return self.pipeline[self.shared[0] :] if self.begun and self.shared else self.pipeline
 
     def fit(self, x: Array | LazyRows, y: Array) -> Doubles:
         """Learn from at most `most` windows."""
@@ -213,31 +179,36 @@ class Doubles:
                 "take a decoder of amplitudes, fewer windows (`most`) or fewer channels",
             )
         with warnings.catch_warnings():
-            ignored = ".*(Convergence|lbfgs|penalty|l1_ratio|legacy|least populated).*"
+            ignored = ".*(Convergence|lbfgs|penalty|l1_ratio|legacy|least populated|max_iter).*"
             warnings.filterwarnings("ignore", message=ignored)
             if self._by_blocks(x):
                 first = self.pipeline[0]
                 fit_first(first, x, y)
                 self.pipeline[1:].fit(features_of(first, x), y)
             else:
-                self.pipeline.fit(_in_doubles(x), y)
+                self._rest.fit(_in_doubles(x), y)
         self.notes_ = (
             [f"fitted on {len(rows):,} windows, drawn from all of the training part"] if fewer else []
         )
         for _, step in self.pipeline.steps:
             self.notes_ += getattr(step, "notes_", [])
-        if hasattr(self.pipeline, "classes_"):
-            self.classes_ = self.pipeline.classes_
+        if hasattr(self._rest, "classes_"):
+            self.classes_ = self._rest.classes_
         return self
 
     def _by_blocks(self, x: Array | LazyRows) -> TypeGuard[LazyRows]:
-        return isinstance(x, LazyRows) and x.nbytes > WHOLE and len(self.pipeline.steps) > 1
+        blockwise = (
+            self.shared is not None
+            or getattr(self.pipeline[0], "takes_rows", False)
+            or _is_xdawn(self.pipeline[0])
+        )
+        return blockwise and isinstance(x, LazyRows) and x.nbytes > WHOLE and len(self.pipeline.steps) > 1
 
     def _asked(self, name: str) -> Callable[[Array | LazyRows], Any]:
         # Of several labels at once, scikit-learn gives a list of probabilities, one item for each.
         def asked(x: Array | LazyRows) -> Any:
             if not self._by_blocks(x):
-                found = getattr(self.pipeline, name)(_in_doubles(x))
+                found = getattr(self._rest, name)(_in_doubles(x))
                 return found if isinstance(found, list) else np.asarray(found)
             parts = [getattr(self.pipeline, name)(block) for _, block in _blocks(x)]
             if isinstance(parts[0], list):
@@ -245,6 +216,10 @@ class Doubles:
             return np.concatenate(parts)
 
         return asked
+
+
+def _is_xdawn(step: Any) -> bool:
+    return any(kind.__name__ == "XdawnCovariances" for kind in type(step).__mro__)
 
 
 def _in_doubles(x: Array | LazyRows) -> Array:
@@ -257,11 +232,9 @@ def fit_first(step: Any, x: Array | LazyRows, y: Array) -> Any:
     Xdawn's filters follow from the mean window of each class and the covariance of all samples [rivet2009]; of a view both
     are added up over its blocks and handed to pyriemann, the means as classes of one window each.
     """
-    from pyriemann.estimation import XdawnCovariances
-
     if not isinstance(x, LazyRows) or getattr(step, "takes_rows", False):
         return step.fit(x, y)
-    if not isinstance(step, XdawnCovariances):
+    if not _is_xdawn(step):
         return step.fit(x[:1].astype(np.float64), y[:1])
     classes = np.unique(y) if step.classes is None else np.asarray(step.classes)
     means = np.stack([_mean(x.part(np.flatnonzero(y == name))) for name in classes])

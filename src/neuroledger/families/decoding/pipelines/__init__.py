@@ -1,0 +1,1 @@
+"""Decoders as declared lists of steps."""

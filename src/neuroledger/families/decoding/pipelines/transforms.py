@@ -1,0 +1,303 @@
+"""Estimators behind the declared steps, where scikit-learn and pyriemann have none of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+
+from neuroledger.data.arrays import Array
+from neuroledger.data.lazy_rows import LazyRows
+from neuroledger.errors import ModelError
+from neuroledger.families.decoding.pipelines.covariances import covariances
+from neuroledger.families.decoding.protocols.made_once import content, once
+from neuroledger.families.decoding.training.linear_heads import fit_first
+
+__all__ = [
+    "BandStack", "FilterBank", "RarestXdawn", "Recentre", "Stateless", "TikhonovCsp", "band_passed", "delayed", "every_nth",
+    "log_variance", "mutual_information", "stacked_covariances", "tangent", "upper_log",
+]  # fmt: skip
+
+MEANS: Final[Mapping[str, str]] = {"logeuclid": "log-Euclidean", "euclid": "arithmetic"}
+
+
+class Stateless(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A function of windows as a step; `of` is a transformer that learns nothing and comes before it."""
+
+    def __init__(self, function: Callable[..., Array], of: Any = None, **given: Any) -> None:
+        self.function, self.of, self.given = function, of, given
+
+    def fit(self, x: Array, y: Any = None) -> Stateless:
+        """Nothing is learnt."""
+        return self
+
+    def transform(self, x: Array) -> Array:
+        """What the function makes of the windows."""
+        return self.function(x if self.of is None else self.of.transform(x), **self.given)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Of scikit-learn's API."""
+        return {"function": self.function, "of": self.of, **self.given}
+
+
+def log_variance(x: Array) -> Array:
+    """(window, channel)."""
+    return np.asarray(np.log(np.var(x, -1)))
+
+
+def every_nth(x: Array, step: int) -> Array:
+    """(window, channel × sample)."""
+    return np.reshape(x[:, :, ::step], (len(x), -1))
+
+
+def upper_log(spectra: Array) -> Array:
+    """Upper triangles (window, channel pair × frequency); log(1 + power) on the diagonal."""
+    spectra = spectra.copy()
+    channel = np.arange(spectra.shape[1])
+    spectra[:, channel, channel] = np.log1p(np.maximum(spectra[:, channel, channel], 0))
+    rows, columns = np.triu_indices(spectra.shape[1])
+    return spectra[:, rows, columns].reshape(len(spectra), -1)
+
+
+def delayed(x: Array, order: int, lag: int) -> Array:
+    """(window, order × channel, sample - order × lag): the window above itself 1, 2, … lags later; as it is for order 1.
+
+    Raises
+    ------
+    ValueError
+        The window is too short.
+    """
+    if order == 1:
+        return x
+    if order * lag >= x.shape[2]:
+        raise ValueError(f"augment: {order} copies {lag} samples apart need more than {x.shape[2]} samples")
+    return np.concatenate([x[:, :, p * lag : -(order - p) * lag] for p in range(order)], axis=1)
+
+
+def band_passed(x: Array, band: tuple[float, float], order: int, rate: float) -> Array:
+    """Windows through a Butterworth filter, forwards and backwards.
+
+    Raises
+    ------
+    ValueError
+        The band does not fit below half the sampling rate, or the window is too short.
+    """
+    from scipy.signal import butter, sosfiltfilt
+
+    low, high = band
+    if not 0 < low < high < rate / 2:
+        raise ValueError(f"the band {low:g} to {high:g} Hz does not fit between 0 and {rate / 2:g} Hz")
+    return np.asarray(sosfiltfilt(butter(order, band, "bandpass", fs=rate, output="sos"), x, axis=-1))
+
+
+class BandStack(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Bands one below the other as channels."""
+
+    def __init__(
+        self, bands: Sequence[tuple[float, float]] | None, width: float, order: int, rate: float
+    ) -> None:
+        self.bands, self.width, self.order, self.rate = bands, width, order, rate
+
+    def fit(self, x: Array, y: Array) -> BandStack:
+        """Without bands, those around the frequencies that the classes name."""
+        names = sorted(np.unique(y).tolist(), key=_hertz) if self.bands is None else ()
+        around = [(_hertz(name) - self.width / 2, _hertz(name) + self.width / 2) for name in names]
+        self.bands_ = list(self.bands or around)
+        return self
+
+    def transform(self, x: Array) -> Array:
+        """(window, band × channel, sample)."""
+        return np.concatenate([band_passed(x, band, self.order, self.rate) for band in self.bands_], axis=1)
+
+
+def _hertz(name: Any) -> float:
+    try:
+        return float(name)
+    except ValueError as error:
+        raise ModelError(
+            f"the class {name!r} names no frequency: name the bands in the step `bands`"
+        ) from error
+
+
+class FilterBank(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A copy of a transformer for each band, features side by side."""
+
+    def __init__(
+        self, inner: Any, bands: Sequence[tuple[float, float]] | int, order: int, rate: float
+    ) -> None:
+        self.inner, self.bands, self.order, self.rate = inner, bands, order, rate
+
+    def _each(self, x: Array) -> list[Array]:
+        if not isinstance(self.bands, int):
+            return [band_passed(x, band, self.order, self.rate) for band in self.bands]
+        if x.shape[1] % self.bands:
+            raise ValueError(f"filter_bank: {x.shape[1]} channels are not {self.bands} equal groups")
+        return np.split(x, self.bands, axis=1)
+
+    def fit(self, x: Array, y: Array) -> FilterBank:
+        """Fit each copy to its band."""
+        self.parts_ = [clone(self.inner).fit(part, y) for part in self._each(x)]
+        return self
+
+    def transform(self, x: Array) -> Array:
+        """(window, feature), those of the first band first."""
+        parts = zip(self.parts_, self._each(x), strict=True)
+        return np.concatenate([one.transform(part) for one, part in parts], axis=1)
+
+
+def mutual_information(x: Array, y: Array) -> Array:
+    """Of each feature with the class, estimated with seed 0."""
+    from sklearn.feature_selection import mutual_info_classif
+
+    return np.asarray(mutual_info_classif(x, y, random_state=0))
+
+
+def stacked_covariances(kind: str, **given: Any) -> Any:
+    """Pyriemann's `ERPCovariances` or `XdawnCovariances`, the covariances of all windows at once."""
+    from neuroledger.families.decoding.pipelines.steps import pyriemann
+
+    base = getattr(pyriemann("estimation"), kind)
+
+    class Stacked(base):  # type: ignore[misc]
+        """Windows under mean responses."""
+
+        def transform(self, X: Array) -> Array:
+            X = self.Xd_.transform(X) if getattr(self, "applyfilters", False) else X
+            above = np.broadcast_to(self.P_, (len(X), *self.P_.shape))
+            return covariances(np.concatenate([above, X], axis=1), self.estimator)
+
+        def fit_transform(self, X: Array, y: Any = None) -> Array:
+            return self.fit(X, y).transform(X)
+
+        def __sklearn_clone__(self) -> Any:
+            return stacked_covariances(kind, **given)
+
+    return Stacked(**given)
+
+
+class RarestXdawn(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Xdawn covariances whose filters and mean response are those of the rarest class alone."""
+
+    takes_rows = True
+
+    def __init__(self, filters: int, estimators: Mapping[str, str]) -> None:
+        self.filters, self.estimators = filters, estimators
+
+    def fit(self, x: Array | LazyRows, y: Array) -> RarestXdawn:
+        """Learn the filters of the class with the fewest windows."""
+        names, counts = np.unique(y, return_counts=True)
+        rarest = names[np.argmin(counts)]
+        made = stacked_covariances(
+            "XdawnCovariances", nfilter=self.filters, classes=[rarest], **self.estimators
+        )
+        self.covariances_ = fit_first(made, x, y)
+        return self
+
+    def transform(self, x: Array) -> Array:
+        """(window, channel, channel)."""
+        return np.asarray(self.covariances_.transform(x))
+
+
+class TikhonovCsp(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Filters of each of two classes against the other's regularised covariance, half of them from each."""
+
+    def __init__(self, filters: int, alpha: float) -> None:
+        self.filters, self.alpha = filters, alpha
+
+    def fit(self, x: Array, y: Array) -> TikhonovCsp:
+        """Learn from covariances (window, channel, channel).
+
+        Raises
+        ------
+        ValueError
+            There are not two classes.
+        """
+        from scipy.linalg import eigh
+
+        names = np.unique(y)
+        if len(names) != 2:
+            raise ValueError(f"tikhonov_csp is for two classes, and there are {len(names)}: take csp")
+        means = [x[y == name].mean(axis=0) for name in names]
+        ridge = self.alpha * np.eye(x.shape[1])
+        # The first half belongs to the second class, as in the published code.
+        vectors = [eigh(means[1 - k], means[k] + ridge)[1][:, ::-1][:, : self.filters // 2] for k in (0, 1)]
+        self.filters_ = np.concatenate(vectors, axis=1).T
+        return self
+
+    def transform(self, x: Array) -> Array:
+        """Log-variances after the filters, (window, filter)."""
+        return np.asarray(np.log(np.einsum("fc,ncd,fd->nf", self.filters_, x, self.filters_)))
+
+
+def tangent(metric: str) -> Any:
+    """Pyriemann's tangent space, whose reference falls back to means that always exist."""
+    from pyriemann.tangentspace import TangentSpace
+
+    class Tangent(TangentSpace):  # type: ignore[misc]
+        """Features that are not finite become zero."""
+
+        def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
+            self.notes_: list[str] = []
+            given = content(X)
+            for other in ("logeuclid", "euclid", ""):
+                try:
+                    key = ("mean", str(self.metric), given)
+                    self.reference_ = once(key, lambda: super(Tangent, self).fit(X).reference_)
+                    return self
+                except (ValueError, np.linalg.LinAlgError):
+                    if not other:
+                        raise
+                    self.metric = {"mean": other, "map": other}
+                    self.notes_ = [f"tangent space at the {MEANS[other]} mean: no better one was found"]
+            return self
+
+        def transform(self, X: Array) -> Array:
+            def make() -> Array:
+                return np.asarray(
+                    np.nan_to_num(super(Tangent, self).transform(X), nan=0.0, posinf=0.0, neginf=0.0)
+                )
+
+            return once(("tangent", str(self.metric), content(X, self.reference_)), make)
+
+        def fit_transform(self, X: Array, y: Any = None, sample_weight: Any = None) -> Array:
+            return np.asarray(self.fit(X, y, sample_weight).transform(X))
+
+        def __sklearn_clone__(self) -> Any:
+            return tangent(metric)
+
+    return Tangent(metric)
+
+
+class Recentre(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Covariances at the identity of their person; `people` is set by whoever knows them."""
+
+    def fit(self, x: Array, y: Any = None) -> Recentre:
+        """Learn the mean of each person among the training windows, and of all together."""
+        self.whitening_ = {"": _whitening(x)}
+        people = getattr(self, "people", None)
+        if people is not None:
+            self.whitening_ |= {str(one): _whitening(x[people == one]) for one in np.unique(people)}
+        return self
+
+    def adapt(self, x: Array, person: str) -> None:
+        """Learn the mean of one more person, from windows without labels."""
+        self.whitening_[person] = _whitening(x)
+
+    def transform(self, x: Array) -> Array:
+        """(window, channel, channel), whitened."""
+        people = getattr(self, "people", None)
+        names = np.full(len(x), "") if people is None else np.asarray(people).astype(str)
+        found = np.empty_like(x)
+        for name in np.unique(names):
+            rows, root = names == name, self.whitening_.get(str(name), self.whitening_[""])
+            found[rows] = root @ x[rows] @ root
+        return found
+
+
+def _whitening(x: Array) -> Array:
+    from pyriemann.geometry.base import invsqrtm
+    from pyriemann.geometry.mean import mean_riemann
+
+    return np.asarray(invsqrtm(mean_riemann(x)))
