@@ -44,7 +44,7 @@ def test_a_share_of_subjects_and_a_validation_part_of_subjects():
     (fold,) = drawn(
         assembly, name="cross_subject", test=0.2, validation={"fraction": 0.25, "by": "subject", "seed": 33}
     )
-    parts = [set(assembly["subject"].values[rows]) for rows in fold]
+    parts = [set(assembly["subject"].values[rows]) for rows in fold[:3]]
     assert [len(part) for part in parts] == [6, 2, 2]
     assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
 
@@ -56,11 +56,11 @@ def test_a_validation_part_drawn_like_the_tested_one_keeps_the_shares_of_classes
     assembly = assembly.assign_coords(group=("presentation", group))
     apart = {"fraction": 0.25, "by": "subject", "seed": seed}
     (fold,) = drawn(assembly, name="cross_subject", test=0.2, seed=seed, stratify="group", validation=apart)
-    ill = [len(set(assembly["subject"].values[rows[group[rows] == "ill"]])) for rows in fold]
+    ill = [len(set(assembly["subject"].values[rows[group[rows] == "ill"]])) for rows in fold[:3]]
     assert ill == [2, 1, 1]
     single = {"fraction": 0.25, "seed": seed}
     (fold,) = drawn(assembly, name="random", test=0.2, seed=seed, stratify="group", validation=single)
-    share = [np.mean(group[rows] == "ill") for rows in fold]
+    share = [np.mean(group[rows] == "ill") for rows in fold[:3]]
     assert share == pytest.approx([0.2, 0.2, 0.2])
 
 

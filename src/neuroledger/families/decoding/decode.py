@@ -27,9 +27,10 @@ from neuroledger.families.decoding.decode_inputs import (
     trials_named,
 )
 from neuroledger.families.decoding.models.classical_decoders import dummy_decoder
-from neuroledger.families.decoding.paradigms.decoding import measure_folds
+from neuroledger.families.decoding.paradigms.decoding import measure_folds, people_left_out
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256
+from neuroledger.families.decoding.protocols.splits import Train
 from neuroledger.stats.score import Score, normalise_by_floor
 
 __all__ = ["decode"]
@@ -45,6 +46,7 @@ def decode(
     y: Array | Sequence[Any] | str,
     *,
     splits: Splits = None,
+    train: Train = "pooled",
     groups: Array | Sequence[Any] | Mapping[str, Any] | None = None,
     metric: str = "balanced_accuracy",
     seed: int = 0,
@@ -73,6 +75,9 @@ def decode(
         A rule (`{"name": "cross_subject", "folds": 5}`, or its name alone), a number of folds, a file written by
         `write_partition`, a list of (train, test) or (train, validation, test) row numbers, or a scikit-learn splitter.
         Default: one group at a time where `groups` are given as an array, five contiguous blocks otherwise.
+    train
+        `each`: one decoder for each person, whose windows a rule divides (`cross_session`, `blocked`, …), or for each
+        session (`within_session`, `learning_curve`); `pooled`: one of all people of a training part.
     groups
         An array: the subject of each window; a subject is never on both sides, unless a rule within subjects is named.
         Or several facts by name, as a mapping or a table: `subject`, `session`, `run`, `recording`, `trial`,
@@ -137,26 +142,41 @@ def decode(
     if shuffle_labels:
         decoder = replace(decoder, shuffles_labels=True)
     named = groups is not None and not isinstance(groups, Mapping)
-    folds, disjoint, said = partition(splits, assembly, truth, grouped=named)
+    if labels is not None and "label" not in assembly.coords:
+        assembly = assembly.assign_coords(label=("presentation", labels))
+    folds, disjoint, said, unit, labelled = partition(splits, assembly, truth, grouped=named, train=train)
     concepts = ("stimulus_id",) if objective == "retrieval" and "concepts" not in waive else ()
     lost = [name for name in apart if name not in assembly.coords]
     if lost:
         raise RequestError(f"apart: windows have no {', '.join(lost)}; give it in groups")
     trials = ("trial",) if "overlap" not in (*waive, *said) and told(assembly, "trial") else ()
     apart = list(dict.fromkeys([*disjoint, *concepts, *trials, *apart]))
-    gate(folds, trials_named(assembly), disjoint=apart, labels=labels, waive=[*waive, *said])
+    gate(
+        folds, trials_named(assembly), disjoint=apart, labels=labels, waive=[*waive, *said], labelled=labelled
+    )
     digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
     notes = [
         *overlap_notes(notes, assembly),
         f"{len(folds)} folds, sha256 {digest[:12]}",
         *(f"gate waived: {name}" for name in sorted({*waive, *said})),
-        *people_seen(folds, assembly),
+        *(people_seen(folds, assembly) if not unit else ()),
+        *people_left_out(folds, assembly),
     ]
     bound = _metric(metric, seed, cluster or cluster_of(assembly), per)
 
     def scored(model: Decoder) -> Score:
         rng = np.random.default_rng(seed)
-        measured = measure_folds(model, assembly, truth, folds, objective=objective, seeds=seeds, rng=rng)
+        measured = measure_folds(
+            model,
+            assembly,
+            truth,
+            folds,
+            objective=objective,
+            seeds=seeds,
+            rng=rng,
+            unit=unit,
+            labelled=labelled,
+        )
         raw = bound(measured.source, measured.target)
         return raw.replace(notes=(*notes, *measured.notes, *raw.notes))
 

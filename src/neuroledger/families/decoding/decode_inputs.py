@@ -21,7 +21,7 @@ from neuroledger.families.decoding.protocols.leakage_checks import (
     read_partition,
     run_length,
 )
-from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, draw_folds
+from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Train, draw_folds, unit_of
 from neuroledger.families.signals.signals import check as check_signals
 from neuroledger.families.signals.signals import is_signals, signals
 from neuroledger.spec.base import worded
@@ -281,14 +281,22 @@ Splits = Any
 
 
 class Partition(NamedTuple):
-    """Folds, the coordinates that may not have a value on both sides, and the gates that a rule waives itself."""
+    """Folds, the coordinates that may not have a value on both sides, and the gates that a rule waives itself.
+
+    ``unit`` names the coordinates whose values have a decoder of their own; windows for calibration are trained on if they
+    are ``labelled``.
+    """
 
     folds: list[Fold]
     apart: tuple[str, ...]
     waived: tuple[str, ...]
+    unit: tuple[str, ...] = ()
+    labelled: bool = False
 
 
-def partition(splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: bool) -> Partition:
+def partition(
+    splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: bool, train: Train = "pooled"
+) -> Partition:
     """The folds over the rows of `assembly`.
 
     Parameters
@@ -320,8 +328,12 @@ def partition(splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: 
         splits = Path(splits) if splits.endswith(".json") else {"name": splits}
     apart = ("subject",) if grouped else ()
     if isinstance(splits, Mapping):
-        drawn = _by_rule(splits, assembly)
+        drawn = _by_rule(splits, assembly, train)
         return drawn._replace(apart=apart) if splits.get("name") == "random" else drawn
+    if train == "each":
+        raise RequestError(
+            "train: each needs a rule that divides each person's windows, such as 'cross_session'"
+        )
     if isinstance(splits, Path):
         keys = [str(row) for row in range(assembly.sizes["presentation"])]
         if not splits.is_file():
@@ -346,7 +358,7 @@ def partition(splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: 
     return Partition(listed, apart, ())
 
 
-def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray) -> Partition:
+def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray, train: Train) -> Partition:
     try:
         rule = TypeAdapter[Any](SplitRule).validate_python(dict(fields))
     except ValidationError as error:
@@ -355,11 +367,13 @@ def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray) -> Partition:
             for item in error.errors(include_url=False)
         )
         raise RequestError(f"splits: {words}") from None
-    folds = draw_folds(rule, assembly)
+    folds = draw_folds(rule, assembly, train)
     found = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
     if rule.sha256 is not None and rule.sha256 != found:
         raise RequestError(f"splits: the partition's SHA-256 is {found}, pinned is {rule.sha256}")
-    return Partition(folds, rule.disjoint, rule.waive)
+    calibration = getattr(rule, "calibration", None)
+    labelled = calibration is not None and calibration.labels
+    return Partition(folds, rule.disjoint, rule.waive, unit_of(rule, train), labelled)
 
 
 def _fold(parts: Sequence[Sequence[int] | Array]) -> Fold:
@@ -437,6 +451,8 @@ class _Copy:
             self.estimator = copy.deepcopy(estimator)
         self.flat, self.labels = flat, labels
         self.begun = False
+        self._before: Any
+        self._rest: Any
         self._before, self._rest = (None, None) if flat else _divided(self.estimator)
         self.shared = None if self._before is None else (1, f"covariances {self._before}")
         for name in ("predict_proba", "decision_function"):
@@ -485,7 +501,7 @@ class _Copy:
 def _divided(estimator: Any) -> tuple[Any, Any]:
     """Of a pipeline, or a search over one, that begins with pyriemann's covariances: their estimator, and the rest."""
     pipeline = getattr(estimator, "estimator", estimator)
-    first = pipeline[0] if type(pipeline).__name__ == "Pipeline" and len(pipeline) > 1 else None
+    first: Any = pipeline[0] if type(pipeline).__name__ == "Pipeline" and len(pipeline) > 1 else None
     if type(first).__module__ != "pyriemann.estimation" or type(first).__name__ != "Covariances":
         return None, None
     name = pipeline.steps[0][0]

@@ -88,7 +88,7 @@ def decoding(
     options = {
         name: value for name, value in (("k", k), ("symbols", symbols), ("edges", edges)) if value is not None
     }
-    folds = len(np.unique(splits))
+    folds = _folds_together(source, splits, cluster)
     if pool:
         splits = np.zeros(len(splits), dtype=int)
     cells = {
@@ -125,6 +125,16 @@ def decoding(
     else:
         samples.attrs["influence"] = lambda: None
     return samples
+
+
+def _folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
+    """How many folds learn from the same data: of decoders of their own, those of one person; people then share nothing."""
+    if "decoder" not in source.coords:
+        return len(np.unique(splits))
+    if cluster == "subject":
+        return 1
+    owners, numbers = np.asarray(source["decoder"].values), np.asarray(source["split"].values)
+    return max(len(np.unique(numbers[owners == owner])) for owner in np.unique(owners))
 
 
 def _influence(

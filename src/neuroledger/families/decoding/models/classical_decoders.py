@@ -119,7 +119,7 @@ def _candidates(steps: Sequence[Any], search: Search) -> list[dict[str, Any]]:
     ValueError
         A field that no step has, a step that occurs twice, or a value that the field does not take.
     """
-    names = [step.name for step in steps]
+    names: list[str] = [step.name for step in steps]
     fields = sorted(search.grid)
     for field in fields:
         step, _, part = field.partition(".")
@@ -191,7 +191,7 @@ def pipeline_decoder(
         )
     leading = next((place for place, step in enumerate(steps) if step.learns), len(steps))
     candidates = [] if search is None else _candidates(steps, search)
-    names = [step.name for step in steps]
+    names: list[str] = [step.name for step in steps]
     touched = min((names.index(name) for each in candidates for name in each), default=len(steps))
     leading = min(leading, touched)
     labels = [f"{place}_{name}" for place, name in enumerate(names)]
@@ -214,7 +214,9 @@ def pipeline_decoder(
             ]
         # Covariances, tangent vectors, and these once more when they are standardised.
         bytes_each = 16 * signature.channels**2 if any(step.gives == "covariances" for step in steps) else 0
-        key_here = f"{key} {signature.sampling_rate:g}"
+        # As pyriemann's own covariances at the beginning of a pipeline are called.
+        alone = leading == 1 and isinstance(steps[0], declared.Covariances)
+        key_here = f"covariances {steps[0].estimator}" if alone else f"{key} {signature.sampling_rate:g}"
         return Doubles(Pipeline(made), most, bytes_each, (leading, key_here) if leading else None)
 
     return Decoder(
@@ -278,8 +280,8 @@ def covariance_decoder(
             name="xdawn_covariances", filters=xdawn, estimator=estimator, classes=xdawn_classes
         )
     )
-    between = [declared.Shrink(name="shrink", share=shrinkage)] if shrinkage else []
-    after = [declared.TangentSpace(name="tangent_space"), declared.Standardise(name="standardise")]
+    between: list[Any] = [declared.Shrink(name="shrink", share=shrinkage)] if shrinkage else []
+    after: list[Any] = [declared.TangentSpace(name="tangent_space"), declared.Standardise(name="standardise")]
     return pipeline_decoder(
         id=id,
         steps=(first, *between, *after, head),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from neuroledger.families.decoding.protocols.decoder import (
 )
 from neuroledger.families.decoding.protocols.fold_windows import Windows, standardised, truth_of
 from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256, telling_channels
-from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, draw_folds
+from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Train, draw_folds, unit_of
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.signals import recording_digests
@@ -34,7 +35,7 @@ from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
-__all__ = ["decoding", "measure_folds"]
+__all__ = ["decoding", "measure_folds", "people_left_out"]
 
 
 @paradigm(
@@ -53,6 +54,7 @@ def decoding(
     splits: SplitRule,
     target: str | tuple[str, ...] = "label",
     objective: Objective = "classification",
+    train: Train = "pooled",
     seeds: tuple[int, ...] = (33, 34, 35),
     unseen_classes: bool = False,
     standardise_targets: bool = False,
@@ -74,6 +76,9 @@ def decoding(
         extra assembly, one row for each stimulus, such as trajectories.
     objective
         What is asked: one class, several labels, a number, an embedding among candidates, or a sequence.
+    train
+        `each`: one decoder for each person, whom the rule divides by themselves; each session, where it divides sessions
+        (`within_session`, `learning_curve`). `pooled`: one decoder of all people of a training part.
     seeds
         Seeds of the training.
     unseen_classes
@@ -102,15 +107,18 @@ def decoding(
         raise DataError(f"data set {data.id!r} has no signals to decode")
     assembly = signals.check(data.assembly, name=data.id or "signals")
     truth = truth_of(assembly, data, target, objective)
-    folds = draw_folds(splits, assembly)
+    folds = draw_folds(splits, assembly, train)
     digest = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
     if splits.sha256 is not None and digest != splits.sha256:
         raise DataError(
             f"splits {splits.name!r}: the partition's SHA-256 is {digest}, pinned is {splits.sha256}"
         )
     labels = truth.astype(str) if objective == "classification" and not unseen_classes else None
-    gate(folds, assembly, disjoint=splits.disjoint, labels=labels, waive=splits.waive)
+    calibration = getattr(splits, "calibration", None)
+    labelled = calibration is not None and calibration.labels
+    gate(folds, assembly, disjoint=splits.disjoint, labels=labels, waive=splits.waive, labelled=labelled)
     notes = [f"splits {splits.name}, {len(folds)} folds, sha256 {digest[:12]}"]
+    notes += people_left_out(folds, assembly)
     notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
     notes += recording_overlap(pretraining, partial(recording_digests, assembly))
@@ -126,8 +134,21 @@ def decoding(
         rng=rng,
         recipe=recipe,
         standardise=standardise_targets,
+        unit=unit_of(splits, train),
+        labelled=labelled,
     )
     return Measurement(source=measured.source, target=measured.target, notes=(*notes, *measured.notes))
+
+
+def people_left_out(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
+    """What a score says of people whom no fold tests."""
+    people = assembly["subject"].values.astype(str)
+    lost = sorted(set(people.tolist()) - {name for fold in folds for name in people[fold.test].tolist()})
+    return (
+        [f"{len(lost)} of {len(set(people.tolist()))} people are not tested: {', '.join(lost[:3])}"]
+        if lost
+        else []
+    )
 
 
 def _what_was_seen(assembly: xr.DataArray, folds: list[Fold], objective: Objective) -> list[str]:
@@ -171,8 +192,13 @@ def measure_folds(
     rng: np.random.Generator,
     recipe: TaskRecipe | None = None,
     standardise: bool = False,
+    unit: tuple[str, ...] = (),
+    labelled: bool = False,
 ) -> _Measured:
     """Train on every fold with every seed and put the predictions one below the other.
+
+    ``unit`` names the coordinates whose values have a decoder of their own. Windows for calibration join the training part
+    if they are ``labelled``; without labels, they are shown to a decoder that adapts to people.
 
     Raises
     ------
@@ -192,6 +218,7 @@ def measure_folds(
     if not seeds or len(set(seeds)) != len(seeds):
         raise RequestError("decoding needs at least one training seed, each once")
     windows = Windows(assembly)
+    people = assembly["subject"].values.astype(str)
     used = np.concatenate([rows for fold in folds for rows in fold])
     choices = np.unique(truth[used].astype(str)) if objective == "classification" else np.empty(0, dtype=str)
     truth = truth.astype(str) if objective == "classification" else truth
@@ -206,13 +233,25 @@ def measure_folds(
         notes.append("control: the training labels were permuted")
     if standardise and objective not in ("regression", "retrieval"):
         raise RequestError(f"standardise_targets is for numbers and embeddings, and {objective} is asked")
-    answers, truths, rows, split_of, seed_of, trained = [], [], [], [], [], []
+    answers, truths, rows, split_of, seed_of, trained, learnt_from, seconds = [], [], [], [], [], [], [], []
+    adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
             signature = _signature(assembly, truth, choices, objective, seed, recipe)
             estimator = fit(model, f"decoded:{objective}", signature)
             wanted = standardised(truth, fold.train) if standardise else truth
-            _fit(estimator, windows, _training_truth(model, wanted, fold, rng), fold, model.id)
+            part = fold
+            if labelled:
+                part = fold._replace(train=np.sort(np.concatenate([fold.train, fold.calibration])))
+            begun = time.perf_counter()
+            _fit(estimator, windows, _training_truth(model, wanted, part, rng), part, people, model.id)
+            seconds.append(time.perf_counter() - begun)
+            if getattr(estimator, "adapts", False):
+                adapted = True
+                for person in np.unique(people[fold.calibration]):
+                    own = fold.calibration[people[fold.calibration] == person]
+                    estimator.adapt(windows.handed(own, estimator, model.id), str(person))
+            _tell_people(estimator, people[fold.test])
             trained.append(estimator)
             answers.append(
                 answer(
@@ -223,6 +262,12 @@ def measure_folds(
             rows.append(fold.test)
             split_of.append(np.full(len(fold.test), number))
             seed_of.append(np.full(len(fold.test), seed))
+            learnt_from.append(np.full(len(fold.test), len(part.train) + len(part.validation)))
+    if calibrating:
+        uses = ["joined the training part"] if labelled else []
+        uses += ["were shown without labels to the steps that adapt"] if adapted else []
+        what = " and ".join(uses) or "were left out for calibration; no step uses them"
+        notes.append(f"{sum(len(fold.calibration) for fold in folds)} windows of tested people {what}")
     notes += _training_notes(trained, seeds if model.stochastic else ())
     at = np.concatenate(rows)
     coords: dict[str, Any] = {
@@ -235,13 +280,27 @@ def measure_folds(
         "row": ("presentation", at),
         "split": ("presentation", np.concatenate(split_of)),
         "seed": ("presentation", np.concatenate(seed_of)),
+        "trained": ("presentation", np.concatenate(learnt_from)),
     }
-    return _Measured(_labelled(np.concatenate(answers), choices, coords), true, tuple(notes))
+    if unit:
+        notes.append(f"one decoder for each {' and '.join(unit)}")
+        names = zip(*(assembly[name].values[at].astype(str) for name in unit), strict=True)
+        coords["decoder"] = ("presentation", np.array([" ".join(name) for name in names]))
+    source = _labelled(np.concatenate(answers), choices, coords)
+    source.encoding["seconds"] = seconds
+    return _Measured(source, true, tuple(notes))
 
 
-def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, id: str) -> None:
+def _tell_people(estimator: Any, people: Array) -> None:
+    """Tell an estimator that asks whose the windows are that it is given next."""
+    if hasattr(estimator, "people"):
+        estimator.people = people
+
+
+def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, people: Array, id: str) -> None:
     """Train; who does not watch a validation part learns from it too, as the published baselines do."""
     seen = np.sort(np.concatenate([fold.train, fold.validation]))
+    _tell_people(estimator, people[seen])
     try:
         if len(fold.validation) and isinstance(estimator, StoppedEarly):
             watched = fold.validation

@@ -192,7 +192,7 @@ class _Multiset(_Cca):
         return np.asarray(np.einsum("tcf,tcs->tfs", weights, x).mean(axis=0))
 
     def scores(self, x: Floats) -> Floats:
-        return super().scores(_whitened(x))
+        return _Cca.scores(self, _whitened(x))
 
 
 def _whitened(x: Floats) -> Floats:
@@ -263,7 +263,7 @@ class _Trca(_Banded):
         flat = flat.transpose(1, 0, 2).reshape(x.shape[1], -1)
         if not self.fields["unit_variance"]:
             flat = flat - flat.mean(axis=1, keepdims=True)
-        return _leading(eigh, together @ together.T - alone, flat @ flat.T, 1)[0]
+        return np.asarray(_leading(eigh, together @ together.T - alone, flat @ flat.T, 1)[0])
 
 
 def _leading(eigh: Any, above: Floats, below: Floats, count: int) -> Floats:

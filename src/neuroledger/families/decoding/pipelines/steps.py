@@ -452,10 +452,10 @@ class _Frequencies(_Step):
     objectives = CLASSES
 
     def make(self, signature: Signature) -> Any:
-        from neuroledger.families.decoding.pipelines import flicker
+        from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
 
         given = self.model_dump(exclude={"name", "frequencies"})
-        return flicker.CLASSIFIERS[self.model_dump()["name"]](
+        return CLASSIFIERS[self.model_dump()["name"]](
             rate=signature.sampling_rate, frequencies=dict(self.frequencies or {}), **given
         )
 

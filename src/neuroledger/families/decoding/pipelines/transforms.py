@@ -158,7 +158,7 @@ def stacked_covariances(kind: str, **given: Any) -> Any:
     """Pyriemann's `ERPCovariances` or `XdawnCovariances`, the covariances of all windows at once."""
     from neuroledger.families.decoding.pipelines.steps import pyriemann
 
-    base = getattr(pyriemann("estimation"), kind)
+    base: Any = getattr(pyriemann("estimation"), kind)
 
     class Stacked(base):  # type: ignore[misc]
         """Windows under mean responses."""
@@ -169,7 +169,7 @@ def stacked_covariances(kind: str, **given: Any) -> Any:
             return covariances(np.concatenate([above, X], axis=1), self.estimator)
 
         def fit_transform(self, X: Array, y: Any = None) -> Array:
-            return self.fit(X, y).transform(X)
+            return np.asarray(self.fit(X, y).transform(X))
 
         def __sklearn_clone__(self) -> Any:
             return stacked_covariances(kind, **given)
@@ -240,6 +240,7 @@ def tangent(metric: str) -> Any:
 
         def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
             self.notes_: list[str] = []
+            self.metric: Any = metric
             given = content(X)
             for other in ("logeuclid", "euclid", ""):
                 try:

@@ -21,7 +21,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Floats, Indices, Strings
 from neuroledger.data.lazy_rows import found_once, release
 from neuroledger.errors import DataError
-from neuroledger.families.decoding.protocols.splits import Fold
+from neuroledger.families.decoding.protocols.splits import NONE, Fold
 from neuroledger.families.signals.signals import DIMS, blocks, extents
 
 __all__ = [
@@ -239,13 +239,15 @@ def gate(
     disjoint: Sequence[str] = (),
     labels: Strings | None = None,
     waive: Sequence[str] = (),
+    labelled: bool = False,
 ) -> None:
     """Pass if every fold keeps its test part apart from all that the training sees, validation included.
 
     Checked: the three parts share no row and none but validation is empty; no value of a `disjoint` coordinate is on
     both sides, nor one person in two spellings, nor one file under two people's names; no window overlaps with a tested
     one, in the time of a recording or by sharing samples with it; no window has the very samples of a tested one;
-    every tested class of `labels` is trained, and at least two are.
+    every tested class of `labels` is trained, and at least two are. Windows for calibration are of the tested people; if
+    they are `labelled`, none may overlap with a tested one either.
 
     Raises
     ------
@@ -257,7 +259,13 @@ def gate(
     starts, ends = extents(assembly)
     recordings = assembly["recording"].values.astype(str)
     windows = numbered_windows(assembly) if not {"duplicates", "overlap"} <= set(waive) else None
-    sharing = Sharing(assembly, folds) if "overlap" not in waive else None
+    taught = [
+        fold._replace(validation=np.concatenate([fold.validation, fold.calibration]), calibration=NONE)
+        if labelled
+        else fold._replace(calibration=NONE)
+        for fold in folds
+    ]
+    sharing = Sharing(assembly, taught) if "overlap" not in waive else None
     half_sample = 0.5 / float(assembly.attrs["sampling_rate"])
     problems: list[str] = []
     for number, fold in enumerate(folds):
@@ -265,9 +273,9 @@ def gate(
         if found:
             problems += [f"fold {number}: {problem}" for problem in found]
             continue
-        seen = np.concatenate([fold.train, fold.validation])
         for name in disjoint:
-            found += _shared(assembly, name, seen, fold.test)
+            found += _shared(assembly, name, np.concatenate([fold.train, fold.validation]), fold.test)
+        seen = np.concatenate([taught[number].train, taught[number].validation])
         again = np.empty(0, dtype=np.intp)
         if windows is not None:
             again = fold.test[np.isin(windows[fold.test], windows[seen])]
@@ -286,7 +294,7 @@ def gate(
 
 def _rows(fold: Fold, count: int) -> list[str]:
     problems = [f"no {part} rows" for part in ("train", "test") if len(getattr(fold, part)) == 0]
-    every = np.concatenate(fold)
+    every = np.concatenate(fold[:3] if np.array_equal(fold.calibration, fold.test) else fold)
     if len(every) and (every.min() < 0 or every.max() >= count):
         return [*problems, f"rows outside 0…{count - 1}"]
     unique, times = np.unique(every, return_counts=True)
@@ -401,7 +409,9 @@ def read_partition(path: Path, keys: Sequence[str], *, sha256: str | None = None
     """
     try:
         content = json.loads(path.read_bytes())
-        named = [{part: [str(key) for key in fold.get(part, ())] for part in PARTS} for fold in content]
+        named = [
+            {part: [str(key) for key in fold.get(part, ())] for part in Fold._fields} for fold in content
+        ]
     except (ValueError, AttributeError, TypeError) as error:
         raise DataError(
             f"{path.name} is not a partition: a JSON list of folds, each with train and test keys ({error})"
@@ -411,7 +421,7 @@ def read_partition(path: Path, keys: Sequence[str], *, sha256: str | None = None
     if lost:
         raise DataError(f"{path.name} names {len(lost)} keys that no window has: {_first(lost)}")
     folds = [
-        Fold(*(np.array(sorted(row_of[key] for key in fold[part]), dtype=np.intp) for part in PARTS))
+        Fold(*(np.array(sorted(row_of[key] for key in rows), dtype=np.intp) for rows in fold.values()))
         for fold in named
     ]
     found = partition_sha256(folds, keys)
@@ -424,7 +434,11 @@ def read_partition(path: Path, keys: Sequence[str], *, sha256: str | None = None
 
 def _canonical(folds: Sequence[Fold], keys: Sequence[str]) -> bytes:
     plain = [
-        {part: sorted(keys[row] for row in rows) for part, rows in zip(PARTS, fold, strict=True)}
+        {
+            part: sorted(keys[row] for row in rows)
+            for part, rows in fold._asdict().items()
+            if part in PARTS or len(rows)
+        }
         for fold in folds
     ]
     return (json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""What is computed once for all folds, controls and pipelines: arrays by the content that determines them, a bounded number."""
+"""What is computed once for all folds, controls and pipelines: arrays by the content that determines them, bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neuroledger.data.arrays import Array
 
 __all__ = ["LIMIT", "content", "once"]
 
-LIMIT: Final = 1 << 30
+LIMIT: Final = 1 << 29
 """Bytes that are kept in memory; what was not used for longest goes first."""
 _MADE: OrderedDict[tuple[str, ...], Array] = OrderedDict()
 

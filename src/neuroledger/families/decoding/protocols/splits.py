@@ -7,25 +7,36 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.signals import extents
 from neuroledger.spec.base import Frozen, Sha256
 
-__all__ = ["Declared", "Fold", "SplitRule", "Within", "draw_folds"]
+__all__ = ["Declared", "Fold", "SplitRule", "Train", "Within", "draw_folds", "unit_of"]
 
+HALF = 0.5
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Value = str | int | float | bool
 
 
+NONE: Indices = np.empty(0, dtype=np.intp)
+Train = Literal["pooled", "each"]
+"""One decoder of all people of a training part, or one for each person (or session, where a rule divides sessions)."""
+
+
 class Fold(NamedTuple):
-    """Row numbers of one division; `validation` stops the training and is empty where none is set apart."""
+    """Row numbers of one division.
+
+    `validation` stops the training; windows for `calibration` are of the tested people, seen before they are tested. Both
+    are empty where none are set apart.
+    """
 
     train: Indices
     validation: Indices
     test: Indices
+    calibration: Indices = NONE
 
 
 class Validation(Frozen):
@@ -35,6 +46,23 @@ class Validation(Frozen):
     by: str | None = None
     last: bool = False
     seed: Annotated[int, Field(ge=0)] = 33
+
+
+class Calibration(Frozen):
+    """The first `share` of each session of a tested person, seen before the rest is tested.
+
+    Without `labels`, a step that adapts to a person (`recentre`) sees them; with `labels`, they join the training part. With
+    a share of 1, all windows of the person are seen without labels, and all are tested.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    labels: bool = False
+
+    @model_validator(mode="after")
+    def _not_all(self) -> Calibration:
+        if self.labels and self.share > HALF:
+            raise ValueError("calibration with labels takes a share of 0.5 at most: the rest is tested")
+        return self
 
 
 class _Rule(Frozen):
@@ -77,7 +105,8 @@ class Grouped(_Rule):
     """Whole groups held out: subjects, sessions or concepts.
 
     With `test`, one division: a share of the groups is drawn by `seed`. With `folds`, that many divisions that test
-    every group once, groups dealt out in sorted order; with neither, one group at a time. `stratify` names a
+    every group once, groups dealt out in sorted order, or, with `balance`, each to the fold with the fewest windows, the
+    largest first, as scikit-learn's `GroupKFold` does; with neither, one group at a time. `stratify` names a
     coordinate that each group has one value of, and keeps its shares, in a validation part of such groups too. With
     `purge`, training rows within this many seconds of a tested window of the same recording are left out; 0 leaves out
     those that share time with one, as words that follow one another do.
@@ -90,6 +119,8 @@ class Grouped(_Rule):
     stratify: str | None = None
     seed: Annotated[int, Field(ge=0)] = 33
     purge: Annotated[float, Field(ge=0)] | None = None
+    balance: bool = False
+    calibration: Calibration | None = None
 
     @property
     def column(self) -> str:
@@ -136,11 +167,78 @@ class Random(_Rule):
     seed: Annotated[int, Field(ge=0)] = 33
 
 
-SplitRule = Annotated[Declared | Grouped | Within | Blocked | Random, Field(discriminator="name")]
+class Sessions(_Rule):
+    """Folds within each session of each person, stratified by the class, shuffled by the seed (MOABB's within-session)."""
+
+    name: Literal["within_session"]
+    folds: Annotated[int, Field(ge=2)] = 5
+    stratify: str = "label"
+    seed: Annotated[int, Field(ge=0)] = 42
 
 
-def draw_folds(rule: Declared | Grouped | Within | Blocked | Random, assembly: xr.DataArray) -> list[Fold]:
+class LearningCurve(_Rule):
+    """Within each session of each person: a share is tested, growing parts of the rest are trained on, again and again.
+
+    `sizes` are shares of the training part, or numbers of windows `per_class`; `permutations` how often the division is
+    drawn, for each size or for all.
+    """
+
+    name: Literal["learning_curve"]
+    sizes: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)]
+    per_class: bool = False
+    permutations: Annotated[int, Field(ge=1)] | tuple[Annotated[int, Field(ge=1)], ...] = 5
+    test: Fraction = 0.2
+    stratify: str = "label"
+    seed: Annotated[int, Field(ge=0)] = 42
+
+    @model_validator(mode="after")
+    def _growing(self) -> LearningCurve:
+        if list(self.sizes) != sorted(set(self.sizes)):
+            raise ValueError("sizes grow from one to the next")
+        if not self.per_class and self.sizes[-1] > 1:
+            raise ValueError(
+                "sizes are shares of the training part, 1 at most; numbers of windows are `per_class`"
+            )
+        if self.per_class and any(size != int(size) for size in self.sizes):
+            raise ValueError("sizes are whole numbers of windows where they are `per_class`")
+        times = self.times
+        if len(times) != len(self.sizes) or list(times) != sorted(times, reverse=True):
+            raise ValueError("permutations are one number, or one for each size that does not grow")
+        return self
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """How often the division is drawn for each size."""
+        many = self.permutations
+        return many if isinstance(many, tuple) else (many,) * len(self.sizes)
+
+
+Rule = Declared | Grouped | Within | Blocked | Random | Sessions | LearningCurve
+SplitRule = Annotated[Rule, Field(discriminator="name")]
+
+
+def unit_of(rule: _Rule, train: Train) -> tuple[str, ...]:
+    """The coordinates whose values have a decoder of their own; none where training is pooled.
+
+    Raises
+    ------
+    RequestError
+        The rule holds out people, so that no decoder can be one person's own.
+    """
+    if train == "pooled":
+        return ()
+    if isinstance(rule, Grouped) and rule.column == "subject":
+        raise RequestError(
+            "train: each has one decoder for each person, and cross_subject tests people it never saw"
+        )
+    return ("subject", "session") if isinstance(rule, Sessions | LearningCurve) else ("subject",)
+
+
+def draw_folds(rule: Rule, assembly: xr.DataArray, train: Train = "pooled") -> list[Fold]:
     """The folds that `rule` makes of the rows of `assembly`, in a fixed order; rows in neither part are left out.
+
+    With ``train="each"``, those that it makes of each person's (or session's) rows, one person after the other. A person
+    with one session is left out where sessions are held out.
 
     Raises
     ------
@@ -149,10 +247,40 @@ def draw_folds(rule: Declared | Grouped | Within | Blocked | Random, assembly: x
     RequestError
         The rule contradicts itself.
     """
+    columns = unit_of(rule, train)
+    if columns:
+        names = np.stack([_column(assembly, name) for name in columns], axis=1)
+        units = [np.flatnonzero((names == name).all(axis=1)) for name in np.unique(names, axis=0)]
+        if isinstance(rule, Grouped):
+            units = [rows for rows in units if len(np.unique(_column(assembly, rule.column)[rows])) > 1]
+            if not units:
+                raise DataError(f"splits {rule.name!r}: nobody has more than one {rule.column}")
+        return [
+            Fold(*(rows[part] for part in fold))
+            for rows in units
+            for fold in draw_folds(rule, assembly.isel(presentation=rows))
+        ]
     divided = _DIVIDE[type(rule)](rule, assembly)
     if isinstance(rule, Declared | Grouped) and rule.purge is not None:
         divided = [(_away(train, test, assembly, rule.purge), test) for train, test in divided]
-    return [_set_apart(rule, assembly, np.sort(train), np.sort(test)) for train, test in divided]
+    folds = [_set_apart(rule, assembly, np.sort(train), np.sort(test)) for train, test in divided]
+    wanted = getattr(rule, "calibration", None)
+    return folds if wanted is None else [_calibrated(fold, wanted, assembly) for fold in folds]
+
+
+def _calibrated(fold: Fold, wanted: Calibration, assembly: xr.DataArray) -> Fold:
+    """The fold with the first windows of each tested session set apart, at least one, and at least one left."""
+    if wanted.share == 1:
+        return fold._replace(calibration=fold.test)
+    known = [name for name in ("subject", "session") if name in assembly.coords]
+    homes = np.stack([_column(assembly, name)[fold.test] for name in known], axis=1)
+    chosen = np.zeros(len(fold.test), bool)
+    for home in np.unique(homes, axis=0):
+        (rows,) = np.nonzero((homes == home).all(axis=1))
+        if len(rows) < 2:
+            raise DataError(f"splits: {' '.join(home)} has one window, which cannot calibrate and be tested")
+        chosen[rows[: min(max(int(wanted.share * len(rows)), 1), len(rows) - 1)]] = True
+    return fold._replace(calibration=fold.test[chosen], test=fold.test[~chosen])
 
 
 Parts = list[tuple[Indices, Indices]]
@@ -187,6 +315,11 @@ def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
         held = [_share(names, rule.test, rule.seed, labels)]
     else:
         held = [names[fold :: rule.folds or len(names)] for fold in range(rule.folds or len(names))]
+        if rule.balance and rule.folds is not None:
+            from sklearn.model_selection import GroupKFold
+
+            parts = GroupKFold(rule.folds).split(np.zeros(len(groups)), groups=groups)
+            held = [np.unique(groups[test]) for _, test in parts]
     return [_both(np.isin(groups, some)) for some in held]
 
 
@@ -267,12 +400,64 @@ def _random(rule: Random, assembly: xr.DataArray) -> Parts:
         raise DataError(f"splits 'random': {error}") from error
 
 
+def _sessions(rule: Sessions, assembly: xr.DataArray) -> Parts:
+    """Of several sessions, the same fold of each together."""
+    from sklearn.model_selection import StratifiedKFold
+
+    labels = _column(assembly, rule.stratify)
+    homes = np.stack([_column(assembly, name) for name in ("subject", "session")], axis=1)
+    tested: list[list[Indices]] = [[] for _ in range(rule.folds)]
+    for home in np.unique(homes, axis=0):
+        rows = np.flatnonzero((homes == home).all(axis=1))
+        splitter = StratifiedKFold(rule.folds, shuffle=True, random_state=rule.seed)
+        fewest = np.unique(labels[rows], return_counts=True)[1].min()
+        if fewest < rule.folds:
+            raise DataError(
+                f"splits 'within_session': {' '.join(home)} has a class of {fewest} windows for {rule.folds} folds: "
+                "take fewer"
+            )
+        for place, (_, test) in enumerate(splitter.split(np.zeros(len(rows)), labels[rows])):
+            tested[place].append(rows[test])
+    return [_both(np.isin(np.arange(len(labels)), np.concatenate(parts))) for parts in tested]
+
+
+def _learning_curve(rule: LearningCurve, assembly: xr.DataArray) -> Parts:
+    from sklearn.model_selection import StratifiedShuffleSplit
+
+    labels = _column(assembly, rule.stratify)
+    draws = StratifiedShuffleSplit(max(rule.times), test_size=rule.test, random_state=rule.seed)
+    found: Parts = []
+    try:
+        divided = list(draws.split(np.zeros(len(labels)), labels))
+    except ValueError as error:
+        raise DataError(f"splits 'learning_curve': {error}") from error
+    for number, (train, test) in enumerate(divided):
+        for size, times in zip(rule.sizes, rule.times, strict=True):
+            if number >= times:
+                continue
+            if rule.per_class:
+                rows = [np.flatnonzero(labels[train] == name) for name in np.unique(labels[train])]
+                fewest = min(map(len, rows))
+                if fewest < size:
+                    raise DataError(
+                        f"splits 'learning_curve': {size:g} windows of each class, and one has {fewest}"
+                    )
+                chosen = np.concatenate([part[: int(size)] for part in rows])
+            else:
+                chosen = np.arange(int(np.ceil(size * len(train))))
+            if len(np.unique(labels[train[chosen]])) > 1:
+                found.append((train[chosen], test))
+    return found
+
+
 _DIVIDE: dict[type, Callable[[Any, xr.DataArray], Parts]] = {
     Declared: _declared,
     Grouped: _grouped,
     Within: _within,
     Blocked: _blocked,
     Random: _random,
+    Sessions: _sessions,
+    LearningCurve: _learning_curve,
 }
 
 
@@ -280,7 +465,7 @@ def _set_apart(whole: _Rule, assembly: xr.DataArray, train: Indices, test: Indic
     """The fold with its validation part taken from the training rows."""
     rule = whole.validation
     if rule is None:
-        return Fold(train, np.empty(0, dtype=np.intp), test)
+        return Fold(train, NONE, test)
     if rule.last:
         order = train[np.argsort(assembly["onset"].values[train].astype(float), kind="stable")]
         chosen = order[len(order) - max(1, round(len(order) * rule.fraction)) :]

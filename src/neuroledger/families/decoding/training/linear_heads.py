@@ -151,6 +151,8 @@ class Doubles:
     ) -> None:
         self.pipeline, self.most, self.bytes_each, self.shared = pipeline, most, bytes_each, shared
         self.begun = False
+        # Whose each window is that is handed over next, for steps that ask; set by whoever knows.
+        self.people: Array | None = None
         for name in ("predict", "predict_proba", "decision_function"):
             if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
                 setattr(self, name, self._asked(name))
@@ -163,6 +165,25 @@ class Doubles:
         return x
 
     @property
+    def adapts(self) -> bool:
+        """Whether a step learns from windows of a tested person without labels."""
+        return any(hasattr(step, "adapt") for _, step in self.pipeline.steps)
+
+    def adapt(self, x: Array | LazyRows, person: str) -> None:
+        """Show windows of one person, without labels, to the steps that adapt to people."""
+        made = _in_doubles(x)
+        for _, step in self._rest.steps:
+            if hasattr(step, "adapt"):
+                step.adapt(made, person)
+                return
+            made = step.transform(made)
+
+    def _tell(self, rows: Any = slice(None)) -> None:
+        for _, step in self.pipeline.steps:
+            if hasattr(step, "adapt"):
+                step.people = None if self.people is None else self.people[rows]
+
+    @property
     def _rest(self) -> Any:
         return self.pipeline[self.shared[0] :] if self.begun and self.shared else self.pipeline
 
@@ -172,6 +193,7 @@ class Doubles:
         fewer = len(rows) < len(y)
         if fewer:
             x, y = part_of(x, rows), y[rows]
+        self._tell(rows)
         if self.bytes_each:
             require_memory(
                 len(rows) * self.bytes_each,
@@ -207,10 +229,14 @@ class Doubles:
     def _asked(self, name: str) -> Callable[[Array | LazyRows], Any]:
         # Of several labels at once, scikit-learn gives a list of probabilities, one item for each.
         def asked(x: Array | LazyRows) -> Any:
+            self._tell()
             if not self._by_blocks(x):
                 found = getattr(self._rest, name)(_in_doubles(x))
                 return found if isinstance(found, list) else np.asarray(found)
-            parts = [getattr(self.pipeline, name)(block) for _, block in _blocks(x)]
+            parts = []
+            for rows, block in _blocks(x):
+                self._tell(rows)
+                parts.append(getattr(self.pipeline, name)(block))
             if isinstance(parts[0], list):
                 return [np.concatenate(label) for label in zip(*parts, strict=True)]
             return np.concatenate(parts)

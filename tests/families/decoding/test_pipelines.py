@@ -1,0 +1,277 @@
+"""Pipelines of declared steps: equal to scikit-learn, pyriemann and MOABB, computed once, refused where steps do not fit."""
+
+import json
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from pyriemann import classification, estimation, spatialfilters, tangentspace
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+
+import neuroledger as nl
+from neuroledger.errors import ModelError, RequestError
+from neuroledger.families.decoding.models.classical_decoders import pipeline_decoder
+from neuroledger.families.decoding.pipelines import covariances as of_windows
+from neuroledger.families.decoding.pipelines.covariances import covariances
+from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
+from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.registry import get
+from tests.golden import moabb_cases
+
+X, Y, SUBJECT, SESSION = moabb_cases.people()
+COV = {"name": "covariances", "estimator": "oas"}
+TS = {"name": "tangent_space"}
+LR = {"name": "logistic", "c": 1.0, "balanced": False, "iterations": 100}
+
+
+def declared(*steps, **given):
+    bound = get("builder", "pipeline_decoder").bind({"steps": list(steps), **given})
+    return pipeline_decoder(id="p", **bound)
+
+
+@pytest.mark.parametrize("estimator", ["oas", "lwf", "cov"])
+@pytest.mark.parametrize("shape", [(8, 80), (22, 129), (2, 5), (9, 512)])
+def test_covariances_of_all_windows_are_bit_for_bit_those_of_each(estimator, shape):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((shape[0], shape[0])) @ rng.standard_normal((60, *shape)) + 3
+    np.testing.assert_array_equal(
+        covariances(x, estimator), estimation.Covariances(estimator).fit_transform(x)
+    )
+
+
+PAIRS = {
+    "csp_lda": (
+        [COV, {"name": "csp"}, {"name": "lda"}],
+        lambda: make_pipeline(
+            estimation.Covariances("oas"), spatialfilters.CSP(6), LinearDiscriminantAnalysis()
+        ),
+    ),
+    "mdm": (
+        [COV, {"name": "mdm"}],
+        lambda: make_pipeline(estimation.Covariances("oas"), classification.MDM()),
+    ),
+    "fgmdm": (
+        [COV, {"name": "fgmdm"}],
+        lambda: make_pipeline(estimation.Covariances("oas"), classification.FgMDM()),
+    ),
+    "ts_lr": (
+        [COV, TS, LR],
+        lambda: make_pipeline(
+            estimation.Covariances("oas"), tangentspace.TangentSpace(), LogisticRegression()
+        ),
+    ),
+    "ts_svm": (
+        [COV, TS, {"name": "svm", "kernel": "linear"}],
+        lambda: make_pipeline(
+            estimation.Covariances("oas"), tangentspace.TangentSpace(), SVC(kernel="linear")
+        ),
+    ),
+    "erp_mdm": (
+        [{"name": "erp_covariances"}, {"name": "mdm"}],
+        lambda: make_pipeline(estimation.ERPCovariances(estimator="oas"), classification.MDM()),
+    ),
+    "xdawn_mdm": (
+        [{"name": "xdawn_covariances", "estimator": "oas"}, {"name": "mdm"}],
+        lambda: make_pipeline(estimation.XdawnCovariances(estimator="oas"), classification.MDM()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_declared_steps_give_the_areas_of_the_libraries_in_every_fold(name):
+    steps, peer = PAIRS[name]
+    found = nl.decode(declared(*steps), X, Y, groups=SUBJECT, metric="auroc").samples.values[0]
+    known = []
+    for train, test in LeaveOneGroupOut().split(X, Y, SUBJECT):
+        fitted = peer().fit(X[train], Y[train])
+        decides = hasattr(fitted, "decision_function")
+        scores = fitted.decision_function(X[test]) if decides else fitted.predict_proba(X[test])[:, 1]
+        right = scores[Y[test] == "right"][:, None]
+        wrong = scores[Y[test] == "left"][None]
+        known.append((right > wrong).mean() + (right == wrong).mean() / 2)
+    np.testing.assert_allclose(found, known, atol=1e-12, rtol=0)
+
+
+def test_a_search_chooses_and_answers_as_scikit_learn_does():
+    grid = {"csp.filters": [1, 2, 4], "svm.c": [0.1, 1.0], "svm.kernel": ["rbf", "linear"]}
+    ours = declared(COV, {"name": "csp"}, {"name": "svm"}, search={"grid": grid})
+    found = nl.decode(ours, X, Y, groups=SUBJECT, metric="decoding_accuracy").samples.values[0]
+    pipe = make_pipeline(estimation.Covariances("oas"), spatialfilters.CSP(6), SVC())
+    known = {"csp__nfilter": [1, 2, 4], "svc__C": [0.1, 1.0], "svc__kernel": ["rbf", "linear"]}
+    search = GridSearchCV(
+        pipe, known, cv=StratifiedKFold(3, shuffle=True, random_state=42), scoring="roc_auc"
+    )
+    peer = nl.decode(search, X, Y, groups=SUBJECT, metric="decoding_accuracy").samples.values[0]
+    np.testing.assert_array_equal(found, peer)
+    for fold, (train, test) in enumerate(LeaveOneGroupOut().split(X, Y, SUBJECT)):
+        assert search.fit(X[train], Y[train]).predict(X[test]).tolist().count("x") == 0
+        assert found[fold] == (search.predict(X[test]) == Y[test]).mean()
+
+
+def test_covariances_are_computed_once_for_folds_controls_and_pipelines(monkeypatch):
+    windows = []
+    original = of_windows._ESTIMATORS["oas"]
+    counted = {**of_windows._ESTIMATORS, "oas": lambda x: (windows.append(len(x)), original(x))[1]}
+    monkeypatch.setattr(of_windows, "_ESTIMATORS", counted)
+    x = X + 1e-7  # content that nobody has seen
+    for decoder in (
+        declared(COV, TS, LR),
+        declared(COV, {"name": "mdm"}),
+        make_pipeline(estimation.Covariances("oas"), classification.MDM()),
+    ):
+        nl.decode(decoder, x, Y, groups=SUBJECT)
+    nl.decode(declared(COV, TS, LR), x, Y, groups=SUBJECT, shuffle_labels=True)
+    assert sum(count for count in windows if count > 1) == len(x)
+    x[0] += 1  # changed in place: nothing that was made of the old values is used
+    nl.decode(declared(COV, {"name": "mdm"}), x, Y, groups=SUBJECT)
+    assert sum(count for count in windows if count > 1) == 2 * len(x)
+
+
+@pytest.mark.parametrize(
+    ("steps", "search", "words"),
+    [
+        (
+            [{"name": "csp"}, {"name": "lda"}],
+            None,
+            "step 1, csp, takes covariances, .* windows before it: put covariances",
+        ),
+        ([COV, TS], None, "the last step, tangent_space, gives features, and answers are needed"),
+        ([COV, {"name": "mdm"}, {"name": "lda"}], None, "step 3, lda, takes features, and there are answers"),
+        (
+            [{"name": "filter_bank", "bands": 2, "steps": [COV]}, {"name": "lda"}],
+            None,
+            "filter_bank: the last step, covariances",
+        ),
+        ([COV, {"name": "mdm"}], {"grid": {"svm.c": [1]}}, "no field 'svm.c'"),
+        ([COV, TS, {"name": "svm"}], {"grid": {"svm.c": [-1]}}, "greater than 0"),
+    ],
+)
+def test_steps_that_do_not_fit_are_refused_before_anything_runs(steps, search, words):
+    given = {"steps": steps} | ({"search": search} if search else {})
+    with pytest.raises(ValidationError, match=words):
+        get("builder", "pipeline_decoder").bind(given)
+
+
+def test_a_filter_bank_and_augmentation_read_what_one_band_does_not():
+    rng = np.random.default_rng(0)
+    time = np.arange(128) / 64
+    y = np.tile(["a", "b"], 40)
+    x = rng.standard_normal((80, 2, 128))
+    x[:, 0] += np.where((y == "a")[:, None], np.sin(2 * np.pi * 10 * time), np.sin(2 * np.pi * 24 * time))
+    bank = {
+        "name": "filter_bank",
+        "bands": [[8, 12], [22, 26]],
+        "steps": [COV, {"name": "csp", "filters": 2}],
+    }
+    groups = np.repeat(list("abcd"), 20)
+    asked = {"groups": groups, "sampling_rate": 64.0}
+    assert nl.decode(declared(bank, {"name": "lda"}), x, y, **asked).value > 0.95
+    assert (
+        nl.decode(declared(COV, {"name": "csp", "filters": 2}, {"name": "lda"}), x, y, **asked).value < 0.75
+    )
+    augmented = declared({"name": "augment", "order": 3, "lag": 1}, COV, TS, LR)
+    assert nl.decode(augmented, x, y, **asked).value > 0.9
+    grouped = {**bank, "bands": 2}
+    stacked = np.concatenate([x, x], axis=1)
+    with pytest.raises(ModelError, match="3 channels are not 2 equal groups"):
+        nl.decode(declared(grouped, {"name": "lda"}), stacked[:, :3], y, **asked)
+    with pytest.raises(ModelError, match="does not fit between 0 and 32 Hz"):
+        nl.decode(declared({**bank, "bands": [[8, 40]]}, {"name": "lda"}), x, y, **asked)
+
+
+def test_flicker_is_answered_as_moabb_does():
+    known = json.loads(moabb_cases.GOLDEN.read_text())["flicker"]
+    x, y = moabb_cases.flicker()
+    trca = {"bands": 3, "ensemble": False, "harmonics": None, "unit_variance": False}
+    cases = {
+        "cca": ("cca", {"harmonics": 3}),
+        "template_cca": ("template_cca", {}),
+        "extended_cca": ("extended_cca", {"harmonics": 3}),
+        "trca_references": ("trca", {**trca, "harmonics": 3}),
+        "trca_unit": ("trca", {**trca, "unit_variance": True}),
+        "tdca": ("tdca", {"bands": 3, "components": 1, "delays": 6}),
+    }
+    for name, (kind, fields) in cases.items():
+        fitted = CLASSIFIERS[kind](rate=moabb_cases.RATE, frequencies={}, **fields).fit(x[:30], y[:30])
+        assert fitted.predict(x[30:]).tolist() == known[name], name
+
+
+def test_published_definitions_are_kept_where_moabb_departs_from_them():
+    # MOABB removes the mean over channels, which leaves TRCA no inverse, and takes the blocks of MsetCCA from another order.
+    x, y = moabb_cases.flicker()
+    for step in ({"name": "trca", "bands": 3}, {"name": "multiset_cca"}):
+        made = declared(step).make(_signature(x)).fit(x[:30], y[:30])
+        assert (made.predict(x[30:]) == y[30:]).mean() >= 0.9
+    with pytest.raises(ModelError, match="names no frequency"):
+        declared({"name": "cca"}).make(_signature(x)).fit(x, np.char.add("class", y))
+    named = declared({"name": "cca", "frequencies": {f"class{name}": float(name) for name in np.unique(y)}})
+    assert (
+        named.make(_signature(x)).fit(x, np.char.add("class", y)).predict(x) == np.char.add("class", y)
+    ).mean() > 0.9
+
+
+def _signature(x):
+    from neuroledger.families.decoding.protocols.decoder import Signature
+
+    return Signature("classification", x.shape[1], x.shape[2], 5, moabb_cases.RATE, ("C",) * x.shape[1], 33)
+
+
+def test_every_pipeline_spec_of_moabb_is_built_and_fits():
+    from neuroledger.engine.resolve import model_of
+    from neuroledger.engine.session import Session
+
+    session = Session(open_catalog())
+    ids = [one for one in session.catalog.ids("models") if one.startswith("moabb.")]
+    specs = {one: session.catalog.model(one) for one in ids}
+    assert sum(spec.builder.name == "pipeline_decoder" for spec in specs.values()) == 34
+    x, y = moabb_cases.flicker(repetitions=6)
+    for one, spec in specs.items():
+        if spec.builder.name != "pipeline_decoder" or "search" in spec.builder.parameters:
+            continue
+        seen = y if "SSVEP" in one else np.where(y == "9", "a", "b")
+        model = model_of(session, one)
+        fitted = model.make(_signature(x)).fit(x, seen)
+        assert (np.asarray(fitted.predict(x)) == seen).mean() > 0.5, one
+
+
+def test_a_tested_person_is_recentred_by_windows_without_labels():
+    rng = np.random.default_rng(1)
+    y = np.tile(["a", "b"], 60)
+    person = np.repeat(["1", "2", "3"], 40)
+    x = (
+        rng.standard_normal((120, 3, 60))
+        * np.where(y == "b", 1.4, 1.0)[:, None, None] ** np.array([1, 0, 0])[:, None]
+    )
+    scale = np.stack([np.diag(values) for values in ([1, 1, 1], [9, 1, 0.2], [0.1, 3, 5])])
+    x = scale[person.astype(int) - 1] @ x
+    steps = (COV, {"name": "recentre"}, {"name": "mdm"})
+    rule = {"name": "cross_subject", "calibration": {"share": 0.5}}
+    adapted = nl.decode(declared(*steps), x, y, groups=person, splits=rule)
+    assert "shown without labels to the steps that adapt" in " ".join(adapted.notes)
+    assert (
+        adapted.value
+        > nl.decode(declared(COV, {"name": "mdm"}), x, y, groups=person, splits=rule).value + 0.1
+    )
+    whole = nl.decode(declared(*steps), x, y, groups=person, splits={**rule, "calibration": {"share": 1}})
+    assert whole.samples.attrs["predictions"].sizes["presentation"] == 120 and whole.value > 0.75
+    taught = nl.decode(
+        declared(COV, {"name": "mdm"}),
+        x,
+        y,
+        groups=person,
+        splits={**rule, "calibration": {"share": 0.5, "labels": True}},
+    )
+    assert "joined the training part" in " ".join(taught.notes)
+    assert (taught.samples.attrs["predictions"]["trained"].values == 100).all()
+    with pytest.raises(RequestError, match=r"0\.5 at most"):
+        nl.decode(
+            declared(*steps),
+            x,
+            y,
+            groups=person,
+            splits={**rule, "calibration": {"share": 0.8, "labels": True}},
+        )
