@@ -215,8 +215,9 @@ def pipeline_decoder(
         # Covariances, tangent vectors, and these once more when they are standardised.
         bytes_each = 16 * signature.channels**2 if any(step.gives == "covariances" for step in steps) else 0
         # As pyriemann's own covariances at the beginning of a pipeline are called.
-        alone = leading == 1 and isinstance(steps[0], declared.Covariances)
-        key_here = f"covariances {steps[0].estimator}" if alone else f"{key} {signature.sampling_rate:g}"
+        head = steps[0]
+        alone = leading == 1 and isinstance(head, declared.Covariances)
+        key_here = f"covariances {getattr(head, 'estimator', '')}" if alone else f"{key} {signature.sampling_rate:g}"
         return Doubles(Pipeline(made), most, bytes_each, (leading, key_here) if leading else None)
 
     return Decoder(
