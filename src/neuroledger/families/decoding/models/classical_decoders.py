@@ -217,7 +217,9 @@ def pipeline_decoder(
         # As pyriemann's own covariances at the beginning of a pipeline are called.
         head = steps[0]
         alone = leading == 1 and isinstance(head, declared.Covariances)
-        key_here = f"covariances {getattr(head, 'estimator', '')}" if alone else f"{key} {signature.sampling_rate:g}"
+        key_here = (
+            f"covariances {getattr(head, 'estimator', '')}" if alone else f"{key} {signature.sampling_rate:g}"
+        )
         return Doubles(Pipeline(made), most, bytes_each, (leading, key_here) if leading else None)
 
     return Decoder(
