@@ -3,7 +3,6 @@
 from collections import Counter
 from pathlib import Path
 
-# ruff: noqa: I001 (the folder of the generator is not always there)
 import pytest
 from data.brainscore import __main__ as generator
 from data.brainscore import language, pages, upstream, vision
