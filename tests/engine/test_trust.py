@@ -47,3 +47,25 @@ def test_one_odd_record_is_one_finding_and_the_rest_is_shown(
     assert "record.unreadable" in caplog.text
     assert main(["--root", str(lab.root), "leaderboard"]) == 0
     assert "pixels4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[" * 100_000,
+        json.dumps({"benchmark": "gone", "passed": False, "identity": {"benchmark": "x"}}),
+        json.dumps({"benchmark": RIDGE, "passed": False, "identity": []}),
+    ],
+    ids=["cut", "deep", "of a benchmark that is gone", "without identity"],
+)
+def test_one_odd_calibration_hides_nothing(
+    lab: Lab, content: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))
+    path = lab.root / "results" / "calibration" / "odd.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with caplog.at_level(logging.WARNING):
+        assert main(["--root", str(lab.root), "leaderboard"]) == 0
+    assert "0.500" in capsys.readouterr().out and "odd.json: it is not a calibration" in caplog.text

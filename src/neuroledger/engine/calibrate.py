@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from pathlib import Path
 
 import xarray as xr
 
+from neuroledger.display import visible
 from neuroledger.engine.bound_metric import BoundMetric, metric
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.overrides import in_compat
 from neuroledger.engine.plan import fits
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import DataError, MetricError, RequestError
+from neuroledger.errors import Finding, MetricError, NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.document import json_object
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.calibration import Calibration, calibrate, generator_of
@@ -77,20 +79,25 @@ def _metric(catalog: Catalog, spec: BenchmarkSpec, seed: int) -> BoundMetric:
 
 
 def refuted(catalog: Catalog) -> dict[str, str]:
-    """Benchmarks whose intervals failed their calibration, with the reason; those of changed specs do not count."""
+    """Benchmarks whose intervals failed their calibration, with the reason; those of changed specs do not count.
+
+    A file that is not a calibration, or is one of a benchmark that is gone, is logged as a finding and left out.
+    """
     found: dict[str, str] = {}
     for path in sorted(calibration_path(catalog.root, "x").parent.glob("*.json")):
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            id, passed = plain["benchmark"], plain["passed"]
-            current = plain["identity"]["benchmark"] == spec_sha256(catalog.benchmark(id))
-        except (OSError, ValueError, KeyError, TypeError, RequestError) as error:
-            raise DataError(
-                f"{path} is not a calibration ({error}); delete it and calibrate again"
-            ) from error
-        if not passed and current:
+            plain = json_object(path.read_bytes())
+            id = plain["benchmark"]
+            if plain["passed"] or plain["identity"]["benchmark"] != spec_sha256(catalog.benchmark(id)):
+                continue
             found[id] = (
                 f"interval withheld: in {plain['runs']} simulated experiments it covers the truth in "
                 f"{plain['coverage']['value']:.0%}, and {plain['false_positives']['value']:.0%} of equal models differ"
             )
+        except (OSError, ValueError, LookupError, TypeError, NeuroLedgerError) as error:
+            words = f"it is not a calibration ({error})"
+            finding = Finding(
+                "record.unreadable", "error", path.name, words, "delete it, and calibrate again"
+            )
+            logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
     return found
