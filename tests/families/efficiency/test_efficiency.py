@@ -21,8 +21,8 @@ SCORES = {
     "activation_sparsity": Score(
         0.25, samples=xr.DataArray([0.25], dims=("layer",), coords={"layer": ["1"]})
     ),
-    "effective_macs": Score(1299.72),
-    "effective_acs": Score(0.0),
+    "effective_macs": Score(1299.72, n={"samples": 450}),
+    "effective_acs": Score(0.0, n={"samples": 450}),
     "dense_operations": Score(2368.0, n={"time_steps": 10}),
     "r2": Score(float("nan"), status="failed", reason="diverged"),
 }
@@ -47,7 +47,7 @@ def test_extra_values_cannot_overwrite_a_group():
     found = nested("digits", "m", SCORES, extra=extra)
     assert found["metrics"]["correctness"] == {"accuracy": 0.75, "r2": None}
     assert found["metrics"]["complexity"] == {
-        "total_parameters": 2410, "synaptic_operations": 1299.72, "activation_sparsity": 0.25, "total_spikes": None,
+        "total_parameters": 2410, "synaptic_operations": 584874, "activation_sparsity": 0.25, "total_spikes": None,
         "timesteps": 10,
     }  # fmt: skip
     assert found["metrics"]["system"] == {"latency_ms": None, "energy_nj": None}
@@ -55,6 +55,38 @@ def test_extra_values_cannot_overwrite_a_group():
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     counted = nested("digits", "m", {"spikes": Score(2.5, n={"samples": 4})})
     assert counted["metrics"]["complexity"]["total_spikes"] == 10
+
+
+def test_a_file_says_how_its_numbers_were_counted():
+    def score(mode):
+        return Score(5.0, notes=(f"mode {mode}",))
+
+    assert "CountingMode" not in flat({"footprint": score("neurobench-2.3"), "accuracy": Score(0.5)})
+    assert flat({"footprint": score("strict")}) == {"Footprint": 5, "CountingMode": "strict"}
+    assert (
+        flat({"footprint": {"raw": 5.0, "notes": ["mode strict"]}}, version="v1")["counting_mode"] == "strict"
+    )
+    both = flat(
+        {"footprint": score("strict"), "mse": score("neurobench-2.3"), "execution_rate": Score(250.0)}
+    )
+    assert both["CountingMode"] == "mixed" and both["ModelExecutionRate"] == 250
+
+
+def test_modelled_energy_is_never_in_the_field_of_measured_energy():
+    modelled = Score(2e-6, notes=("evidence: modelled (a source)", "mode strict"))
+    measured = Score(3e-6, notes=("evidence: measured, by RAPL", "mode strict"))
+    found = nested("digits", "m", {"energy_45nm": modelled, "energy": modelled})
+    assert found["metrics"]["system"]["energy_nj"] is None
+    assert found["extra"]["modelled"] == {
+        "energy_45nm_nj": pytest.approx(2000),
+        "energy_nj": pytest.approx(2000),
+    }
+    found = nested(
+        "digits", "m", {"energy_45nm": modelled, "energy_measured": measured, "latency": Score(0.5)}
+    )
+    assert found["metrics"]["system"] == {"latency_ms": 500, "energy_nj": pytest.approx(3000)}
+    assert found["extra"] == {"modelled": {"energy_45nm_nj": pytest.approx(2000)}}
+    assert found["units"]["energy_nj"] == "one sample, measured"
 
 
 def test_operations_of_neurons_have_the_peers_names():

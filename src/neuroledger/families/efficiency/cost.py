@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,6 +67,7 @@ def cost(
     time_axis: int | Literal["auto"] | None = "auto",
     sample_axis: int | None = None,
     spiking: Mapping[type, str | Sequence[str]] | None = None,
+    check: bool = False,
     benchmark: str | None = None,
 ) -> dict[str, Score]:
     """Cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
@@ -94,6 +95,9 @@ def cost(
     spiking
         Classes of spiking layers that are not recognised, each with the name of its membrane potential, or the names of
         all its state tensors, the membrane potential first. A method ``reset`` of the class resets them.
+    check
+        Count the first batch again, and in two parts. A note states that all counts were equal; otherwise they fail, and
+        the reason names the layers that differ.
     benchmark
         Whose stimuli a model is shown; the first that the model fits when not given.
 
@@ -115,7 +119,7 @@ def cost(
         raise RequestError(f"metrics is a list of ids: [{metrics!r}]")
     if not isinstance(metrics, Iterable):
         raise RequestError(f"metrics is a list of ids, such as ['footprint'], not {type(metrics).__name__}")
-    from neuroledger.families.efficiency.counting.run_trace import trace
+    from neuroledger.families.efficiency.counting.run_trace import repeated, trace
     from neuroledger.families.efficiency.graphs.files import READERS, module_from
 
     if isinstance(module, Model) or (isinstance(module, str) and Path(module).suffix[1:] not in READERS):
@@ -127,17 +131,29 @@ def cost(
 
     bound = _bound(metrics)
     network = module_from(module)
+    needs = _needs(bound)
+    options: dict[str, Any] = {
+        "mode": mode,
+        "time_axis": time_axis,
+        "sample_axis": sample_axis,
+        "spiking": spiking or {},
+    }
+    kept: list[Any] = []
     with exclusive():
-        counted = trace(
-            network,
-            batches,
-            needs=_needs(bound),
-            mode=mode,
-            time_axis=time_axis,
-            sample_axis=sample_axis,
-            spiking=spiking or {},
-        )
+        counted = trace(network, _keeping(batches, kept) if check else batches, needs=needs, **options)
+        if kept:
+            counted = repeated(counted, network, kept[0], **options)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+
+
+def _keeping(batches: Iterable[Any], kept: list[Any]) -> Iterator[Any]:
+    """The batches, the first of which is kept."""
+    import torch
+
+    for batch in (batches,) if isinstance(batches, (torch.Tensor, Mapping)) else batches:
+        if not kept:
+            kept.append(batch)
+        yield batch
 
 
 def answering_cost(

@@ -1,10 +1,10 @@
-"""Scores in NeuroBench's flat layout: one JSON object, metric class names as keys, no number that is not one."""
+"""Scores in NeuroBench's flat layout and in sc-neurocore's nested one, each with a field that says how they were counted."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,6 +30,7 @@ NAMES: Final = {
     "smape": ("SMAPE", "sMAPE"),
     "r2": ("R2", "r2"),
     "coco_map": ("CocoMap", "COCO_mAP"),
+    "execution_rate": ("ModelExecutionRate", "model_execution_rate"),
 }
 OPERATIONS: Final = {
     "effective_macs": "Effective_MACs",
@@ -57,8 +58,8 @@ def flat(
 ) -> dict[str, Any]:
     """NeuroBench's result object: its keys, counts as integers, and only the metrics that it has.
 
-    A metric that failed or is only partly counted is null: NeuroBench's layout has no place for a reason. Numbers of
-    the strict mode are NeuroBench's only where the two agree; take scores of mode ``neurobench-2.3`` for its own.
+    A metric that failed or is only partly counted is null: NeuroBench's layout has no place for a reason. Its own numbers
+    have nothing beside them; where any cost was counted otherwise, ``CountingMode`` says how (``strict``, or ``mixed``).
     """
     place = 0 if version == "v2" else 1
     result: dict[str, Any] = {}
@@ -77,7 +78,16 @@ def flat(
     neurons = {key: _whole(scores[name]) for name, key in NEURONS.items() if name in scores}
     if neurons:
         result["NeuronOperations" if version == "v2" else "neuron_operations"] = neurons
+    modes = {note[5:] for score in scores.values() for note in _notes(score) if note.startswith("mode ")}
+    if modes - {"neurobench-2.3"}:
+        result["CountingMode" if version == "v2" else "counting_mode"] = (
+            modes.pop() if len(modes) == 1 else "mixed"
+        )
     return result
+
+
+def _notes(score: Score | Mapping[str, Any]) -> Sequence[str]:
+    return score.notes if isinstance(score, Score) else score.get("notes", ())
 
 
 def _whole(score: Score | Mapping[str, Any]) -> float | None:
@@ -130,19 +140,21 @@ def nested(
 ) -> dict[str, Any]:
     """sc-neurocore's result object: correctness, complexity and system, and beside ``metrics`` what is ``extra``.
 
-    Operations and sparsity are per sample and by the definitions of this repository, not by sc-neurocore's, which
-    divides spikes by parameters. What was not measured is null, never 0, and so is NaN.
+    Spikes and operations are totals over all samples, as sc-neurocore's are; latency and energy are of one sample;
+    ``units`` says so. Definitions are those of this repository: sc-neurocore divides spikes by parameters. What was not
+    measured is null, never 0, and so is NaN; modelled energy is among ``extra`` only.
     """
     values = {name: plain(score) for name, score in scores.items()}
-
-    def milli(name: str, factor: float) -> float | None:
-        value = values.get(name)
-        return None if value is None else value * factor
-
-    operations = [values.get(name) for name in ("effective_macs", "effective_acs")]
-    counted = [value for value in operations if value is not None]
-    steps = next((n["time_steps"] for n in map(_counts, scores.values()) if "time_steps" in n), 1)
-    parameters = values.get("parameter_count")
+    energies = {
+        name: value for name, value in values.items() if value is not None and name.startswith("energy")
+    }
+    metered = [
+        name for name in energies if any(n.startswith("evidence: measured") for n in _notes(scores[name]))
+    ]
+    parts = [scores[name] for name in ("effective_macs", "effective_acs") if name in scores]
+    totals = [_total(score) for score in parts]
+    steps = [n["time_steps"] for n in map(_counts, scores.values()) if "time_steps" in n]
+    parameters, latency = values.get("parameter_count"), values.get("latency")
     result: dict[str, Any] = {
         "task": task,
         "model": model,
@@ -150,20 +162,26 @@ def nested(
             "correctness": {name: values[name] for name in CORRECTNESS if name in values},
             "complexity": {
                 "total_parameters": None if parameters is None else int(parameters),
-                "synaptic_operations": sum(counted) if len(counted) == len(operations) else None,
+                "synaptic_operations": sum(filter(None, totals)) if len(totals) == 2 and None not in totals else None,
                 "activation_sparsity": values.get("activation_sparsity"),
                 "total_spikes": _total(scores.get("spikes")),
-                "timesteps": int(steps),
+                "timesteps": int(steps[0]) if steps else 1,
             },
             "system": {
-                "latency_ms": milli("latency", 1e3),
-                "energy_nj": milli("energy", 1e9) if "energy" in values else milli("energy_45nm", 1e9),
+                "latency_ms": None if latency is None else latency * 1e3,
+                "energy_nj": energies[metered[0]] * 1e9 if metered else None,
             },
         },
+        "units": {
+            "synaptic_operations": "all samples", "total_spikes": "all samples", "timesteps": "one sample",
+            "latency_ms": "one sample", "energy_nj": "one sample, measured",
+        },
         "framework": "neuroledger",
-    }
-    if extra:
-        result["extra"] = {str(key): _json(value) for key, value in extra.items()}
+    }  # fmt: skip
+    modelled = {f"{name}_nj": value * 1e9 for name, value in energies.items() if name not in metered}
+    if extra or modelled:
+        beside = {str(key): _json(value) for key, value in (extra or {}).items()}
+        result["extra"] = beside | ({"modelled": modelled} if modelled else {})
     return result
 
 

@@ -464,3 +464,54 @@ def test_time_first_batches_of_any_size_count_alike(size, steps):
     x[:, ::3] *= 0.5  # every third sample is analogue at every step
     whole = counted(TimeFirst(), x, sample_axis=1)
     assert counted(TimeFirst(), *x.split(size, 1), sample_axis=1).layers == whole.layers
+
+
+class Leaking(nn.Module):
+    """A state that no snapshot reaches: a variable of the function that made it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, calls = nn.Linear(6, 4, bias=False), [0]
+
+        def gate(x):
+            calls[0] += 1
+            return x if calls[0] % 2 else torch.zeros_like(x)
+
+        self.gate = gate
+
+    def forward(self, x):
+        return self.layer(self.gate(x))
+
+
+class OfTheBatch(nn.Module):
+    """Counts that depend on which samples are in the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.layer(x * (x > x.mean()))
+
+
+def test_the_certificate_states_that_runs_and_batch_sizes_agree():
+    metrics, x = ["effective_macs", "activation_sparsity", "footprint"], torch.rand(6, 6) + 1
+    net = nn.Sequential(nn.Linear(6, 4), nn.ReLU())
+    costs = nl.cost(net, [x, x[:2]], metrics, check=True)
+    for name in metrics[:2]:
+        assert (
+            "checked: batches of 6 samples again and of 3 and 3 samples gave the same counts"
+            in costs[name].notes
+        )
+    assert {name: score.value for name, score in costs.items()} == {
+        name: score.value for name, score in nl.cost(net, [x, x[:2]], metrics).items()
+    }
+    assert any("checked: batches of 1 samples again gave" in note for note in
+               nl.cost(net, x[:1], metrics, check=True)["effective_macs"].notes)  # fmt: skip
+    for net, what in ((Leaking(), "of 6 samples again"), (OfTheBatch(), "of 3 and 3 samples")):
+        uneven = torch.rand(6, 6)
+        uneven[:3] += 5
+        assert nl.cost(net, [uneven], metrics)["effective_macs"].status == "scored"
+        found = nl.cost(net, [uneven], metrics, check=True)
+        assert found["effective_macs"].status == "failed" and what in found["effective_macs"].reason
+        assert "layer" in found["effective_macs"].reason and found["footprint"].status == "scored"

@@ -22,7 +22,7 @@ from neuroledger.families.efficiency.counting.state import State, foreign
 
 __all__ = [
     "Network", "answered", "call", "copied", "evaluation", "first_sample", "hooks_of", "inputs_of",
-    "may_write", "shape_of", "size_of", "steps_through_time", "uncompiled",
+    "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "uncompiled",
     "without_values", "written",
 ]  # fmt: skip
 
@@ -121,10 +121,17 @@ def size_of(inputs: Any, axis: int = 0) -> int:
     return shape[axis]
 
 
-def first_sample(inputs: Any, axis: int = 0) -> Any:
-    """The first sample as a batch of one; tensors without an entry for each sample stay whole."""
+def samples_of(inputs: Any, axis: int, start: int, count: int) -> Any:
+    """Some samples of a batch; tensors without an entry for each sample stay whole."""
     size = size_of(inputs, axis)
-    return _each(inputs, lambda x: x.narrow(axis, 0, 1) if x.dim() > axis and x.shape[axis] == size else x)
+    return _each(
+        inputs, lambda x: x.narrow(axis, start, count) if x.dim() > axis and x.shape[axis] == size else x
+    )
+
+
+def first_sample(inputs: Any, axis: int = 0) -> Any:
+    """The first sample as a batch of one."""
+    return samples_of(inputs, axis, 0, 1)
 
 
 def copied(inputs: Any) -> Any:

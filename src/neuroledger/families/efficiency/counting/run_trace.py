@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from neuroledger.families.efficiency.counting.network import (
     evaluation,
     inputs_of,
     may_write,
+    samples_of,
     shape_of,
     size_of,
     steps_through_time,
@@ -34,7 +36,7 @@ from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.strict import StrictPass, Watch
 
-__all__ = ["trace", "watched"]
+__all__ = ["repeated", "trace", "watched"]
 
 TimeAxis = int | Literal["auto"] | None
 Receive = Callable[[Any, Any], None]
@@ -140,6 +142,40 @@ def trace(
         failures=failures,
         notes=tuple(state.notes),
     )
+
+
+def repeated(
+    counted: Trace, module: nn.Module, batch: Any, *, sample_axis: int | None, **options: Any
+) -> Trace:
+    """The trace with a note that a batch counts the same in a second run and in two parts; counts fail where it does not."""
+    needs = counted.needs & {"operations", "activations", "membranes"}
+    inputs, axis = inputs_of(batch), sample_axis or 0
+    size = size_of(inputs, axis)
+    half = size // 2
+    parts = [(0, half), (half, size - half)] if half else []
+    runs = [
+        ("", [(0, size)]),
+        (f"of {size} samples again", [(0, size)]),
+        (f"of {half} and {size - half} samples", parts),
+    ]
+    whole, *others = (
+        trace(
+            module,
+            [(samples_of(inputs, axis, *part), None) for part in given],
+            needs=needs,
+            sample_axis=sample_axis,
+            **options,
+        )
+        for _, given in runs
+    )
+    for other, (what, given) in zip(others, runs[1:], strict=True):
+        names = {*whole.layers, *other.layers}
+        differs = sorted(name for name in names if whole.layers.get(name) != other.layers.get(name))
+        if given and (differs or whole.failures != other.failures):
+            why = f"batches {what} gave other counts than one of {size}: {', '.join(differs[:8])}"
+            return replace(counted, failures={**counted.failures, **dict.fromkeys(needs, why)})
+    checked = " and ".join(str(what) for what, given in runs[1:] if given)
+    return replace(counted, notes=(*counted.notes, f"checked: batches {checked} gave the same counts"))
 
 
 class _Progress:
