@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from neuroledger.engine.compare import compare
     from neuroledger.engine.public import find, layers, load, records, run, score
     from neuroledger.engine.record import Record
+    from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.efficiency.cost import cost
     from neuroledger.models import api as models
@@ -38,6 +39,7 @@ _PUBLIC = {
     "compare": ("neuroledger.engine.compare", "compare"),
     "cost": ("neuroledger.families.efficiency.cost", "cost"),
     "decode": ("neuroledger.families.decoding.decode", "decode"),
+    "decoding": ("neuroledger.families.decoding.results", None),
     "errors": ("neuroledger.errors", None),
     "evaluate": ("neuroledger.cli.own_models", "evaluate"),
     "find": ("neuroledger.engine.public", "find"),
@@ -61,6 +63,7 @@ __all__ = [
     "compare",
     "cost",
     "decode",
+    "decoding",
     "errors",
     "evaluate",
     "find",

@@ -5,7 +5,7 @@ A notebook displays what a function returns; ``save`` writes it.
 
 from neuroledger.families.alignment.figures import layer_map, layers, time
 from neuroledger.families.alignment.similarity.figures import rdm
-from neuroledger.families.decoding.figures import confusion
+from neuroledger.families.decoding.figures import confusion, forest, learning_curve, topography
 from neuroledger.report.plots import (
     agreement,
     bars,
@@ -21,6 +21,6 @@ from neuroledger.report.plots import (
 )
 
 __all__ = [
-    "agreement", "bars", "confusion", "controls", "differences", "heat_map", "layer_map", "layers", "paired", "ranks", "rdm",
-    "reliability", "save", "scatter", "time", "tradeoff",
+    "agreement", "bars", "confusion", "controls", "differences", "forest", "heat_map", "layer_map", "layers",
+    "learning_curve", "paired", "ranks", "rdm", "reliability", "save", "scatter", "time", "topography", "tradeoff",
 ]  # fmt: skip

@@ -1,20 +1,22 @@
-"""Figures of decoding: which class was predicted as which."""
+"""Figures of decoding: confusions, learning curves, effects over data sets, and what linear decoders read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
-from neuroledger.errors import MetricError
-from neuroledger.report.plots.style import INK, axes, finish
+from neuroledger.errors import MetricError, RequestError
+from neuroledger.families.decoding.results import meta_analysis, statistics
+from neuroledger.report.plots.style import INK, PALETTE, SOFT, Panels, axes, finish
 from neuroledger.stats.score import Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["confusion"]
+__all__ = ["confusion", "forest", "learning_curve", "topography"]
 
 
 def confusion(score: Score | xr.DataArray, *, ax: Axes | None = None) -> Axes:
@@ -65,3 +67,120 @@ def _classes(held: xr.DataArray) -> tuple[Any, Any]:
     if predicted.dtype.kind == "f" or truth.dtype.kind == "f":
         raise MetricError("the predictions are numbers, not classes: there is no confusion to draw")
     return predicted.astype(str), truth.astype(str)
+
+
+def learning_curve(results: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Mean score and its standard error over people by the number of training windows, a line for each pipeline.
+
+    Takes the table of a decoding by the rule `learning_curve` (`nl.decoding.table`).
+
+    Raises
+    ------
+    RequestError
+        The table has one size of the training part.
+    """
+    people = results.groupby(["pipeline", "samples", "subject"])["score"].mean().reset_index()
+    if people["samples"].nunique() < 2:
+        raise RequestError("one size of the training part: decode by the rule `learning_curve`")
+    ax = ax or axes()
+    drawn: dict[str, Any] = {}
+    for colour, (name, part) in zip(PALETTE * 9, people.groupby("pipeline"), strict=False):
+        by = part.groupby("samples")["score"]
+        mean, error = by.mean(), by.sem().fillna(0)
+        ax.plot(mean.index, mean, marker="o", markersize=4, color=colour, label=str(name))
+        ax.fill_between(mean.index, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
+        drawn[str(name)] = {"samples": mean.index.tolist(), "score": mean.tolist(), "error": error.tolist()}
+    ax.set_xlabel("training windows")
+    ax.set_ylabel("score")
+    ax.legend(frameon=False, fontsize=9)
+    return finish(ax, drawn)
+
+
+def forest(results: pd.DataFrame, better: str, than: str, *, ax: Axes | None = None) -> Axes:
+    """The effect of one pipeline over another on each data set, with its 95 % interval, and over all of them.
+
+    An effect is the mean difference in standard deviations over people; its interval takes the variance
+    1/n + effect²/2n. The p of each row is one-sided (`nl.decoding.statistics`, `nl.decoding.meta_analysis`).
+
+    Raises
+    ------
+    RequestError
+        The two pipelines are not in the table.
+    """
+
+    def of(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[(frame["pipe1"] == better) & (frame["pipe2"] == than)]
+
+    each, whole = of(statistics(results)), of(meta_analysis(results))
+    if each.empty:
+        raise RequestError(f"no data set has both {better!r} and {than!r}")
+    effect, people = each["smd"].to_numpy(), each["nsub"].to_numpy()
+    half = 1.96 * np.sqrt(1 / people + effect**2 / (2 * people))
+    weights = np.sqrt(people) / np.sqrt(people).sum()
+    middle, width = float(whole["smd"].iloc[0]), float(np.sqrt(weights**2 @ half**2))
+    ax = ax or axes(height=1.2 + 0.35 * len(each))
+    place = np.arange(len(each), 0, -1)
+    ax.errorbar(effect, place, xerr=half, fmt="s", color=PALETTE[0], markersize=5, capsize=2)
+    ax.errorbar([middle], [0], xerr=[width], fmt="D", color=INK, markersize=6, capsize=2)
+    ax.axvline(0, color=SOFT, linewidth=0.8)
+    p = [*each["p"], whole["p"].iloc[0]]
+    names = [*(f"{name} ({count})" for name, count in zip(each["dataset"], people, strict=True)), "all"]
+    ax.set_yticks([*place, 0], [f"{name}  p {value:.2g}" for name, value in zip(names, p, strict=True)])
+    ax.set_xlabel(f"effect of {better} over {than}, standard deviations")
+    interval = [[float(e - h), float(e + h)] for e, h in zip([*effect, middle], [*half, width], strict=True)]
+    return finish(ax, {"rows": names, "smd": [*effect.tolist(), middle], "interval": interval, "p": p})
+
+
+def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> Panels:
+    """Maps of values of channels over the head seen from above, one for each row, on one colour scale.
+
+    Parameters
+    ----------
+    values
+        (channel,) or (map, channel), such as `nl.decoding.patterns(...)` at a sample.
+    positions
+        (channel, 3) in metres, head frame (`x` to the right, `y` to the front), or (channel, 2).
+
+    Raises
+    ------
+    RequestError
+        Fewer than four channels have a place, or the numbers do not fit.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Circle
+    from scipy.interpolate import RBFInterpolator
+
+    maps, places = np.atleast_2d(np.asarray(values, dtype=float)), np.asarray(positions, dtype=float)
+    if places.ndim != 2 or maps.shape[1] != len(places):
+        raise RequestError(f"topography: {maps.shape[1]} values for {len(places)} places of channels")
+    if places.shape[1] == 3:
+        # From above: the angle from the vertex is the distance from the middle, so that the ears are at the rim.
+        lifted = places - np.nanmean(places, axis=0) * [1, 1, 0]
+        angle = np.arctan2(np.hypot(lifted[:, 0], lifted[:, 1]), lifted[:, 2])
+        places = (angle / (np.pi / 2) / np.hypot(*lifted[:, :2].T).clip(1e-9))[:, None] * lifted[:, :2]
+    known = np.isfinite(places).all(axis=1)
+    if known.sum() < 4:
+        raise RequestError(f"topography: {int(known.sum())} channels have a place, and a map needs four")
+    places, maps = places[known], maps[:, known]
+    rim = max(1.0, float(np.hypot(*places.T).max()))
+    grid = np.stack(np.meshgrid(*[np.linspace(-rim, rim, 64)] * 2), axis=-1)
+    inside = np.hypot(*np.moveaxis(grid, -1, 0)) <= rim
+    limit = float(np.abs(maps).max()) or 1.0
+    figure = Figure(figsize=(2.4 * len(maps) + 0.8, 2.6), layout="constrained")
+    drawn, image = [], None
+    for number, row in enumerate(maps, 1):
+        ax: Axes = figure.add_subplot(1, len(maps), number)
+        surface = np.full(inside.shape, np.nan)
+        surface[inside] = RBFInterpolator(places, row, kernel="thin_plate_spline")(grid[inside])
+        image = ax.imshow(
+            surface, origin="lower", extent=(-rim, rim, -rim, rim), cmap="RdBu_r", vmin=-limit, vmax=limit
+        )
+        ax.scatter(places[:, 0], places[:, 1], s=6, color=INK)
+        ax.add_patch(Circle((0, 0), rim, fill=False, color=INK, linewidth=1))
+        ax.plot([-0.08 * rim, 0, 0.08 * rim], [rim, 1.1 * rim, rim], color=INK, linewidth=1)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.set_title(titles[number - 1] if number <= len(titles) else "")
+        drawn.append(finish(ax, {"values": row.tolist(), "places": places.tolist()}, spines=False))
+    figure.colorbar(image, ax=drawn, shrink=0.8)  # type: ignore[arg-type]
+    return Panels(drawn)
