@@ -59,8 +59,13 @@ def others() -> dict[str, tuple[nn.Module, Tensor]]:
     spikes = (torch.rand(450, 64, 10) < 0.2).float()
     steps, places = torch.randn(450, 20, 32), torch.randn(128, 32, 64)
     spiking = OverTime(nn.Sequential(nn.Linear(64, 128), Lif(0.9), nn.Linear(128, 10), Lif(0.9)))
+    large = nn.Sequential(nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1000))
+    layers = (nn.Linear(700, 256), Lif(0.9), nn.Linear(256, 256), Lif(0.9), nn.Linear(256, 20), Lif(0.9))
+    long = (torch.rand(64, 700, 100) < 0.03).float()
     return {
         "spiking, 64-128-10, 10 steps": (spiking, spikes),
+        "spiking, 700-256-256-20, 100 steps": (OverTime(nn.Sequential(*layers)), long),
+        "perceptron of 21 million weights": (large, torch.randn(1, 4096)),
         "LSTM, 32-64, 20 steps": (LastStep(nn.LSTM(32, 64, batch_first=True)), steps),
         "GRU, 32-64, 20 steps": (LastStep(nn.GRU(32, 64, batch_first=True)), steps),
         "transformer layer, 64 wide, 32 places": (

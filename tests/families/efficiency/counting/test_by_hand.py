@@ -295,3 +295,17 @@ def test_sparse_weights_are_named_as_uncounted_or_counted():
 
     found = counted(Sparse(), half(3, 4), needs=("operations",))
     assert found.uncounted or per_sample(found)[0] == 4
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 500, 40_000])
+def test_a_large_matrix_with_some_zeros_counts_exactly(zeros):
+    layer, x = nn.Linear(700, 600, bias=False), torch.rand(3, 700) + 0.1
+    with torch.no_grad():
+        layer.weight.fill_(1.5)
+        layer.weight.view(-1)[
+            torch.randperm(420_000, generator=torch.Generator().manual_seed(zeros))[:zeros]
+        ] = 0
+        x[:, ::3] = 0
+    by_hand = float((x.ne(0).double() @ layer.weight.ne(0).double().t()).sum()) / 3
+    macs, _, dense = per_sample(counted(layer, x))
+    assert (macs, dense) == (by_hand, 420_000)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, Indices
 
-__all__ = ["EXACT", "FLOATS", "Fan", "Inbox", "Scratch", "count_nonzero"]
+__all__ = ["EXACT", "FLOATS", "Fan", "Inbox", "Scratch", "count_nonzero", "few_zeros"]
 
 # Sums of integers are exact in float32 below this, in any order.
 EXACT = 2**24
@@ -71,10 +71,32 @@ def count_nonzero(values: Tensor) -> int:
         array = values.detach().resolve_conj().resolve_neg().numpy()
     if array.size <= MASK:
         return int(np.count_nonzero(np.not_equal(array, 0)))
-    flat = np.ravel(array, order="K")
-    return sum(
-        int(np.count_nonzero(np.not_equal(flat[at : at + MASK], 0))) for at in range(0, flat.size, MASK)
-    )
+    flat, mask = np.ravel(array, order="K"), np.empty(MASK, dtype=np.bool_)
+    parts = (flat[at : at + MASK] for at in range(0, flat.size, MASK))
+    return sum(int(np.count_nonzero(np.not_equal(part, 0, out=mask[: part.size]))) for part in parts)
+
+
+def few_zeros(values: Tensor) -> Indices | None:
+    """Places of the zeros in a large tensor read row by row; None if they are not few, or the tensor is none of these."""
+    if (
+        not values.is_cpu
+        or values.numel() <= MASK
+        or values.dtype not in FLOATS
+        or not values.is_contiguous()
+    ):
+        return None
+    flat, mask = values.detach().numpy().ravel(), np.empty(MASK, dtype=np.bool_)
+    found: list[Indices] = []
+    left = flat.size // 64
+    for at in range(0, flat.size, MASK):
+        part = mask[: min(MASK, flat.size - at)]
+        np.equal(flat[at : at + MASK], 0, out=part)
+        if part.any():
+            found.append(np.flatnonzero(part) + at)
+            left -= found[-1].size
+            if left < 0:
+                return None
+    return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
 
 class Fan:

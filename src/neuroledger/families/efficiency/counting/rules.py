@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from neuroledger.families.efficiency.counting.layer_counts import Site, Tally
-from neuroledger.families.efficiency.counting.rows import EXACT, Fan
+from neuroledger.families.efficiency.counting.rows import EXACT, Fan, few_zeros
 from neuroledger.families.efficiency.counting.static import nonzero
 
 __all__ = [
@@ -98,8 +99,15 @@ def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
 
 
 def column_sums(tally: Tally, weight: Tensor, bound: float) -> Fan:
-    """Non-zero weights of each input, for W ``(out, in)``."""
-    if tally.is_full(weight):
+    """Non-zero weights of each input, for W ``(out, in)``; a large matrix is read once."""
+    zeros = None if id(weight) in tally.full else few_zeros(weight)
+    if zeros is not None and zeros.size:
+        missing = np.bincount(zeros % weight.shape[1], minlength=weight.shape[1])
+        return Fan(
+            weight.shape[1],
+            torch.from_numpy(len(weight) - missing).to(torch.float32 if bound < EXACT else torch.float64),
+        )
+    if zeros is not None or tally.is_full(weight):
         return Fan(weight.shape[1], each=float(len(weight)))
     return exact(nonzero(weight).sum(0), bound)
 

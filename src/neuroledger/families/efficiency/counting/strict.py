@@ -250,7 +250,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             elif action == _MISS:
                 self._miss(name, args)
             elif action in (_MULTIPLY, _ADD):
-                if len(args) == 2:
+                if len(args) == 2 and (self._has(id(first)) or self._has(id(args[1]))):
                     self.tally.combined(args[0], args[1], result, product=action == _MULTIPLY)
             elif action == _TABLE:
                 for table in args[:2]:
