@@ -2,6 +2,7 @@
 #
 #   make repro     data from the embedded remote, dvc repro, the leaderboard printed, its page in site/
 #   make test      the whole test suite
+#   make docs      the documents as a site in site-docs/
 #   make public    the suite of public brain data (from their urls, or from the folder NEUROLEDGER_MIRROR)
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf calibrate schemas reference-data clean
+.PHONY: docs repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf calibrate schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -33,6 +34,11 @@ public: $(READY)
 	neuroledger validate --suite public
 	neuroledger run --suite public
 	neuroledger leaderboard --suite public
+
+# The documents as a site in site-docs/, which opens from disk; the notebooks as they were last executed.
+docs: $(READY)
+	mkdocs build --strict --quiet
+	@echo "documents: site-docs/index.html"
 
 verify: $(READY)
 	neuroledger verify --recompute

@@ -1,0 +1,238 @@
+"""What the site of the documents is made of beside them: the reference from the code, notebooks, formulas, safe links."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import neuroledger
+from neuroledger.cli import _parser
+from neuroledger.engine.schemas import schema_texts
+from neuroledger.spec import registry
+
+TITLES = {
+    "metric": "Metrics", "ceiling": "Ceilings", "paradigm": "Paradigms", "builder": "Model builders",
+    "reader": "Readers", "stimuli": "Stimulus readers",
+}  # fmt: skip
+FENCE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are generated: the reference, each notebook, and the style sheet."""
+    docs = Path(config.docs_dir)
+    made = {f"reference/{name}.md": text for name, text in reference()}
+    made |= {
+        f"tutorials/{path.stem}.md": notebook(path) for path in sorted((docs / "tutorials").glob("*.ipynb"))
+    }
+    made["assets/site.css"] = (docs / "site.css").read_text(encoding="utf-8")
+    for name, text in made.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Formulas become MathML; a link to a file outside the documents becomes the name of that file."""
+    held: list[str] = []
+
+    def keep(found: re.Match[str]) -> str:
+        held.append(found.group())
+        return f"\x00{len(held) - 1}\x00"
+
+    text = FENCE.sub(keep, markdown)
+    here = Path(config.docs_dir, page.file.src_uri).parent
+
+    def linked(found: re.Match[str]) -> str:
+        words, target = found.groups()
+        path = target.split("#")[0]
+        inside = (here / path).resolve().is_relative_to(Path(config.docs_dir).resolve())
+        if re.match(r"\w+:|#", target) or inside:
+            return found.group().replace(".ipynb)", ".md)")
+        place = (here / path).resolve().relative_to(Path(config.docs_dir).resolve().parent)
+        return f"{words} (`{place}`)"
+
+    text = LINK.sub(linked, text)
+    text = FORMULA.sub(lambda found: convert(found.group(1).strip(), display="block"), text)
+    return re.sub("\x00(\\d+)\x00", lambda found: held[int(found.group(1))], text)
+
+
+def notebook(path: Path) -> str:
+    """A notebook as Markdown: its texts, its code, and what it displayed when it was last executed."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                alone = "".join(data["image/png"]).replace("\n", "")
+                parts.append(f'<img alt="figure of the code above" src="data:image/png;base64,{alone}">')
+            elif "text/html" in data:
+                parts.append(
+                    f'<div class="output">{re.sub(chr(10) + "+", chr(10), "".join(data["text/html"]))}</div>'
+                )
+            else:
+                text = "".join(output.get("text", data.get("text/plain", "")))
+                parts.append(f'<pre class="output">{html.escape(text.rstrip())}</pre>')
+    words = f"*This page is the notebook `docs/tutorials/{path.name}`, executed.*"
+    return "\n\n".join([parts[0], words, *parts[1:]]) + "\n"
+
+
+def reference() -> Iterator[tuple[str, str]]:
+    """Name and text of each page of the reference."""
+    yield "python", "\n".join(_python())
+    yield "cli", "\n".join(_cli())
+    yield "specs", "\n".join(_specs())
+    for kind, folder in registry.FOLDERS.items():
+        yield folder, "\n".join(_components(kind))
+
+
+def _components(kind: str) -> Iterator[str]:
+    yield f"# {TITLES[kind]}\n"
+    yield f"The registered components of kind `{kind}`: what `name:` may be in a spec, with every field.\n"
+    for name in registry.names(kind, plugins=False):
+        found = registry.get(kind, name)
+        yield f"## `{name}` {{#{name}}}\n"
+        yield f"{_summary(found.function)}\n"
+        yield f"Version {found.version}, `{found.function.__module__}`.\n"
+        fields = {
+            field: one
+            for field, one in inspect.signature(found.function).parameters.items()
+            if one.kind is one.KEYWORD_ONLY and field not in found.injected
+        }
+        if fields:
+            yield "| field | type | default | |\n|---|---|---|---|"
+            words = _parameters(found.function)
+            for field, one in fields.items():
+                default = "required" if one.default is one.empty else f"`{one.default!r}`"
+                yield f"| `{field}` | `{_cell(one.annotation)}` | {_cell(default)} | {_cell(words.get(field, ''))} |"
+            yield ""
+
+
+def _summary(function: Any) -> str:
+    """The first paragraphs of a docstring, up to its first section."""
+    text = inspect.getdoc(function) or ""
+    return _plain(re.split(r"\n\w[^\n]*\n-{3,}\n", text)[0].strip())
+
+
+def _parameters(function: Any) -> dict[str, str]:
+    """Parameter → its words in the docstring."""
+    text = inspect.getdoc(function) or ""
+    section = re.search(r"(?:^|\n)Parameters\n-+\n(.*?)(?=\n\w[^\n]*\n-{3,}\n|\Z)", text, re.DOTALL)
+    found: dict[str, str] = {}
+    for names, words in re.findall(
+        r"^(\S[^\n]*)\n((?:[ \t]+[^\n]*\n?|\n)+)", section[1] + "\n" if section else "", re.M
+    ):
+        for name in re.split(r",\s*", names.split(":")[0]):
+            found[name.strip()] = _plain(" ".join(words.split()))
+    return found
+
+
+def _plain(text: str) -> str:
+    """Markdown of a docstring: roles of Sphinx and double backticks become code."""
+    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
+    return re.sub(r"(^|[^`\w])<(\w)", r"\1&lt;\2", text)
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _specs() -> Iterator[str]:
+    yield "# Specs\n"
+    yield "The fields of each kind of file under `specs/`, from the JSON Schemas that editors use.\n"
+    for name, text in schema_texts(plugins=False).items():
+        schema = json.loads(text)
+        yield f"## {name.removesuffix('.json').capitalize()} {{#{name.removesuffix('.json')}}}\n"
+        yield from _table(schema)
+        for part, inner in sorted(schema.get("$defs", {}).items()):
+            if "properties" in inner and not re.match(r"(metric|ceiling|paradigm|builder|reader)[_.]", part):
+                yield f"### {part} {{#{name.removesuffix('.json')}-{part}}}\n"
+                if inner.get("description"):
+                    yield _plain(inner["description"].split("\n\n")[0]) + "\n"
+                yield from _table(inner)
+
+
+def _table(schema: dict[str, Any]) -> Iterator[str]:
+    yield "| field | type | default | |\n|---|---|---|---|"
+    for field, one in schema.get("properties", {}).items():
+        needed = field in schema.get("required", ())
+        default = "required" if needed else f"`{json.dumps(one['default'])}`" if "default" in one else ""
+        yield f"| `{field}` | {_cell(_type(one))} | {_cell(default)} | {_cell(_plain(one.get('description', '')))} |"
+    yield ""
+
+
+def _type(one: dict[str, Any]) -> str:
+    """The type of a field of a JSON Schema in words."""
+    if "$ref" in one:
+        return f"`{one['$ref'].rsplit('/', 1)[-1]}`"
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in one:
+            types = dict.fromkeys(_type(each) for each in one[several])
+            return " or ".join(types) if len(types) < 8 else "one of the registered components"
+    if "enum" in one or "const" in one:
+        return ", ".join(f"`{each}`" for each in one.get("enum", [one.get("const")]))
+    if one.get("type") == "array":
+        return f"list of {_type(one['items'])}" if one.get("items") else "list"
+    return str(one.get("type", "any"))
+
+
+def _cli() -> Iterator[str]:
+    yield "# Command line\n"
+    parser = _parser()
+    verbs: Any = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for verb, one in verbs.choices.items():
+        yield f"## `neuroledger {verb}` {{#{verb}}}\n"
+        yield f"{one.description or ''}\n"
+        one.prog = f"neuroledger {verb}"
+        yield f"```text\n{one.format_help().strip()}\n```\n"
+
+
+def _python() -> Iterator[str]:
+    yield "# Python\n"
+    yield "`import neuroledger as nl` gives these names; each is loaded when it is first used.\n"
+    for name in neuroledger.__all__:
+        found = getattr(neuroledger, name)
+        yield f"## `nl.{name}` {{#{name}}}\n"
+        if inspect.ismodule(found):
+            yield f"{_summary(found)}\n"
+            for inner in getattr(importlib.import_module(found.__name__), "__all__", ()):
+                yield from _callable(f"nl.{name}.{inner}", getattr(found, inner), level="###")
+        else:
+            yield from _callable(f"nl.{name}", found, level="")
+
+
+def _callable(name: str, found: Any, *, level: str) -> Iterator[str]:
+    if level:
+        yield f"{level} `{name}`\n"
+    if callable(found) and not (inspect.isclass(found) and issubclass(found, BaseException)):
+        yield f"```text\n{name}{_signature(found)}\n```\n"
+    yield f"{_summary(found)}\n"
+    words = _parameters(found)
+    if words:
+        yield "\n".join(f"- `{field}`: {text}" for field, text in words.items()) + "\n"
+
+
+def _signature(found: Any) -> str:
+    text = str(inspect.signature(found))
+    return (
+        re.sub(r"'([^']*)'", r"\1", re.sub(r"neuroledger\.[\w.]+\.(\w+)", r"\1", text))
+        if len(text) < 900
+        else "(…)"
+    )

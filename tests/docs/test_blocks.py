@@ -1,0 +1,147 @@
+"""Every block of the documents is tried: Python runs, commands run or parse with their real arguments, YAML loads."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from neuroledger.cli import _parser, main
+from neuroledger.spec.document import parse
+from tests.docs.blocks import blocks_of
+from tests.docs.stages import presupposed
+from tests.docs.test_documents import DOCUMENTS
+
+# Tried by tests of their own, in an order and in folders of their own.
+ELSEWHERE = {"docs/extending.md"}
+# Read only, and quick: run as they are shown. The other verbs are parsed, their ids looked up.
+READING = {"list", "show", "leaderboard", "compare", "diagnose", "ranks", "pareto", "plot", "report", "check"}
+HERE = {
+    "Digits.simulated.IT-ridge",
+    "Digits.simulated.V4-pls",
+    "Digits.simulated",
+}  # what `score` and `validate` run on
+PLACEHOLDER = re.compile(r"…|(?<![\w-])(?!SHA)[A-Z][A-Z_]{2,}(?![\w-])|path/to|\.\.\.")
+FILES = re.compile(r"(--table scores\.csv)|(--since)|(--root)")
+COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )?neuroledger (.*)$")
+
+
+def test_every_document_is_tried() -> None:
+    with_python = {name for name in DOCUMENTS if any(b.language == "python" for b in blocks_of(Path(name)))}
+    assert with_python - ELSEWHERE == set(PYTHON)
+
+
+PYTHON = [
+    name
+    for name in DOCUMENTS
+    if name not in ELSEWHERE
+    and any(block.language == "python" for block in blocks_of(Path(__file__).parents[2] / name))
+]
+
+
+@pytest.fixture(scope="module")
+def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository with its data, in a folder where commands may write."""
+    folder = tmp_path_factory.mktemp("clone") / "repository"
+    listed = subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=True)
+    for name in listed.stdout.splitlines():
+        if (
+            name.split("/")[0] in {"specs", "results", "params.yaml", "dvc.yaml", "data"}
+            and (repository / name).is_file()
+        ):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(repository / name, folder / name)
+    for path in (repository / "data").rglob("*.dvc"):
+        held = path.with_suffix("")
+        if held.is_file():
+            shutil.copy2(held, folder / held.relative_to(repository))
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:This pattern is interpreted:UserWarning")
+@pytest.mark.parametrize("name", PYTHON)
+def test_python_runs(repository: Path, clone: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of a document, one after the other, with what its reader has."""
+    monkeypatch.chdir(clone)
+    names = presupposed(name)
+    for block in blocks_of(repository / name):
+        if block.language == "python" and not _sketch(block.text):
+            code = compile(textwrap.dedent(block.text), f"{name}: {block.text.splitlines()[0]}", "exec")
+            exec(code, names)
+
+
+def _sketch(text: str) -> bool:
+    """Whether a block shows a line of a reader's own function, which it says."""
+    return "# in a registered reader" in text
+
+
+def commands(path: Path) -> Iterator[str]:
+    """Each line of the shell blocks, continued lines joined, comments taken off."""
+    for block in blocks_of(path):
+        if block.language in {"bash", "sh"}:
+            for line in block.text.replace("\\\n", " ").splitlines():
+                for part in re.sub(r"\s+#.*$|^#.*$", "", line).split("&&"):
+                    if part.strip():
+                        yield part.strip().removeprefix("do ").strip()
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name not in ELSEWHERE])
+def test_commands_are_what_the_parser_takes(repository: Path, name: str) -> None:
+    makefile = (repository / "Makefile").read_text(encoding="utf-8")
+    for command in commands(repository / name):
+        found = COMMAND.match(command)
+        if found and "…" not in command:
+            words = [os.path.expandvars(word) for word in shlex.split(found.group(1))]
+            try:
+                _parser().parse_args(words)
+            except SystemExit as stopped:
+                pytest.fail(f"{name}: `{command}` is refused ({stopped})")
+        elif target := re.match(r"^make (\S+)", command):
+            assert re.search(rf"^{re.escape(target.group(1))}:", makefile, re.MULTILINE), f"{name}: {command}"
+        elif not re.match(r"^(for|done)\b", command):
+            done = subprocess.run(
+                ["sh", "-n", "-c", command.replace("…", "")], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{name}: {command}: {done.stderr}"
+
+
+def ready(repository: Path) -> Iterator[tuple[str, str]]:
+    """The commands that need nothing but the repository itself."""
+    for name in DOCUMENTS:
+        for command in commands(repository / name) if name not in ELSEWHERE else ():
+            found = COMMAND.match(command)
+            if found and not PLACEHOLDER.search(command) and not FILES.search(command):
+                words = found.group(1).split()
+                quick = words[0] in READING or (words[0] == "run" and "--dry-run" in words)
+                if quick or (words[0] in {"score", "validate"} and HERE & set(words[1:])):
+                    yield name, found.group(1)
+
+
+READY = sorted(set(ready(Path(__file__).parents[2])))
+
+
+def test_many_commands_are_ready() -> None:
+    assert len(READY) >= 12
+
+
+@pytest.mark.parametrize(("name", "command"), READY, ids=lambda text: text[:60])
+def test_a_command_runs_as_it_is_shown(
+    clone: Path, name: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(clone)
+    status = main(shlex.split(command))
+    assert status == 0, f"{name}: {command}\n{capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_yaml_is_read_by_the_strict_loader(repository: Path, name: str) -> None:
+    for block in blocks_of(repository / name):
+        if block.language == "yaml":
+            parse(block.text, name)

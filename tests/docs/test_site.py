@@ -1,0 +1,102 @@
+"""The documents as a site: it builds without a warning, opens from disk, has no dead link, and its reference is whole."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import nbformat
+import pytest
+
+from neuroledger.spec import registry
+from tests.docs import notebooks
+
+TUTORIALS = sorted(notebooks.TUTORIALS.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("documents") / "site"
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)],
+        cwd=repository, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    return out
+
+
+def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in site.rglob("*.html") if path.name != "404.html"
+    }
+    ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in texts.items()}
+    checked = 0
+    for path, text in texts.items():
+        for link in map(unescape, re.findall(r'\b(?:href|src)="([^"]*)"', text)):
+            if re.match(r"https?:|mailto:|data:", link) or link in ("", "#"):
+                continue
+            name, _, anchor = link.partition("#")
+            target = (path.parent / unquote(name)).resolve() if name else path
+            assert target.exists(), f"{path.name}: {link}"
+            if anchor and target in ids:
+                assert unquote(anchor) in ids[target], f"{path.relative_to(site)}: {link}"
+            checked += 1
+    assert len(texts) > 30 and checked > 2000
+
+
+def test_the_site_asks_nothing_of_a_network(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]*\bsrc="([^"]+)"|<link[^>]*\bhref="([^"]+)"', text)
+        assert not [one for pair in loaded for one in pair if one.startswith(("http", "//"))], path.name
+
+
+@pytest.mark.parametrize("kind", list(registry.FOLDERS))
+def test_every_field_of_every_component_is_in_the_reference(site: Path, kind: str) -> None:
+    import inspect
+
+    text = (site / "reference" / f"{registry.FOLDERS[kind]}.html").read_text(encoding="utf-8")
+    parts = dict(re.findall(r'<h2 id="([^"]+)">(.*?)(?=<h2 |\Z)', text, re.DOTALL))
+    names = registry.names(kind, plugins=False)
+    assert set(names) <= set(parts)
+    for name in names:
+        found = registry.get(kind, name)
+        for field, one in inspect.signature(found.function).parameters.items():
+            if one.kind is one.KEYWORD_ONLY and field not in found.injected:
+                assert f"<code>{field}</code>" in parts[name], f"{kind} {name}: {field}"
+
+
+def test_formulas_are_drawn_by_the_browser_alone(site: Path) -> None:
+    text = (site / "formulas.html").read_text(encoding="utf-8")
+    assert text.count("<math") > 20 and "$" not in re.sub(r"<[^>]+>", "", text)
+
+
+def test_tutorials_are_kept_as_they_ran(site: Path) -> None:
+    assert len(TUTORIALS) == 5
+    for path in TUTORIALS:
+        shown = (site / "tutorials" / f"{path.stem}.html").read_text(encoding="utf-8")
+        assert "data:image/png;base64" in shown, (
+            f"{path.name} shows no figure: python -m tests.docs.notebooks"
+        )
+        for cell in nbformat.read(path, as_version=4).cells:
+            assert not any(one.output_type == "error" for one in cell.get("outputs", ()))
+
+
+QUICK = {"decoding", "spiking_cost"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(each, id=each.stem, marks=[] if each.stem in QUICK else [pytest.mark.slow])
+        for each in TUTORIALS
+    ],
+)
+def test_a_tutorial_runs_from_its_first_cell_to_its_last(path: Path) -> None:
+    ran = notebooks.executed(path)
+    figures = sum("image/png" in one.get("data", {}) for cell in ran.cells for one in cell.get("outputs", ()))
+    assert figures > 0
