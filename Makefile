@@ -37,7 +37,7 @@ public: $(READY)
 
 # The documents as a site in site-docs/, which opens from disk; the notebooks as they were last executed.
 docs: $(READY)
-	mkdocs build --strict --quiet
+	mkdocs build --strict
 	@echo "documents: site-docs/index.html"
 
 verify: $(READY)

@@ -29,6 +29,7 @@ TITLES = {
 FENCE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
+INLINE = re.compile(r"\$([^$\n]+)\$")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -65,7 +66,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{words} (`{place}`)"
 
     text = LINK.sub(linked, text)
-    text = FORMULA.sub(lambda found: convert(found.group(1).strip(), display="block"), text)
+    if FORMULA.search(text):
+        text = FORMULA.sub(lambda found: convert(found.group(1).strip(), display="block"), text)
+        text = INLINE.sub(lambda found: convert(found.group(1)), text)
     return re.sub("\x00(\\d+)\x00", lambda found: held[int(found.group(1))], text)
 
 
@@ -99,8 +102,13 @@ def reference() -> Iterator[tuple[str, str]]:
     yield "python", "\n".join(_python())
     yield "cli", "\n".join(_cli())
     yield "specs", "\n".join(_specs())
-    for kind, folder in registry.FOLDERS.items():
-        yield folder, "\n".join(_components(kind))
+    for kind in registry.FOLDERS:
+        yield page_of(kind), "\n".join(_components(kind))
+
+
+def page_of(kind: str) -> str:
+    """The name of the page that lists the components of a kind."""
+    return kind if kind == "stimuli" else f"{kind}s"
 
 
 def _components(kind: str) -> Iterator[str]:
