@@ -8,12 +8,14 @@ import shlex
 import shutil
 import subprocess
 import textwrap
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from neuroledger.cli import _parser, main
+from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
 from tests.docs.blocks import blocks_of
 from tests.docs.stages import presupposed
@@ -62,6 +64,12 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         held = path.with_suffix("")
         if held.is_file():
             shutil.copy2(held, folder / held.relative_to(repository))
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the regular expressions of a spec, said by pandas
+        patch.chdir(folder)
+        suite = open_catalog(folder).suite("core")
+        datasets = {open_catalog(folder).benchmark(item.id).dataset for item in suite.benchmarks}
+        assert main(["validate", *sorted(datasets)]) == 0
     return folder
 
 
