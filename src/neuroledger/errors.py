@@ -161,6 +161,13 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "machine.suite": "The suite that is scored by default.",
         "machine.data": "Files of a data set or model, and whether the data set is valid.",
         "store.size": "How much is kept in the store of activations.",
+        "audit.duplicate": "Recordings or windows of a data set are copies of one another.",
+        "audit.counts": "People or trials of a label are other, or fewer, than stated.",
+        "audit.units": "Amplitudes that such channels do not have, or recordings in another unit than the others.",
+        "audit.flat": "Channels are flat in some recordings.",
+        "audit.clipped": "Channels stay at their bound in some recordings.",
+        "audit.leak": "A channel is a code of the label.",
+        "audit.order": "The order in time, or the recording, tells the label.",
     }
 )
 

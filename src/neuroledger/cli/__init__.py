@@ -243,6 +243,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--allow-invalid", action="store_true", help="exit 0 even if a data set is invalid")
     p.add_argument("--json", action="store_true", help="machine-readable")
 
+    p = verb(
+        "audit", "data", "copies, counts, units, flat channels and leaks of the label in a set of signals"
+    )
+    p.add_argument("id", metavar="DATASET")
+    p.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report to this file")
+    p.add_argument("--json", action="store_true", help="machine-readable")
+
     p = verb("run", "scoring", "score what is missing")
     p.add_argument("models", nargs="*", metavar="MODEL", help="default: the suite's models")
     p.add_argument("--benchmark", action="append", default=[], dest="benchmarks", metavar="B")

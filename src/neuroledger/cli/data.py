@@ -116,6 +116,23 @@ def validate(options: argparse.Namespace) -> int:
     return 0 if options.allow_invalid or all(report.success for report in reports) else 1
 
 
+def audit(options: argparse.Namespace) -> int:
+    """What a publisher would want to know about a set of signals."""
+    from neuroledger.families.decoding.audit import audit_dataset, report_of
+    from neuroledger.store.files import write_text
+
+    catalog = open_catalog(options.root)
+    found = audit_dataset(catalog, options.id)
+    page = report_of(catalog.dataset(options.id), found)
+    if options.json:
+        say_json([finding.to_dict() for finding in found])
+    else:
+        say(page)
+    if options.out is not None:
+        write_text(options.out, page)
+    return 1 if any(finding.severity == "error" for finding in found) else 0
+
+
 def package(options: argparse.Namespace) -> int:
     """A lab's files into a data set, or a checkpoint into the weights of a model."""
     from neuroledger.cli.lab_files import reader_of

@@ -13,7 +13,22 @@ import yaml
 
 from neuroledger.cli import main
 from neuroledger.data.load import load_dataset
+from neuroledger.data.pin.yaml_edit import without
 from neuroledger.spec.catalog import open_catalog
+
+
+def unpinned(repository: Path, dataset: str) -> str:
+    """The spec of a published data set as it was before its public tree was pinned: for downloads in the published layout.
+
+    Where the tree is a conversion with another layout, the spec of the published files is in `as_published`.
+    """
+    own = Path(__file__).with_name("as_published") / f"{dataset}.yaml"
+    if own.is_file():
+        return own.read_text("utf-8")
+    text = (repository / "specs" / "datasets" / f"{dataset}.yaml").read_text("utf-8")
+    if "\nlists:" not in text:
+        return text
+    return without(without(text, "lists"), "unread") + 'unavailable: "not pinned"\n'
 
 
 def place_of(root: Path, repository: Path, specs: Mapping[str, Sequence[str]]) -> Path:
@@ -21,7 +36,10 @@ def place_of(root: Path, repository: Path, specs: Mapping[str, Sequence[str]]) -
     for kind, ids in specs.items():
         (root / "specs" / kind).mkdir(parents=True)
         for id in ids:
-            shutil.copy(repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind)
+            if kind == "datasets":
+                (root / "specs" / kind / f"{id}.yaml").write_text(unpinned(repository, id), "utf-8")
+            else:
+                shutil.copy(repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind)
     shutil.copy(repository / "specs" / "references.bib", root / "specs")
     shutil.copy(repository / "params.yaml", root)
     (root / "dvc.yaml").write_text("stages: {}\n")

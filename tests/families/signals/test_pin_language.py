@@ -23,6 +23,7 @@ from neuroledger.families.signals.embeddings.stimulus_source import source_of_da
 from neuroledger.families.signals.language.word_triggers import cleaned
 from neuroledger.spec.catalog import open_catalog
 from tests.families.signals import alice_files, word_files, zuco_files
+from tests.families.signals.published_places import unpinned
 
 LATENT = 3
 MODELS = ("dummy", "covariance_ridge", "shuffled_covariance_ridge")
@@ -48,7 +49,7 @@ def place(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def with_people(place: Path, repository: Path, dataset: str, benchmark: str, people: int) -> None:
     """The two specs, with another number of people."""
     shutil.copy(repository / "specs/benchmarks" / f"{benchmark}.yaml", place / "specs/benchmarks")
-    text = (repository / "specs/datasets" / f"{dataset}.yaml").read_text(encoding="utf-8")
+    text = unpinned(repository, dataset)
     counts = [line for line in text.splitlines() if "column: subject" in line]
     assert len(counts) == 1
     text = text.replace(counts[0], f"    - {{check: distinct, column: subject, count: {people}}}")

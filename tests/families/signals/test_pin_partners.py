@@ -17,6 +17,7 @@ from neuroledger.data.load import load_dataset
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.errors import DataError, RequestError
 from neuroledger.spec.catalog import open_catalog
+from tests.families.signals.published_places import unpinned
 from tests.families.signals.recording_files import edf, edf_annotations, night, texts
 
 PEOPLE = 6
@@ -182,7 +183,7 @@ def place(tmp_path: Path, repository: Path) -> Callable[[str], Path]:
             "negative: [shuffled_covariance]", "negative: [shuffled_covariance], floor_at_most: 1.0"
         )
         (root / "specs" / "benchmarks" / f"{benchmark}.yaml").write_text(asked)
-        text = (repository / "specs" / "datasets" / f"{id}.yaml").read_text()
+        text = unpinned(repository, id)
         lines = [
             line[: line.index("count:")] + f"count: {PEOPLE}}}" if "column: subject" in line else line
             for line in text.splitlines()

@@ -26,6 +26,7 @@ from neuroledger.families.signals.recordings.signal_stimuli import Events, alone
 from neuroledger.families.signals.recordings.signal_windows import Window, lay, within_recording
 from neuroledger.families.signals.recordings.window_store import join
 from neuroledger.families.signals.signals import signals
+from neuroledger.families.signals.units import require_plausible
 from neuroledger.spec.base import Frozen
 
 __all__ = ["UNTOUCHED", "Preprocessing", "Recording", "join", "quiet_mne", "windows_of"]
@@ -52,6 +53,8 @@ class Preprocessing(Frozen):
     `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`), `rename` gives those that occur another
     one; `channels` are those that are kept, in this order, whatever the case of their letters. `drop` takes out channels
     by name, `*` for any characters; in `pick`, `meg` is magnetometers and gradiometers and no reference away from the head.
+    `stated` is the unit of the values of a file that states none, or a wrong one: MNE takes them for volts. Amplitudes that
+    no such channel has are refused, unless `units` is `arbitrary`.
     The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows.
     """
 
@@ -70,6 +73,7 @@ class Preprocessing(Frozen):
     scale: Literal["robust", "standard"] | None = None
     clamp: Positive | None = None
     units: Literal["V", "mV", "uV", "T", "fT", "arbitrary"] = "uV"
+    stated: Literal["V", "mV", "uV"] = "V"
 
 
 UNTOUCHED = Preprocessing()
@@ -161,10 +165,13 @@ def windows_of(
         data = raw.get_data()
         cut = np.empty((int(inside.sum()), len(data), length))
         for row, at in enumerate(first[inside]):
-            np.multiply(data[:, at : at + length], SCALES[steps.units], out=cut[row])
+            np.multiply(data[:, at : at + length], SCALES[steps.units] / SCALES[steps.stated], out=cut[row])
         del data
         types = [mne.channel_type(raw.info, index) for index in range(len(raw.ch_names))]
         places = np.array([channel["loc"][:3] for channel in raw.info["chs"]], dtype=float)
+    spread = np.median(cut.std(axis=2), axis=0)
+    kinds = {kind: float(np.median(spread[np.array(types) == kind])) for kind in set(types)}
+    require_plausible(kinds, steps.units, recording.file)
     places[~np.isfinite(places).all(axis=1) | (places == 0).all(axis=1)] = np.nan
     if steps.baseline is not None:
         times = (before + np.arange(length)) / rate

@@ -1,0 +1,162 @@
+"""An audit finds each planted fault, names it, and is silent about clean signals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from neuroledger.cli import main
+from neuroledger.data.pin.pin import Downloads, pin
+from neuroledger.errors import DataError
+from neuroledger.families.decoding.audit import audit
+from neuroledger.families.signals.signals import signals
+from neuroledger.families.signals.units import require_plausible
+from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.expectations import Expectations
+from tests.data.test_pin import place
+from tests.families.signals.recording_files import edf
+
+__all__ = ["place"]
+
+PEOPLE, TRIALS, CHANNELS, SAMPLES = 4, 24, 5, 64
+
+
+def clean(units: str = "uV") -> tuple[np.ndarray, dict[str, Any]]:
+    """Simulated noise of four people, two labels in random order."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(0, 12, (PEOPLE * TRIALS, CHANNELS, SAMPLES)).cumsum(axis=2) / 3
+    people = np.repeat([f"s{n}" for n in range(PEOPLE)], TRIALS)
+    label = np.concatenate([rng.permutation(["a", "b"] * (TRIALS // 2)) for _ in range(PEOPLE)])
+    events = {
+        "stimulus_id": label.copy(),
+        "subject": people,
+        "recording": np.char.add(people, ".edf"),
+        "onset": np.tile(np.arange(TRIALS) * 2.0, PEOPLE),
+        "label": label,
+    }
+    return values, events
+
+
+def made(values: np.ndarray, events: dict[str, Any], units: str = "uV") -> xr.DataArray:
+    names = [f"C{n}" for n in range(CHANNELS)]
+    return signals(
+        values, channels=names, channel_types="eeg", sampling_rate=64.0, start=0.0, units=units, events=events
+    )
+
+
+def codes(assembly: xr.DataArray, expected: Expectations | None = None) -> dict[str, str]:
+    return {finding.code: finding.what for finding in audit(assembly, expected=expected)}
+
+
+def test_clean_signals_raise_no_suspicion() -> None:
+    assert codes(made(*clean())) == {}
+
+
+def test_a_window_copied_to_another_person_is_found_whatever_its_gain() -> None:
+    values, events = clean()
+    values[70] = 3 * values[5] + 1
+    found = codes(made(values, events))
+    assert set(found) == {"audit.duplicate"}
+    assert "1 pairs" in found["audit.duplicate"]
+    assert "s0.edf at 10 s and s2.edf at 44 s" in found["audit.duplicate"]
+
+
+def test_one_recording_under_two_people_is_found() -> None:
+    values, events = clean()
+    values[TRIALS : 2 * TRIALS] = values[:TRIALS]
+    what = [f.what for f in audit(made(values, events)) if f.code == "audit.duplicate"]
+    assert any("recordings s0.edf, s1.edf of people s0, s1 hold the same bytes" in one for one in what)
+    assert any("24 pairs of windows" in one and "24 of them of two people" in one for one in what)
+
+
+def test_other_counts_than_stated_and_missing_labels_are_found() -> None:
+    values, events = clean()
+    expected = Expectations.model_validate(
+        {
+            "assembly": [
+                {"check": "distinct", "column": "subject", "count": 5},
+                {"check": "row_count", "where": {"label": "a"}, "low": 47, "high": 48},
+            ]
+        }
+    )
+    assert codes(made(values, events), expected) == {"audit.counts": "subject: 4 different, 5 stated"}
+    events["label"] = np.where(events["subject"] == "s3", "b", events["label"])
+    what = [f.what for f in audit(made(values, events), expected=expected) if f.code == "audit.counts"]
+    assert any("label a: 36 windows, 47 to 48 stated" in one for one in what)
+    assert any("1 people lack a label that others have: s3 (a)" in one for one in what)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_absurd_units_are_found(factor: float) -> None:
+    values, events = clean()
+    assert "µV (median standard deviation" in codes(made(values * factor, events))["audit.units"]
+    assert codes(made(values * 1e-6, events, units="V")) == {}
+
+
+def test_one_person_in_another_unit_is_found() -> None:
+    values, events = clean()
+    values[TRIALS : 2 * TRIALS] *= 1000
+    assert "1 recordings vary at least 100 times more or less" in codes(made(values, events))["audit.units"]
+
+
+def test_flat_and_clipped_channels_are_found() -> None:
+    values, events = clean()
+    values[:TRIALS, 2] = 7.0
+    values[TRIALS : 2 * TRIALS, 4] = np.clip(values[TRIALS : 2 * TRIALS, 4], -20, 20)
+    found = codes(made(values, events))
+    assert found == {
+        "audit.flat": "1 channels are flat: C2 in 1 recordings, first s0.edf",
+        "audit.clipped": "1 channels are clipped: C4 in 1 recordings, first s1.edf",
+    }
+
+
+def test_a_channel_that_codes_the_label_is_found() -> None:
+    values, events = clean()
+    values[:, 1] = np.where(events["label"] == "a", 3.0, 9.0)[:, None]
+    values[:, 1, 0] = 0.0
+    assert "channels C1 is a code of the label" in codes(made(values, events))["audit.leak"]
+
+
+def test_labels_in_blocks_are_found() -> None:
+    values, events = clean()
+    events["label"] = np.tile(np.repeat(["a", "b"], TRIALS // 2), PEOPLE)
+    assert (
+        "4 changes from one window to the next in 4 recordings, 48 by chance"
+        in codes(made(values, events))["audit.order"]
+    )
+
+
+def test_the_command_audits_what_was_recorded_not_what_was_scaled(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "download"
+    folder.mkdir()
+    for person in range(6):
+        channels = {name: rng.normal(0, 10, 64 * 14) for name in ("Cz", "Pz", "Oz")}
+        if person == 4:
+            channels["Pz"] = np.full(64 * 14, 5.0)
+        edf(folder / f"S{person}_{'ab'[person % 2]}.edf", channels, 64)
+    path = place / "specs" / "datasets" / "Rest.yaml"
+    path.write_text(path.read_text().replace("units: uV}", "units: uV, high_pass: 1.0, scale: robust}"))
+    pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False))
+    assert main(["--root", str(place), "audit", "Rest", "--out", str(tmp_path / "audit.md")]) == 0
+    page = (tmp_path / "audit.md").read_text()
+    assert page in capsys.readouterr().out
+    assert "# Audit of Rest" in page
+    assert "`audit.flat` 1 channels are flat: Pz in 1 recordings, first S4_a.edf" in page
+
+
+def test_implausible_amplitudes_are_refused_with_what_was_seen() -> None:
+    with pytest.raises(
+        DataError, match=r"x\.edf: eeg channels vary by 0\.005 µV .*0\.05 to 5000 µV.*stated: uV"
+    ):
+        require_plausible({"eeg": 0.005}, "uV", "x.edf")
+    require_plausible({"eeg": 0.005}, "arbitrary", "x.edf")
+    require_plausible({"eeg": 1e-5, "misc": 1e9}, "V", "x.edf")
+    with pytest.raises(DataError, match="fT"):
+        require_plausible({"mag": 1.0}, "T", "x.fif")
