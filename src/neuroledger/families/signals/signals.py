@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 DIMS = ("presentation", "channel", "sample")
 CHANNEL_TYPES = frozenset(
-    {"eeg", "meg", "mag", "grad", "seeg", "ecog", "ieeg", "emg", "fmri", "eog", "ecg", "misc"}
+    {"eeg", "meg", "mag", "grad", "seeg", "ecog", "ieeg", "emg", "fmri", "eog", "ecg", "misc", "spikes"}
 )
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "presentation": ("stimulus_id", "subject", "recording", "onset"),
@@ -175,9 +175,15 @@ def _value_problems(assembly: xr.DataArray) -> list[str]:
 
 def _looked_through(assembly: xr.DataArray) -> list[str]:
     wrong, flat, first = 0, 0, -1
+    # A window in which no unit fires is silent, not broken.
+    silent = set(assembly["channel_type"].values.astype(str)) == {"spikes"}
     for start, values in blocks(assembly):
         wrong += values.size - int(np.isfinite(values).sum())
-        still = np.flatnonzero((values.max(axis=2) == values.min(axis=2)).all(axis=1))
+        still = (
+            np.array([], dtype=int)
+            if silent
+            else np.flatnonzero((values.max(axis=2) == values.min(axis=2)).all(axis=1))
+        )
         first = start + int(still[0]) if len(still) and first < 0 else first
         flat += len(still)
     if wrong:

@@ -40,6 +40,7 @@ def decoding(
         "r2",
         "mae",
         "binned_mae",
+        "bits_per_spike",
         "retrieval",
         "word_error_rate",
     ] = "balanced_accuracy",
@@ -158,7 +159,7 @@ def _influence(
 
 def _chance(measure: str, rows: Rows, k: int | None) -> float | None:
     """What predictions without information score, where that is known."""
-    if measure in ("auroc", "pearson_r", "r2"):
+    if measure in ("auroc", "pearson_r", "r2", "bits_per_spike"):
         return 0.5 if measure == "auroc" else 0.0
     if measure in LABELLED:
         return 1 / max(1, len(np.unique(rows.truth)))

@@ -1,0 +1,239 @@
+"""Trials of NWB files (Neurodata Without Borders, as DANDI keeps them): spikes or electrical series, and behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.arrays import Floats
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.parsing import parsing
+from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.families.signals.signals import signals
+from neuroledger.spec.base import Frozen
+from neuroledger.spec.registry import reader
+from neuroledger.store.hashes import sha256_of
+
+__all__ = ["NwbWindow", "nwb_trials"]
+
+Positive = Annotated[float, Field(gt=0)]
+SCALES: Mapping[str, float] = {
+    "volts": 1e6,
+    "V": 1e6,
+    "microvolts": 1.0,
+    "uV": 1.0,
+    "millivolts": 1e3,
+    "mV": 1e3,
+}
+
+
+class NwbWindow(Frozen):
+    """Windows of `duration` seconds from `start` seconds after each trial's time in column `align`.
+
+    With `stride`, a trial has further windows until its `stop_time`. Spikes are counted in bins of `bin` seconds.
+    """
+
+    start: float = 0.0
+    duration: Positive
+    align: str = "start_time"
+    stride: Positive | None = None
+    bin: Positive = 0.02
+
+
+@reader("nwb_trials", version=1, prepares=True)
+def nwb_trials(
+    files: Mapping[str, Path],
+    *,
+    window: NwbWindow,
+    series: str | None = None,
+    held_out: Annotated[int, Field(ge=2)] | None = None,
+    behavior: dict[str, str] | None = None,
+    facts: dict[str, str] | None = None,
+) -> Dataset:
+    """Windows of every trial of every NWB file, spike counts of its units or one of its electrical series.
+
+    Whose a recording is, is the subject that the file states. One file is in memory at a time; only the windows of a series
+    are read from the disk.
+
+    Parameters
+    ----------
+    series
+        Name of an electrical series in `acquisition`, in µV; the units without it.
+    held_out
+        Every so many-th unit is not among the channels: its count in each window is the coordinate `unit_N`, to be
+        predicted from the others (co-smoothing).
+    behavior
+        Coordinates by the place of a time series (`behavior/Position/cursor`, or a name in `acquisition`): its mean over
+        the window, `NAME_0`, `NAME_1`, … where it has several dimensions.
+    facts
+        Coordinates by the column of the trials that holds them, such as `label`.
+
+    Raises
+    ------
+    DataError
+        A file is no NWB, states no subject, or lacks trials, units, the series or a column.
+    UnavailableError
+        pynwb is not installed.
+    """
+    try:
+        import pynwb
+    except ImportError as error:
+        raise UnavailableError("reading NWB needs pynwb: pip install neuroledger[nwb]") from error
+    names = sorted(name for name in files if name.endswith(".nwb"))
+    if not names:
+        raise DataError(f"no .nwb file is among the files: {', '.join(sorted(files))}")
+
+    def parts() -> Iterator[xr.DataArray | None]:
+        for name in names:
+            with (
+                parsing(name, "NWB"),
+                pynwb.NWBHDF5IO(str(files[name]), mode="r", load_namespaces=True) as opened,
+            ):
+                held = opened.read()
+                yield _windows(
+                    held, name, sha256_of(files[name]), window, series, held_out, behavior or {}, facts or {}
+                )
+
+    return Dataset(stimuli=None, assembly=stored(parts(), of=len(names)))
+
+
+def _windows(
+    held: Any,
+    name: str,
+    sha256: str,
+    window: NwbWindow,
+    series: str | None,
+    held_out: int | None,
+    behavior: Mapping[str, str],
+    facts: Mapping[str, str],
+) -> xr.DataArray:
+    subject = getattr(held.subject, "subject_id", None)
+    if not subject:
+        raise DataError(
+            f"{name} states no subject (`subject/subject_id`): whose recording it is, is not known"
+        )
+    if held.trials is None or not len(held.trials):
+        raise DataError(f"{name} has no trials (`intervals/trials`)")
+    table = held.trials.to_dataframe()
+    lost = sorted({window.align, *facts.values()} - set(table.columns))
+    if lost:
+        raise DataError(
+            f"{name}: its trials have no column {', '.join(lost)}; they have {', '.join(table.columns)}"
+        )
+    trials, onsets = _onsets(table[window.align].to_numpy(float), table["stop_time"].to_numpy(float), window)
+    extra: dict[str, npt.NDArray[Any]] = {"trial": trials}
+    if series is None:
+        values, channels, rate, kind, units = _spikes(held, name, onsets, window)
+        if held_out is not None:
+            out = np.arange(len(channels)) % held_out == held_out - 1
+            extra |= {f"unit_{n}": values[:, n].sum(axis=1) for n in np.flatnonzero(out)}
+            values, channels = (
+                values[:, ~out],
+                [one for one, left in zip(channels, out, strict=True) if not left],
+            )
+    else:
+        values, channels, rate, kind, units = _series(held, name, series, onsets, window)
+    for coordinate, place in behavior.items():
+        mean = _behavior(held, name, place, onsets, window)
+        extra |= {coordinate: mean[:, 0]} if mean.shape[1] == 1 else {
+            f"{coordinate}_{n}": column for n, column in enumerate(mean.T)
+        }  # fmt: skip
+    extra |= {fact: table[column].to_numpy()[trials] for fact, column in facts.items()}
+    events = {
+        "stimulus_id": np.array([f"{name}/{trial}" for trial in trials]),
+        "subject": np.full(len(onsets), str(subject)),
+        "session": np.full(len(onsets), str(held.session_id or held.identifier)),
+        "recording": np.full(len(onsets), name),
+        "recording_sha256": np.full(len(onsets), sha256),
+        "onset": onsets,
+        **{key: column.astype(str) if column.dtype.kind == "O" else column for key, column in extra.items()},
+    }
+    return signals(
+        values.astype(np.float32), channels=channels, channel_types=kind, sampling_rate=rate, start=window.start,
+        units=units, events=events,
+    )  # fmt: skip
+
+
+def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Number of the trial and moment of each window."""
+    trials: list[int] = []
+    onsets: list[float] = []
+    for trial, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if not np.isfinite(begin):
+            continue
+        later = 1
+        if window.stride is not None:
+            later = max(int((end - begin - window.start - window.duration + 1e-9) // window.stride) + 1, 0)
+        trials += [trial] * later
+        onsets += [begin + number * (window.stride or 0.0) for number in range(later)]
+    return np.array(trials, dtype=np.intp), np.array(onsets)
+
+
+def _spikes(
+    held: Any, name: str, onsets: Floats, window: NwbWindow
+) -> tuple[Floats, list[str], float, str, str]:
+    if held.units is None or not len(held.units):
+        raise DataError(f"{name} has no units; name an electrical series as `series`")
+    bins = round(window.duration / window.bin)
+    edges = window.start + window.bin * np.arange(bins + 1)
+    counts = np.empty((len(onsets), len(held.units), bins))
+    for unit in range(len(held.units)):
+        times = np.sort(np.asarray(held.units.get_unit_spike_times(unit), dtype=float))
+        # A spike at the end of a bin is in the next one.
+        below = np.searchsorted(times, onsets[:, None] + edges - 1e-12)
+        counts[:, unit] = np.diff(below, axis=1)
+    ids = [f"unit_{number}" for number in np.asarray(held.units.id[:]).tolist()]
+    return counts, ids, 1.0 / window.bin, "spikes", "count"
+
+
+def _series(
+    held: Any, name: str, series: str, onsets: Floats, window: NwbWindow
+) -> tuple[Floats, list[str], float, str, str]:
+    if series not in held.acquisition:
+        raise DataError(
+            f"{name} has no acquisition {series!r}; it has {', '.join(held.acquisition) or 'none'}"
+        )
+    one = held.acquisition[series]
+    if one.rate is None:
+        raise DataError(f"{name}: {series} has time stamps and no constant rate: resample it")
+    scale = float(one.conversion) * SCALES.get(str(one.unit), np.nan)
+    if not np.isfinite(scale):
+        raise DataError(f"{name}: {series} is in {one.unit!r}, none of {', '.join(SCALES)}")
+    first = np.round((onsets + window.start - float(one.starting_time or 0.0)) * one.rate).astype(int)
+    length = round(window.duration * one.rate)
+    if (first < 0).any() or (first + length > one.data.shape[0]).any():
+        raise DataError(f"{name}: {series} does not cover all trials: shorten the windows")
+    values = np.stack(
+        [np.asarray(one.data[at : at + length], dtype=float).reshape(length, -1).T for at in first]
+    )
+    return values * scale, [f"{series}_{n}" for n in range(values.shape[1])], float(one.rate), "ieeg", "uV"
+
+
+def _behavior(held: Any, name: str, place: str, onsets: Floats, window: NwbWindow) -> Floats:
+    """Mean of a time series over each window, (window, dimension)."""
+    here: Any = held
+    for number, part in enumerate(place.split("/")):
+        inside = (getattr(here, one, None) for one in ("data_interfaces", "spatial_series", "time_series"))
+        known = {**held.processing, **held.acquisition} if number == 0 else next(filter(None, inside), {})
+        if part not in known:
+            raise DataError(f"{name} has no {part!r} of {place!r}; it has {', '.join(known) or 'none'}")
+        here = known[part]
+    data = np.asarray(here.data[:], dtype=float).reshape(here.data.shape[0], -1) * float(here.conversion)
+    times = (
+        np.asarray(here.timestamps[:], dtype=float)
+        if here.timestamps is not None
+        else float(here.starting_time or 0.0) + np.arange(len(data)) / float(here.rate)
+    )
+    begin = np.searchsorted(times, onsets + window.start)
+    end = np.searchsorted(times, onsets + window.start + window.duration)
+    if (end <= begin).any():
+        raise DataError(f"{name}: {place} has no sample in {int((end <= begin).sum())} windows")
+    total = np.vstack([np.zeros(data.shape[1]), np.cumsum(data, axis=0)])
+    return np.asarray((total[end] - total[begin]) / (end - begin)[:, None])

@@ -1,0 +1,125 @@
+"""NWB: spikes, series and behaviour of simulated files come back as they were written; co-smoothing has its closed form."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from neuroledger.errors import DataError, MetricError
+from neuroledger.families.decoding.metrics.decoding_measures import Rows, bits_per_spike
+from neuroledger.families.signals.readers.nwb_trials import NwbWindow, nwb_trials
+
+pynwb = pytest.importorskip("pynwb")
+
+UNITS, TRIALS = 4, 6
+RATE = 100.0
+
+
+def written(path: Path, *, subject: str | None = "monkey", seed: int = 0) -> list[np.ndarray]:
+    """A simulated session; returns the spike times of each unit."""
+    rng = np.random.default_rng(seed)
+    held = pynwb.NWBFile("simulated", f"id{seed}", datetime(2026, 1, 1, tzinfo=UTC))
+    if subject is not None:
+        held.subject = pynwb.file.Subject(subject_id=subject)
+    spikes = [np.sort(rng.uniform(0, 2.0 * TRIALS, 200)) for _ in range(UNITS)]
+    for times in spikes:
+        held.add_unit(spike_times=times)
+    held.add_trial_column("direction", "where to")
+    for trial in range(TRIALS):
+        held.add_trial(start_time=2.0 * trial, stop_time=2.0 * trial + 1.5, direction="lr"[trial % 2])
+    samples = int(2.0 * TRIALS * RATE)
+    device = held.create_device("d")
+    group = held.create_electrode_group("g", "d", "l", device)
+    for _ in range(2):
+        held.add_electrode(group=group, location="l")
+    region = held.create_electrode_table_region([0, 1], "all")
+    held.add_acquisition(
+        pynwb.ecephys.ElectricalSeries(
+            "lfp", np.arange(2 * samples).reshape(samples, 2) * 1.0, region, rate=RATE, conversion=1e-6
+        )
+    )
+    module = held.create_processing_module("behavior", "b")
+    module.add(pynwb.TimeSeries("hand", np.arange(samples) * 1.0, "m", rate=RATE))
+    with pynwb.NWBHDF5IO(str(path), "w") as opened:
+        opened.write(held)
+    return spikes
+
+
+def read(path: Path, **options: object) -> xr.DataArray:
+    found = nwb_trials({path.name: path}, **options).assembly  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_spikes_are_counted_in_bins_after_the_start_of_trials(tmp_path: Path) -> None:
+    spikes = written(tmp_path / "a.nwb")
+    found = read(
+        tmp_path / "a.nwb", window=NwbWindow(start=0.1, duration=1.0, bin=0.25), facts={"label": "direction"}
+    )
+    assert found.shape == (TRIALS, UNITS, 4)
+    for trial in range(TRIALS):
+        for unit in range(UNITS):
+            edges = 2.0 * trial + 0.1 + 0.25 * np.arange(5)
+            np.testing.assert_array_equal(found[trial, unit], np.histogram(spikes[unit], edges)[0])
+    assert found["label"].values.tolist() == list("lr" * 3)
+    assert set(found["subject"].values) == {"monkey"}
+    assert set(found["channel_type"].values) == {"spikes"}
+
+
+def test_held_out_units_become_what_is_predicted(tmp_path: Path) -> None:
+    spikes = written(tmp_path / "a.nwb")
+    window = NwbWindow(duration=0.5, stride=0.5, bin=0.1)
+    found = read(tmp_path / "a.nwb", window=window, held_out=4)
+    assert found["channel_id"].values.tolist() == ["unit_0", "unit_1", "unit_2"]
+    assert found.sizes["presentation"] == 3 * TRIALS
+    onset = found["onset"].values
+    counts = [int(((spikes[3] >= at) & (spikes[3] < at + 0.5)).sum()) for at in onset]
+    assert found["unit_3"].values.tolist() == counts
+
+
+def test_series_are_in_microvolts_and_behaviour_is_a_mean(tmp_path: Path) -> None:
+    written(tmp_path / "a.nwb")
+    window = NwbWindow(duration=1.0)
+    found = read(tmp_path / "a.nwb", window=window, series="lfp", behavior={"hand": "behavior/hand"})
+    assert found.shape == (TRIALS, 2, 100)
+    assert found.attrs["units"] == "uV"
+    np.testing.assert_allclose(found[1, 1, :3], [401.0, 403.0, 405.0])
+    np.testing.assert_allclose(found["hand"], [200.0 * trial + 49.5 for trial in range(TRIALS)])
+
+
+def test_files_without_a_subject_or_column_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    written(tmp_path / "a.nwb", subject=None)
+    with pytest.raises(DataError, match="states no subject"):
+        read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0))
+    written(tmp_path / "b.nwb")
+    with pytest.raises(DataError, match="no column cue; they have start_time, stop_time, direction"):
+        read(tmp_path / "b.nwb", window=NwbWindow(duration=1.0), facts={"label": "cue"})
+    with pytest.raises(DataError, match="no acquisition 'eeg'; it has lfp"):
+        read(tmp_path / "b.nwb", window=NwbWindow(duration=1.0), series="eeg")
+    (tmp_path / "c.nwb").write_bytes((tmp_path / "b.nwb").read_bytes()[:2000])
+    with pytest.raises(DataError, match=r"c\.nwb"):
+        read(tmp_path / "c.nwb", window=NwbWindow(duration=1.0))
+
+
+def rows(truth: np.ndarray, answer: np.ndarray) -> Rows:
+    names = np.array(["x"] * len(truth))
+    return Rows(truth, answer, None, names, names)
+
+
+def test_bits_per_spike_have_their_closed_form() -> None:
+    truth = np.array([[0.0, 2.0], [4.0, 2.0]])
+    one = np.ones(2)
+    assert bits_per_spike(rows(truth, np.array([[2.0, 2.0], [2.0, 2.0]])))(one) == pytest.approx(
+        0.0, abs=1e-12
+    )
+    # The true counts as rates: the first neuron gains 4 ln 2, the second nothing, over eight spikes.
+    assert bits_per_spike(rows(truth, truth))(one) == pytest.approx(4 * np.log(2) / (8 * np.log(2)), abs=1e-7)
+    # Twice the mean rate: each spike gains one bit, each unit of rate costs 1 / ln 2.
+    assert bits_per_spike(rows(truth, np.full((2, 2), 4.0)))(one) == pytest.approx(1 - 1 / np.log(2))
+    assert np.isnan(bits_per_spike(rows(np.zeros((2, 2)), truth))(one))
+    with pytest.raises(MetricError, match="cannot be negative"):
+        bits_per_spike(rows(-truth, truth))
