@@ -105,6 +105,17 @@ def test_events_are_counted_like_histograms(tmp_path):
         if t // 50_000 == 11:
             expected[p, y // 2, x // 2] += 1
     np.testing.assert_array_equal(found.values[0, :, 0], np.round(np.minimum(expected / 4, 1) * 255).ravel())
+    stripped = b"".join(
+        line
+        for line in dat(some, 64, 36).splitlines(keepends=True)
+        if not line.startswith((b"% Wid", b"% Hei"))
+    )
+    (tmp_path / "a_td.dat").write_bytes(stripped)
+    declared = event_histograms(files, stored="dat", boxes=RULES, most=1, camera=(64, 36)).assembly
+    np.testing.assert_array_equal(declared.values, found.values)
+    (tmp_path / "a_td.dat").write_bytes(dat(some, 64, 36))
+    with pytest.raises(DataError, match="a camera of 64 x 36 pixels; declared are"):
+        event_histograms(files, stored="dat", boxes=RULES, camera=(640, 360))
     at = next(number for number, event in enumerate(some) if event[0] // 50_000 == 11)
     some[at] = (some[at][0], 64, 0, 1)
     (tmp_path / "a_td.dat").write_bytes(dat(some, 64, 36))
@@ -117,7 +128,7 @@ def test_events_are_counted_like_histograms(tmp_path):
     [
         (dat([(5, 1, 1, 1)], 64, 36)[:-3], "ends within an event"),
         (dat([], 64, 36), "ends within an event, or has none"),
-        (b"% Data\n% Version 2\n\x0c\x08" + bytes(8), "does not say the width and the height"),
+        (b"% Data\n% Version 2\n\x0c\x08" + bytes(8), "does not state the width and height of its camera"),
         (b"no header", "is no DAT file"),
         (b"% Width 64\n% Height 36\n\x0c\x10" + bytes(16), "is no DAT file of events of 8 bytes"),
     ],

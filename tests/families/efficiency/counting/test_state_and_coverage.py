@@ -270,6 +270,21 @@ def threaded(x, w):
     return found[0]
 
 
+class Function(torch.autograd.Function):
+    """A product with a gradient of one's own."""
+
+    @staticmethod
+    def forward(context, x, w):
+        return x @ w
+
+
+class Product(nn.Module):
+    """The product as a module of its own, without weights, to be frozen."""
+
+    def forward(self, x, w):
+        return x @ w
+
+
 HIDDEN = {
     "addcmul": lambda x, w: torch.addcmul(torch.zeros(()), x.unsqueeze(2), w).sum(1),
     "NumPy": lambda x, w: torch.from_numpy(x.numpy() @ w.detach().numpy()),
@@ -280,6 +295,9 @@ HIDDEN = {
 SEEN = {
     "an operator of one's own": custom,
     "TorchScript": scripted,
+    "an autograd function": Function.apply,
+    "vmap": lambda x, w: torch.vmap(lambda row: row @ w)(x),
+    "a frozen module": torch.jit.freeze(torch.jit.script(Product().eval())),
     "a compiled graph": torch.jit.trace(lambda x, w: x @ w, (torch.ones(1, 6), torch.ones(6, 100))),
 }
 

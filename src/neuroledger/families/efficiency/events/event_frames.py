@@ -319,7 +319,9 @@ def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
 
 
 @contextmanager
-def dat_frames(path: Path, frame_us: int, shrink: int, most: int) -> Iterator[Frames]:
+def dat_frames(
+    path: Path, frame_us: int, shrink: int, most: int, size: tuple[int, int] | None = None
+) -> Iterator[Frames]:
     """Frames counted from the events of a DAT file, falling and rising brightness apart.
 
     A pixel of a frame stands for ``shrink`` × ``shrink`` of the camera's, and its value for events out of ``most`` for each
@@ -330,9 +332,9 @@ def dat_frames(path: Path, frame_us: int, shrink: int, most: int) -> Iterator[Fr
     DataError
         The file is no DAT file of events, is cut short, or has an event outside of the camera.
     """
-    start, camera = _dat_header(path)
-    size = path.stat().st_size - start
-    if size % EVENT.itemsize or not size:
+    start, camera = _dat_header(path, size)
+    length = path.stat().st_size - start
+    if length % EVENT.itemsize or not length:
         raise DataError(f"{path.name} ends within an event, or has none; fetch it again")
     events = np.memmap(path, dtype=EVENT, mode="r", offset=start)
     times = events["t"]
@@ -363,7 +365,7 @@ def dat_frames(path: Path, frame_us: int, shrink: int, most: int) -> Iterator[Fr
     yield Frames(count, 2, width, height, camera, read)
 
 
-def _dat_header(path: Path) -> tuple[int, tuple[int, int]]:
+def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tuple[int, int]]:
     """Where the events begin, and width and height of the camera."""
     sizes: dict[str, int] = {}
     with path.open("rb") as file:
@@ -381,6 +383,13 @@ def _dat_header(path: Path) -> tuple[int, tuple[int, int]]:
         raise DataError(
             f"{path.name} is no DAT file of events of {EVENT.itemsize} bytes behind a header of % lines"
         )
-    if len(sizes) < 2:
-        raise DataError(f"{path.name} does not say the width and the height of its camera")
-    return place + 2, (sizes["Width"], sizes["Height"])
+    stated = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
+    if stated is None and declared is None:
+        raise DataError(
+            f"{path.name} does not state the width and height of its camera; declare them (`camera`)"
+        )
+    if stated is not None and declared not in (None, stated):
+        raise DataError(
+            f"{path.name} has a camera of {stated[0]} x {stated[1]} pixels; declared are {declared}"
+        )
+    return place + 2, stated or declared or (0, 0)

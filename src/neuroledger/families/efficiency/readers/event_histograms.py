@@ -66,6 +66,7 @@ def event_histograms(
     unlabelled: tuple[str, ...] = (),
     shrink: Positive = 2,
     most: Positive = 5,
+    camera: tuple[Positive, Positive] | None = None,
 ) -> Dataset:
     """Frames ``(presentation, neuroid, time_bin)`` with ``boxes`` as JSON, ``split``, ``recording`` and ``session``.
 
@@ -94,6 +95,8 @@ def event_histograms(
         Recordings that are known to have no boxes and are left out.
     shrink, most
         Of events: pixels of the camera to a side of a frame's pixel, and the highest number of events that is distinguished.
+    camera
+        Of events: width and height of the camera, for files whose header does not state them.
 
     Raises
     ------
@@ -111,7 +114,11 @@ def event_histograms(
 
     def opened(name: str) -> AbstractContextManager[Frames]:
         path = files[name]
-        return hdf5_frames(path, frame_us) if stored == "hdf5" else dat_frames(path, frame_us, shrink, most)
+        return (
+            hdf5_frames(path, frame_us)
+            if stored == "hdf5"
+            else dat_frames(path, frame_us, shrink, most, camera)
+        )
 
     scenes = []
     for name, table, part in _recordings(files, ENDINGS[stored], parts, unlabelled):
