@@ -183,12 +183,12 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--out", type=Path, required=True, metavar="FILE.nc")
 
     p = verb("import", "bridges", "data sets of other projects, pinned and guarded here")
-    p.add_argument("project", choices=("brainscore", "brainscore-model", "openneuro", "nemar"))
+    p.add_argument("project", choices=("brainscore", "brainscore-model", "openneuro", "nemar", "dandi"))
     p.add_argument(
         "id",
         metavar="KEY",
         help="brainscore: a benchmark, data set or stimulus set, or with files the id of a new data set; openneuro, "
-        "nemar: theirs, such as ds004504",
+        "nemar, dandi: theirs, such as ds004504",
     )
     p.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="assy_*.nc, stimulus_*.csv, stimulus_*.zip"
@@ -213,6 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATTERN",
         help="pin these files, which no reader reads, as they are, such as 'sourcedata/*.mat'",
     )
+    p.add_argument("--version", default="draft", help="of a dandiset, such as 0.220113.0400")
     p.add_argument("--datatype", choices=("eeg", "meg", "ieeg", "emg"), default="eeg")
     p.add_argument(
         "--facts", type=Path, metavar="JSON", help="of a listing: its license, title, authors, doi and trials"

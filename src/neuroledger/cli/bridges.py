@@ -86,6 +86,14 @@ def _tree(options: argparse.Namespace) -> int:
         except (OSError, ValidationError) as error:
             raise RequestError(f"{options.facts} cannot be read as facts: {error}") from error
     start, duration = options.window
+    if options.project == "dandi":
+        from neuroledger.families.signals.pinning.import_dandi import import_dandi
+
+        catalog = open_catalog(options.root)
+        name = options.dataset or f"dandi{options.id}"
+        pinned = import_dandi(catalog, options.id, name, version=options.version, window=(start, duration))
+        say(f"wrote {catalog.shown(pinned.path)}: {pinned.files:,} files, {pinned.size / 1e9:.2f} GB")
+        return 0
     wanted = Wanted(
         task=tuple(options.task),
         events=events,
