@@ -78,7 +78,8 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_python_runs(repository: Path, clone: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All blocks of a document, one after the other, with what its reader has."""
     monkeypatch.chdir(clone)
-    names = presupposed(name)
+    # What a block registers belongs to a test, and is taken back as theirs is.
+    names = {"__name__": "tests.documents", **presupposed(name)}
     for block in blocks_of(repository / name):
         if block.language == "python" and not _sketch(block.text):
             code = compile(textwrap.dedent(block.text), f"{name}: {block.text.splitlines()[0]}", "exec")

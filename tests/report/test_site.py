@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.engine.samples import keep_samples
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell
+from neuroledger.report.history import history
 from neuroledger.report.pages import Axis, axis
 from neuroledger.report.site import build_site
 from neuroledger.report.table import leaderboard
@@ -260,3 +262,24 @@ def test_axes_hold_what_they_show() -> None:
         "100.00",
         "75.00",
     )
+
+
+def test_the_history_of_a_score_is_in_its_commits(lab: Lab) -> None:
+    def git(*words: str) -> None:
+        author = ["-c", "user.name=lab", "-c", "user.email=lab@example.org"]
+        subprocess.run(["git", *author, *words], cwd=lab.root, check=True, capture_output=True)
+
+    git("init", "--quiet")
+    for value in (0.5, 0.5, None, 0.7):
+        keep(lab.open(), record("ant", RIDGE, value))
+        (lab.root / "note.txt").write_text(str(value))
+        git("add", "-A")
+        git("commit", "--quiet", "--allow-empty", "-m", "scores")
+    steps = history(lab.root)[RIDGE, "ant"]
+    assert [(step.value, step.change) for step in steps] == [(0.5, "first"), (None, ""), (0.7, "")]
+    keep(lab.open(), record("ant", RIDGE, 0.8))
+    git("commit", "--quiet", "-am", "better")
+    build_site(lab.open(), "lab", lab.root / "site")
+    shown = pages(lab.root / "site")
+    assert "+0.1" in shown[f"records/{RIDGE}/ant.html"] and "+0.1" in shown[f"benchmarks/{RIDGE}.html"]
+    assert history(lab.root.parent / "elsewhere") == {}

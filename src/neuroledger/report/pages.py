@@ -17,6 +17,7 @@ from neuroledger.engine.samples import samples_of
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
 from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
 from neuroledger.report.front import packed, thumbnails
+from neuroledger.report.history import Step, history
 from neuroledger.report.table import board_of, boards_of
 from neuroledger.spec.bibliography import Reference, joined
 from neuroledger.spec.catalog import Catalog
@@ -26,6 +27,7 @@ from neuroledger.spec.params import read_params
 __all__ = ["Page", "Picture", "World", "pages", "world"]
 
 COSTS = 3  # figures of score against cost on a benchmark's page
+CHANGES = 40  # latest changes of scores on a benchmark's page
 
 
 class Page(NamedTuple):
@@ -54,6 +56,7 @@ class World:
     records: tuple[Record, ...]
     reports: Mapping[str, ValidationReport]
     references: Mapping[str, Reference]
+    history: Mapping[tuple[str, str], tuple[Step, ...]]
 
 
 def world(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
@@ -84,6 +87,7 @@ def world(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
         records=tuple(records),
         reports={id: report for id, report in reports.items() if report is not None},
         references=joined(catalog.bibliographies).references,
+        history=history(catalog.root),
     )
 
 
@@ -158,7 +162,7 @@ def _benchmark_pages(of: World) -> Iterator[Page]:
             "notes": _notes(records),
             "drawn": _costs(column, lines, records),
             "calibration": _calibration(of, column.id),
-            "history": [],
+            "history": _changes(of, benchmark=column.id),
             "cited": _cited(of, [*spec.cite, *of.catalog.dataset(column.dataset).cite]),
         }
         yield Page(
@@ -195,8 +199,6 @@ def _model_pages(of: World) -> Iterator[Page]:
         context = {
             "spec": spec,
             "blocks": _blocks(of, row),
-            "drawn": [],
-            "history": [],
             "cited": _cited(of, spec.cite),
         }
         yield Page(f"models/{id}.html", "model.html.j2", context | _source(of, "models", id))
@@ -306,7 +308,7 @@ def _record_pages(of: World) -> Iterator[Page]:
             "axis": axis([cell], [column]),
             "controls": sorted(record.controls.items()),
             "drawn": _details(of, record, column),
-            "history": [],
+            "history": of.history.get((column.id, row.model), ()),
             "cited": _cited(of, [*spec.cite, *dataset.cite, *of.catalog.model(row.model).cite]),
         }
         yield Page(f"records/{column.id}/{row.model}.html", "record.html.j2", context)
@@ -367,6 +369,12 @@ def _notes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
         for note in (record.score or {}).get("notes", ()):
             found.setdefault(note, []).append(record.model)
     return list(found.items())
+
+
+def _changes(of: World, benchmark: str) -> list[Step]:
+    """The latest changes of scores of a benchmark, without the first score of each model."""
+    steps = [step for (id, _), held in of.history.items() if id == benchmark for step in held[1:]]
+    return sorted(steps, key=lambda step: (step.date, step.model))[-CHANGES:]
 
 
 def _calibration(of: World, benchmark: str) -> dict[str, Any] | None:
