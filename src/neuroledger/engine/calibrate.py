@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 
+from neuroledger.data.assembly import average_repetitions
 from neuroledger.display import visible
-from neuroledger.engine.bound_metric import BoundMetric, metric
+from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.overrides import in_compat
 from neuroledger.engine.plan import fits
@@ -19,7 +21,7 @@ from neuroledger.spec.document import json_object
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.calibration import Calibration, calibrate, generator_of
-from neuroledger.stats.score import Score
+from neuroledger.stats.score import Score, normalise
 from neuroledger.store.files import write_json
 
 __all__ = ["calibrate_benchmark", "calibration_path", "refuted"]
@@ -31,7 +33,7 @@ def calibration_path(root: Path, benchmark: str) -> Path:
 
 
 def calibrate_benchmark(
-    catalog: Catalog, id: str, *, runs: int = 200, seed: int = 0, write: bool = True
+    catalog: Catalog, benchmark: str, *, runs: int = 200, seed: int = 0, write: bool = True
 ) -> Calibration:
     """Simulate ``runs`` experiments like the benchmark's and record what its intervals, tests and ranks do there.
 
@@ -42,23 +44,41 @@ def calibrate_benchmark(
     """
     if runs < 20:
         raise RequestError(f"{runs} runs say nothing about a rate of 5 %; simulate at least 20")
-    spec = catalog.benchmark(id)
+    spec = catalog.benchmark(benchmark)
     session = Session(catalog, Request(seed=seed))
     measured = evaluate(session, spec, _model(catalog, spec), controls=False).measured
-    bound = _metric(catalog, spec, seed)
+    bound, top = _metric(catalog, spec, seed), _ceiling(catalog, spec, seed)
+    whole = measured.repeated if top is not None else None
+    generator = generator_of(measured.source, measured.target, whole)
+    drawn = generator(np.random.default_rng(seed), 1)[1]
+    if top is not None:
+        try:
+            top(drawn)
+        except MetricError:  # it is read from the data, or needs what a simulated experiment does not have
+            top = None
+    # One experiment has one ceiling, whatever number of models are scored.
+    kept: dict[int, tuple[xr.DataArray, xr.DataArray, Score | None]] = {}
 
     def score(source: xr.DataArray, target: xr.DataArray) -> Score:
-        return bound(source, target).replace(generalise=spec.generalise)
+        if id(target) not in kept:
+            kept.clear()
+            mean = average_repetitions(target) if "repetition" in target.coords else target
+            kept[id(target)] = (target, mean, None if top is None else top(target))
+        _, mean, ceiling = kept[id(target)]
+        raw = bound(source, mean).replace(generalise=spec.generalise)
+        return raw if ceiling is None else normalise(raw, ceiling)
 
-    found = calibrate(score, generator_of(measured.source, measured.target), runs=runs, seed=seed)
+    found = calibrate(score, generator, runs=runs, seed=seed)
     if write:
         plain = {
-            "benchmark": id,
+            "benchmark": benchmark,
+            "metric": bound.spec.id,
+            "ceiling": "" if top is None else top.spec.id,
             "identity": {"benchmark": spec_sha256(spec), "metric": bound.identity},
             "seed": seed,
             "runs": runs,
         }
-        write_json(calibration_path(catalog.root, id), plain | found.to_dict())
+        write_json(calibration_path(catalog.root, benchmark), plain | found.to_dict())
     return found
 
 
@@ -76,6 +96,13 @@ def _metric(catalog: Catalog, spec: BenchmarkSpec, seed: int) -> BoundMetric:
     wanted = spec.all_metrics[0]
     name = wanted if isinstance(wanted, str) else wanted.name
     return metric(wanted, catalog=catalog, seed=seed, **in_compat(catalog.metric(name), spec.compat))
+
+
+def _ceiling(catalog: Catalog, spec: BenchmarkSpec, seed: int) -> BoundCeiling | None:
+    if spec.normalised_by != "ceiling" or spec.ceiling is None:
+        return None
+    name = spec.ceiling if isinstance(spec.ceiling, str) else spec.ceiling.name
+    return ceiling(spec.ceiling, catalog=catalog, seed=seed, **in_compat(catalog.ceiling(name), spec.compat))
 
 
 def refuted(catalog: Catalog) -> dict[str, str]:

@@ -134,8 +134,12 @@ def calibrate(
     )
 
 
-def generator_of(source: xr.DataArray, target: xr.DataArray) -> Generator:
+def generator_of(
+    source: xr.DataArray, target: xr.DataArray, repeated: xr.DataArray | None = None
+) -> Generator:
     """Experiments like the one measured: new stimuli and new neuroids, or new people, with the data's own variances.
+
+    With ``repeated``, the responses before averaging, experiments have repetitions, whose noise is that of the data.
 
     Raises
     ------
@@ -143,7 +147,7 @@ def generator_of(source: xr.DataArray, target: xr.DataArray) -> Generator:
         No generative model is known for such data.
     """
     if {"presentation", "neuroid"} <= set(target.dims) and target.ndim == 2:
-        return _recordings(target)
+        return _recordings(target, repeated)
     if "subject" in target.coords and target.dims == ("presentation",) and "split" in source.coords:
         return _answers(source, target)
     raise MetricError(
@@ -151,10 +155,11 @@ def generator_of(source: xr.DataArray, target: xr.DataArray) -> Generator:
     )
 
 
-def _recordings(target: xr.DataArray) -> Generator:
+def _recordings(target: xr.DataArray, repeated: xr.DataArray | None) -> Generator:
     """A factor model of the responses; models see the factors through noise of their own that is as strong."""
     Y = np.asarray(target.transpose("presentation", "neuroid").values, dtype=np.float64)
-    Y = Y[:, np.isfinite(Y).all(axis=0) & (np.ptp(Y, axis=0) > 0)]
+    usable = np.isfinite(Y).all(axis=0) & (np.ptp(Y, axis=0) > 0)
+    Y = Y[:, usable]
     size = tuple(min(own, most) for own, most in zip(Y.shape, MOST, strict=True))
     centred = (Y - Y.mean(axis=0)) / Y.std(axis=0)
     U, s, V = np.linalg.svd(centred, full_matrices=False)
@@ -162,16 +167,41 @@ def _recordings(target: xr.DataArray) -> Generator:
     factors = U[:, :kept] * np.sqrt(len(Y))
     loadings = (s[:kept, None] * V[:kept]).T / np.sqrt(len(Y))
     residual = (centred - factors @ loadings.T).std(axis=0)
+    repetitions, noise = 1, np.zeros(len(residual))
+    if repeated is not None:
+        repetitions, noise = _noise(repeated, usable)
+        noise /= Y.std(axis=0)
+        residual = np.sqrt(np.maximum(residual**2 - noise**2 / repetitions, 0.0))
 
     def draw(rng: np.random.Generator, models: int) -> tuple[list[xr.DataArray], xr.DataArray]:
         chosen = rng.integers(0, len(loadings), size[1])
         own = loadings[chosen] + 0.3 * loadings.std(axis=0) * rng.standard_normal((size[1], kept))
         Z = rng.standard_normal((size[0], kept))
         responses = Z @ own.T + residual[chosen] * rng.standard_normal(size)
-        seen = [Z + rng.standard_normal(Z.shape) for _ in range(models)]
-        return [_assembly(each, "feature") for each in seen], _assembly(responses, "neuroid")
+        seen = [_assembly(Z + rng.standard_normal(Z.shape), "feature") for _ in range(models)]
+        if repetitions == 1:
+            return seen, _assembly(responses, "neuroid")
+        parts = [
+            _assembly(responses + noise[chosen] * rng.standard_normal(size), "neuroid").assign_coords(
+                repetition=("presentation", np.full(size[0], repetition))
+            )
+            for repetition in range(repetitions)
+        ]
+        return seen, xr.concat(parts, "presentation")
 
     return draw
+
+
+def _noise(repeated: xr.DataArray, usable: npt.NDArray[np.bool_]) -> tuple[int, Floats]:
+    """Repetitions of a stimulus, as most have, and the deviation of one from their mean, (neuroid,)."""
+    ids = repeated["stimulus_id"].values.astype(str)
+    values = np.asarray(repeated.transpose("presentation", "neuroid").values, dtype=np.float64)[:, usable]
+    _, codes, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    means = np.zeros((len(counts), values.shape[1]))
+    filled = np.nan_to_num(values)
+    np.add.at(means, codes, filled)
+    apart = filled - (means / counts[:, None])[codes]
+    return int(np.median(counts)), np.sqrt((apart**2).sum(axis=0) / max(1, len(values) - len(counts)))
 
 
 def _assembly(values: Floats, kind: str) -> xr.DataArray:
