@@ -13,8 +13,8 @@ import neuroledger as nl
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, MetricError
-from neuroledger.families.alignment.paradigms.pairs import pairs
 from neuroledger.families.alignment.paradigms.recording import recording
+from neuroledger.families.alignment.paradigms.stimulus_pairs import stimulus_pairs
 from neuroledger.families.alignment.preparation import Mean
 from neuroledger.models.model import Record
 from neuroledger.spec.kinds import SplitsSpec
@@ -57,8 +57,8 @@ FACTORS = {
 
 
 def measured(table: pd.DataFrame, **changes: object):
-    values = get("paradigm", "pairs").bind({"region": "IT", "factors": FACTORS} | changes)
-    return pairs(Coding(table), Dataset(StimulusSet("set", table), None), **values)
+    values = get("paradigm", "stimulus_pairs").bind({"region": "IT", "factors": FACTORS} | changes)
+    return stimulus_pairs(Coding(table), Dataset(StimulusSet("set", table), None), **values)
 
 
 def test_partners_share_one_factor_and_differ_in_the_other(drawn: pd.DataFrame) -> None:

@@ -20,7 +20,7 @@ from neuroledger.models.model import Model, record
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
 
-__all__ = ["pairs"]
+__all__ = ["stimulus_pairs"]
 
 
 class Factor(Frozen):
@@ -31,14 +31,14 @@ class Factor(Frozen):
 
 
 @paradigm(
-    "pairs",
+    "stimulus_pairs",
     version=1,
     shows={"stimuli"},
     asks=lambda values: {f"responses:{values['region']}"},
     itself=False,
     permuted="target",
 )
-def pairs(
+def stimulus_pairs(
     model: Model,
     data: Dataset,
     *,

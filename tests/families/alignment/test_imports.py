@@ -1,0 +1,255 @@
+"""A stranger's files: what cannot be read is refused with the reason and leaves nothing; what can comes back whole."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from neuroledger.cli import main
+from neuroledger.data.gate.validate import validate
+from neuroledger.data.load import load_dataset
+from neuroledger.errors import DataError, IntegrityError, RequestError
+from neuroledger.families.alignment.brainscore_files import (
+    export_brainscore,
+    fetch_brainscore,
+    import_brainscore,
+)
+from tests.engine.lab import Lab, build
+from tests.families.alignment.test_preparation import files_of, recorded
+
+IDS = [f"im{i}" for i in range(4)]
+ASSEMBLY, TABLES, ARCHIVE = "assy_x.nc", "stimulus_x.csv", "stimulus_x.zip"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, repository: Path) -> Lab:
+    return build(tmp_path / "lab", repository)
+
+
+def package(
+    folder: Path, name: str = "x", assembly: xr.DataArray | None = None, ids: list[str] | None = None
+) -> list[Path]:
+    ids = ids or IDS
+    held = recorded(np.random.default_rng(0), ids) if assembly is None else assembly
+    return [folder / file for file in files_of(folder, name, held, ids).values()]
+
+
+def rezipped(path: Path, change: Callable[[zipfile.ZipFile, dict[str, bytes]], None]) -> None:
+    with zipfile.ZipFile(path) as old:
+        held = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        change(new, held)
+
+
+def linked(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
+    for name, content in held.items():
+        info = zipfile.ZipInfo(name)
+        if name == "im1.png":
+            info.external_attr, content = 0o120777 << 16, b"/etc/passwd"
+        new.writestr(info, content)
+
+
+def outside(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
+    for name, content in (held | {"../im9.png": b"x"}).items():
+        new.writestr(name, content)
+
+
+def further(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
+    for name, content in (held | {"readme.txt": b"x"}).items():
+        new.writestr(name, content)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def twice(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
+    for name, content in [*held.items(), ("im1.png", b"other")]:
+        new.writestr(name, content)
+
+
+def damaged(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
+    for name, content in held.items():
+        new.writestr(name, content[: len(content) // 2])
+
+
+def rows(path: Path, text: str) -> None:
+    path.write_text("stimulus_id,filename\n" + text)
+
+
+def written(path: Path, **variables: Any) -> None:
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("presentation", 4)
+        for name, values in variables.items():
+            file.createVariable(name, values.dtype, ("presentation",))[:] = values
+
+
+TABLE = "".join(f"{id},{id}.png\n" for id in IDS)
+CASES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a row without its file": (lambda f: rows(f / TABLES, TABLE + "im9,im9.png\n"), "lacks 1 of 5 files"),
+    "a stimulus that no row names": (lambda f: rows(f / TABLES, TABLE.replace("im3,", "im7,")), "first 'im3'"),
+    "rows that differ": (lambda f: rows(f / TABLES, TABLE + "im1,im2.png\n"), "several rows that differ"),
+    "an uneven table": (lambda f: rows(f / TABLES, "im0,im0.png,more\nim1\n"), "stimulus_x"),
+    "a link": (lambda f: rezipped(f / ARCHIVE, linked), "'im1.png' is a link"),
+    "a way out": (lambda f: rezipped(f / ARCHIVE, outside), "points outside"),
+    "a further member": (lambda f: rezipped(f / ARCHIVE, further), "1 files that stimulus_x.csv does not name"),
+    "a member twice": (lambda f: rezipped(f / ARCHIVE, twice), "'im1.png' occurs twice"),
+    "images cut off": (lambda f: rezipped(f / ARCHIVE, damaged), "im0"),
+    "no zip": (lambda f: (f / ARCHIVE).write_bytes(b"PK nothing"), "not a readable zip"),
+    "no netCDF": (lambda f: (f / ASSEMBLY).write_bytes(b"\x89HDF nothing"), "cannot be read as netCDF"),
+    "no assembly": (lambda f: written(f / ASSEMBLY, values=np.zeros(4)), "no variable data or __xarray_data"),
+    "no ids": (lambda f: written(f / ASSEMBLY, data=np.zeros(4)), "no coordinate 'stimulus_id' to merge"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("case", CASES)
+def test_what_cannot_be_read_is_refused_and_leaves_nothing(lab: Lab, tmp_path: Path, case: str) -> None:
+    files = package(tmp_path / "files")
+    change, words = CASES[case]
+    change(tmp_path / "files")
+    before = sorted(str(path) for path in lab.root.rglob("*") if ".cache" not in path.parts)
+    with pytest.raises(DataError, match=words.replace("(", r"\(")):
+        import_brainscore(lab.open(), "x", files)
+    assert sorted(str(path) for path in lab.root.rglob("*") if ".cache" not in path.parts) == before
+
+
+def test_a_wrong_sha1_and_files_that_do_not_fit_are_refused(lab: Lab, tmp_path: Path) -> None:
+    files = package(tmp_path / "files")
+    right = {path.name: hashlib.sha1(path.read_bytes()).hexdigest() for path in files}
+    with pytest.raises(IntegrityError, match=r"assy_x\.nc has SHA-1"):
+        import_brainscore(lab.open(), "x", files, sha1=right | {"assy_x.nc": "0" * 40})
+    with pytest.raises(RequestError, match=r"'other\.nc', which is not among the files"):
+        import_brainscore(lab.open(), "x", files, sha1={"other.nc": "0" * 40})
+    with pytest.raises(RequestError, match="give one of each"):
+        import_brainscore(lab.open(), "x", [*files, package(tmp_path / "more", "y")[0]])
+    import_brainscore(lab.open(), "x", files, sha1=right)
+    assert {name: pin.sha1 for name, pin in lab.open().dataset("x").files.items()} == right
+    with pytest.raises(RequestError, match="there is a dataset 'x' already"):
+        import_brainscore(lab.open(), "x", files)
+    with pytest.raises(RequestError, match="no benchmark, data set or stimulus set 'nothing'"):
+        fetch_brainscore(lab.open(), "nothing")
+
+
+def test_odd_names_numbers_of_subjects_and_doubled_files_are_put_right(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = package(tmp_path / "files")
+    odd = tmp_path / "files" / "assy weird, {name: x}.nc"
+    files[0].rename(odd)
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        rezipped(
+            files[2],
+            lambda new, held: [new.writestr(n, c) for n, c in [*held.items(), *list(held.items())[:1]]],
+        )  # type: ignore[arg-type,return-value]
+    monkeypatch.chdir(lab.root)
+    assert main(["import", "brainscore", "x", str(odd), *map(str, files[1:]), "--degrees", "8"]) == 0
+    spec = lab.open().dataset("x")
+    assert "assy_weird___name__x_.nc" in spec.files and spec.degrees == 8
+    data = load_dataset(lab.open(), "x")
+    assert data.assembly is not None
+    assert data.assembly["neuroid_id"].values.tolist()[2:4] == ["monkeyF.2", "monkeyN.0"]
+    assert validate(lab.open(), "x").success
+    checks = [one.check for one in spec.expectations.stimuli]
+    assert checks == ["row_count", "unique", "files_exist", "files_decode"]
+
+
+def grouped(path: Path) -> None:
+    with netCDF4.Dataset(path, "a") as file:
+        group = file.createGroup("events")
+        group.createDimension("event", 3)
+        group.createVariable("onset", "f8", ("event",))[:] = [1, 2, 3]
+        group.createVariable("data", "f8", ("event",))[:] = [4, 5, 6]
+
+
+def test_what_goes_out_comes_back(lab: Lab, tmp_path: Path) -> None:
+    assembly = recorded(np.random.default_rng(0), IDS, bins=2)
+    assembly.attrs = {"number_of_trials": 20, "bandwidth_bins": np.linspace(0, 1, 5), "bibtex": "@article{x}"}
+    files = package(tmp_path / "files", assembly=assembly)
+    grouped(files[0])
+    import_brainscore(lab.open(), "one", files, degrees=6)
+    assert validate(lab.open(), "one").success
+    import_brainscore(lab.open(), "two", export_brainscore(lab.open(), "one", tmp_path / "out"))
+    one, two = (load_dataset(lab.open(), id) for id in ("one", "two"))
+    assert one.assembly is not None and two.assembly is not None and two.stimuli is not None
+    np.testing.assert_array_equal(one.assembly.values, two.assembly.values)
+    assert set(one.assembly.coords) == set(two.assembly.coords) - {"degrees"}
+    assert two.assembly.attrs["number_of_trials"] == 20 and two.assembly.attrs["bibtex"] == "@article{x}"
+    np.testing.assert_array_equal(two.assembly.attrs["bandwidth_bins"], np.linspace(0, 1, 5))
+    np.testing.assert_array_equal(two.metadata["events"].values, [4, 5, 6])
+    assert two.stimuli.table["degrees"].tolist() == [6.0] * 4
+
+
+def test_properties_values_of_people_and_triplets_come_back(lab: Lab, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    shapes = {
+        "properties": xr.DataArray(
+            rng.random((5, 2)), dims=("neuroid", "neuronal_property"),
+            coords={"neuroid_id": ("neuroid", list("abcde")), "neuronal_property_": ("neuronal_property", ["p", "q"])},
+        ),
+        "people": xr.DataArray(rng.random(4), dims="subject", coords={"subject_": ("subject", list("wxyz"))}),
+        "rsm": xr.DataArray(
+            rng.random((4, 2)), dims=("presentation", "neuroid"),
+            coords={"stimulus_id": ("presentation", IDS), "neuroid_id": ("neuroid", [0, 1])},
+        ),
+        "triplets": xr.DataArray(
+            ["im0", "im3"], dims="presentation",
+            coords={"image_1": ("presentation", ["im0", "im1"]), "image_2": ("presentation", ["im1", "im2"]),
+                    "image_3": ("presentation", ["im2", "im3"]), "stimulus_id": ("presentation", ["im2", "im3"])},
+        ),
+    }  # fmt: skip
+    for name, assembly in shapes.items():
+        files = package(tmp_path / name, name, assembly)
+        import_brainscore(lab.open(), name, files)
+        assert validate(lab.open(), name).success, name
+        import_brainscore(
+            lab.open(), f"{name}.2", export_brainscore(lab.open(), name, tmp_path / "out" / name)
+        )
+        one, two = (load_dataset(lab.open(), id).assembly for id in (name, f"{name}.2"))
+        assert one is not None and two is not None and one.dims == two.dims
+        np.testing.assert_array_equal(one.values, two.values)
+        for coord in one.coords:
+            assert one[coord].values.tolist() == two[coord].values.tolist(), (name, coord)
+
+
+def test_a_further_stimulus_set_and_a_joined_one_are_exported(lab: Lab, tmp_path: Path) -> None:
+    for name in ("train", "test"):
+        ids = [f"{name}{i}" for i in range(3)]
+        package(lab.root / "data" / "joined", name, recorded(np.random.default_rng(0), ids, 2), ids)
+    folder = lab.root / "data" / "joined"
+    pins = {
+        path.name: {"url": f"https://example.org/{path.name}", "size": path.stat().st_size,
+                    "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in folder.iterdir()
+    }  # fmt: skip
+    part = {
+        n: {"assembly": f"assy_{n}.nc", "stimuli": f"stimulus_{n}.csv", "archive": f"stimulus_{n}.zip"}
+        for n in ("train", "test")
+    }
+    label = {"step": "label", "dim": "neuroid", "coord": "neuroid_id", "of": ["subject", "neuroid_id"]}
+    reader = {
+        "name": "brainio",
+        "parts": part,
+        "prepare": [label],
+        "fitting_stimuli": {"fit": {"stimuli": "stimulus_train.csv", "archive": "stimulus_train.zip"}},
+    }
+    lab.spec("datasets", "joined", license="CC0-1.0", files=pins, reader=reader)
+    out = export_brainscore(lab.open(), "joined", tmp_path / "out")
+    assert [path.name for path in out] == [
+        "stimulus_joined.csv", "stimulus_joined.zip", "stimulus_joined_fit.csv", "stimulus_joined_fit.zip", "assy_joined.nc",
+    ]  # fmt: skip
+    table = pd.read_csv(out[0])
+    with zipfile.ZipFile(out[1]) as archive:
+        assert set(archive.namelist()) == set(table["filename"]) and not any(
+            "/" in name for name in archive.namelist()
+        )
+        assert archive.read("test_test1.png") == zipfile.ZipFile(folder / "stimulus_test.zip").read(
+            "test1.png"
+        )
+    import_brainscore(lab.open(), "again", [out[0], out[1], out[4]])
