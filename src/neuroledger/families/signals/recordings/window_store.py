@@ -44,7 +44,8 @@ def stored(
     They are written to the store and returned as a read-only memory map; next time no part is made. Up to 256 MiB they are
     made in memory and stay there where they are tiny or the disk has no room; of more, one part is in memory at once. The
     entry is found by what determines it: the files' bytes, every parameter of the reader, the reader's version, this
-    module's, and those of the libraries that computed it. ``encoding`` of what is returned then holds its ``content_sha256``.
+    module's, and those of the libraries that computed it. ``encoding`` of what is returned then holds its
+    ``content_sha256``.
 
     Parameters
     ----------
