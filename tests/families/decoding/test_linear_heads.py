@@ -217,12 +217,12 @@ def test_a_mean_that_cannot_be_found_is_replaced_and_told(monkeypatch):
     monkeypatch.setattr(pyriemann.tangentspace, "gmean", failing)
     for name, metric in (("log-Euclidean", "riemann"), ("arithmetic", "logeuclid")):
         refused.append(metric)
-        made_once._MADE.clear()
+        made_once.forget()
         fitted = covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x, y)
         assert fitted.notes_ == [f"tangent space at the {name} mean: no better one was found"]
         assert np.isfinite(fitted.predict_proba(x)).all()
     refused.append("euclid")
-    made_once._MADE.clear()
+    made_once.forget()
     with pytest.raises(ValueError, match="positive definite"):
         covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x, y)
 

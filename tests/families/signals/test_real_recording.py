@@ -8,7 +8,7 @@ import pytest
 import neuroledger as nl
 from neuroledger.data.load import read_dataset
 from neuroledger.families.decoding.models.classical_decoders import covariance_decoder
-from neuroledger.families.decoding.training.linear_heads import Logistic
+from neuroledger.families.decoding.pipelines.steps import Logistic
 from neuroledger.spec.catalog import open_catalog
 
 BLOCKED = {"name": "blocked", "folds": 5, "trial": "trial", "purge": 1.0}

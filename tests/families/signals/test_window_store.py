@@ -231,6 +231,18 @@ def test_few_windows_stay_in_memory_and_leave_no_file(files, monkeypatch):
     assert not (files["a.csv"].parents[2] / ".cache").exists()
 
 
+def test_windows_that_fit_into_memory_are_kept_too_and_not_made_again(files, monkeypatch):
+    monkeypatch.setattr(window_store, "IN_MEMORY", 1 << 28)
+    monkeypatch.setattr(window_store, "TINY", 0)
+    first = keep(files, iter(PARTS))
+    assert len(places(files)) == 1 and not first.values.flags.writeable
+    xr.testing.assert_identical(first, join(PARTS))
+    xr.testing.assert_identical(keep(files, iter([])), first)  # no part is asked for again
+    shutil.rmtree(places(files)[0].parents[1])
+    monkeypatch.setattr(kept_store.Store, "make_room", lambda store, size: 0)
+    xr.testing.assert_identical(keep(files, iter(PARTS)), join(PARTS))  # no room: they stay in memory
+
+
 def test_a_disk_without_room_is_said_after_the_first_part(files, monkeypatch):
     made = []
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Array
 
-__all__ = ["LIMIT", "content", "once"]
+__all__ = ["LIMIT", "content", "forget", "once"]
 
 LIMIT: Final = 1 << 29
 """Bytes that are kept in memory; what was not used for longest goes first."""
@@ -37,3 +37,8 @@ def once(key: tuple[str, ...], make: Callable[[], Array]) -> Array:
             _MADE.popitem(last=False)
     _MADE.move_to_end(key)
     return _MADE[key]
+
+
+def forget() -> None:
+    """Keep nothing of what was made so far."""
+    _MADE.clear()

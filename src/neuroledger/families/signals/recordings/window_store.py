@@ -30,7 +30,9 @@ VERSION: Final = 1
 KIND: Final = "windows"
 VALUES: Final = "values.bin"
 IN_MEMORY: Final = 1 << 28
-"""Bytes up to which windows stay in memory."""
+"""Bytes up to which windows are made in memory; what is larger is written part by part."""
+TINY: Final = 1 << 20
+"""Bytes up to which windows are not kept: their recordings are read as fast."""
 LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "nilearn", "netCDF4", "h5py")
 
 
@@ -39,10 +41,11 @@ def stored(
 ) -> xr.DataArray:
     """The parts one below the other, as `join` gives them: what the reader that is being called returns.
 
-    Up to 256 MiB they are joined in memory. What is larger is written to the store while it is made, one part in memory
-    at a time, and returned as a read-only memory map; next time no part is made. The entry is found by what determines it:
-    the files' bytes, every parameter of the reader, the reader's version, this module's, and those of the libraries that
-    computed it. ``encoding`` of what is returned then holds its ``content_sha256``.
+    They are written to the store and returned as a read-only memory map; next time no part is made. Up to 256 MiB they are
+    made in memory and stay there where they are tiny or the disk has no room; of more, one part is in memory at once. The
+    entry is found by what determines it: the files' bytes, every parameter of the reader, the reader's version, this
+    module's, and those of the libraries that computed it. ``encoding`` of what is returned then holds its
+    ``content_sha256``.
 
     Parameters
     ----------
@@ -76,7 +79,11 @@ def stored(
         if sum(one.nbytes for one in held) > IN_MEMORY:
             break
     else:
-        return join(held)
+        whole = join(held)
+        if whole.nbytes <= TINY or store.make_room(whole.nbytes) < whole.nbytes:
+            return whole
+        made_of = made_of or _made_of(call, part)
+        return _opened(store, store.keep(KIND, made_of, lambda place: _write(store, place, held)))
     size = sum(one.nbytes for one in held)
     _require_room(store, size * max(1.0, of / len(held)) if of is not None else size, "about ")
     del one
