@@ -1,0 +1,183 @@
+"""Brain-Score's language benchmarks in this repository's language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from data.brainscore.upstream import benchmarks
+
+Spec = dict[str, Any]
+Row = Mapping[str, str]
+
+BUCKET = "https://brainscore-language.s3.amazonaws.com"
+SUITES = "https://raw.githubusercontent.com/cpllab/syntactic-generalization/nextflow/test_suites/json"
+ONE_NEUROID = (
+    "Refused: the data are the mean over a language network, one number for each sentence, which has no dissimilarities."
+)
+
+# Identifier, SHA-1 and version of each assembly; what it is; what people read in one go; subjects' coordinate.
+RECORDED: Mapping[str, tuple[str, str | None, str, tuple[str, ...], str, str]] = {
+    "Pereira2018.language": ("f8434b4022f5b2c862f0ff2854d5b3f5f2a7fb96", None,
+        "fMRI of people who read passages", ("pereira2018",), "passage_label", "subject"),
+    "Blank2014.fROI": ("af1e868821b897cb1684e4c8dcd33977121ef552", "qM.uLV8ltOHM297r2SaGteYMX4Vy.oHB",
+        "fMRI of people who hear natural stories", ("blank2014",), "story", "subject_id"),
+    "Fedorenko2016.language": ("2966b6d78e972a72068aa6907377483f427e8d9a", "qvB7YZfEjbXEE64bODNLlQlZKWGpgPhy",
+        "Intracranial recordings of people who read sentences word by word", ("fedorenko2016",), "sentence_id", "subject_UID"),
+    "Tuckute2024.language": ("5c8fc7f3e24cc1af5f5296459377b638b6492641", "BB.DbwqLB4OhDR64duqojNdL0CRd4RmG",
+        "fMRI of people who read varied sentences, mean over their language network", ("tuckute2024",), "stimulus_id", "subject"),
+    "Futrell2018": ("381ccc8038fbdb31235b5f3e1d350f359b5e287f", None,
+        "Reading times of people who read natural stories word by word", ("futrell2018",), "", "subject_id"),
+}  # fmt: skip
+PINNED: Mapping[str, Spec] = {
+    "syntaxgym.subordination_src-src": {
+        "url": "https://raw.githubusercontent.com/brain-score/language/0e0bb4a2d8df5d3c30fe26ec4528f27a188e1cdc/"
+        "brainscore_language/benchmarks/syntaxgym/suites/syntaxgym-2020/subordination_src-src.json",
+        "size": 92541,
+        "sha256": "d97a38a7a2e7e1f870fc8c78cf648c4570090d5efdccec99cb953baafe34080b",
+    },
+}
+HIERARCHY: Mapping[str, str] = {
+    "neural_language": "average_language",
+    "behavior_language": "average_language",
+    "Pereira2018-linear": "neural_language",
+    "Pereira2018-ridge": "neural_language",
+    "SyntaxGym": "engineering_language",
+}
+
+
+def specs() -> Iterator[tuple[str, str, Spec]]:
+    """Kind, registry key and content of each spec: data sets, benchmarks, the suite."""
+    rows = benchmarks("language.csv")
+    for id in dict.fromkeys(row["dataset"] for row in rows.values()):
+        yield "dataset", id, _dataset(id)
+    for key, row in rows.items():
+        yield "benchmark", key, _benchmark(key, row)
+    yield "suite", "brainscore.language", {
+        "id": "brainscore.language", "version": 1, "title": "Brain-Score, language: every benchmark of its registry",
+        "description": "Groups weigh alike: the score of a group is the mean of its parts, as on Brain-Score's board.",
+        "hierarchy": dict(HIERARCHY), "cite": ["schrimpf2021"], "benchmarks": list(rows),
+    }  # fmt: skip
+
+
+def _dataset(id: str) -> Spec:
+    spec: Spec = {"id": id, "version": 1}
+    if id in RECORDED:
+        sha1, version, what, cite, _, subject = RECORDED[id]
+        name = f"assy_{id.replace('.', '_')}.nc"
+        behaviour = id == "Futrell2018"
+        stated = {"url": f"{BUCKET}/{name}", "sha1": sha1} | ({"version_id": version} if version else {})
+        dims: dict[str, str] = {"subject": "neuroid"} if behaviour else {}
+        steps: list[Spec] = [{"step": "rename", "dims": dims, "coords": {}}] if dims else []
+        if behaviour:
+            steps.append({"step": "label", "dim": "neuroid", "coord": "neuroid_id", "of": [subject]})
+            steps.append({"step": "label", "dim": "presentation", "coord": "corpus", "value": id})
+        elif subject != "subject":
+            steps.append({"step": "rename", "coords": {subject: "subject"}})
+        text = "word" if behaviour else "stimulus"
+        reader: Spec = {"name": "brainio", "assembly": name, "texts": text}
+        return spec | {
+            "title": f"{what}: {id} as Brain-Score packages it", "license": "LicenseRef-unknown",
+            "license_note": "Brain-Score's registry states none: ask the authors.", "access": "public",
+            "species": "Homo sapiens", "modality": "behaviour" if behaviour else "fmri", "stimuli": "text",
+            "cite": [*cite, "schrimpf2021"], "downloads": {name: stated},
+            "reader": reader | ({"prepare": steps} if steps else {}), "unavailable": _not_here(id),
+        }  # fmt: skip
+    if id == "wikitext-2":
+        return spec | {
+            "title": "WikiText-2, test part: articles of Wikipedia", "license": "CC-BY-SA-3.0", "stimuli": "text",
+            "cite": ["merity2017"], "reader": {"name": "next_words"}, "unavailable": _by_hand(id, "wiki.test.raw"),
+            "access_steps": ["The file wiki.test.raw of WikiText-2 (raw), as its authors publish it."],
+        }  # fmt: skip
+    suite = id.removeprefix("syntaxgym.")
+    if id in PINNED:
+        return spec | {
+            "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text", "cite": ["gauthier2020", "hu2020"],
+            "files": {f"{suite}.json": PINNED[id]}, "reader": {"name": "syntax_suite"},
+            "expectations": {"stimuli": [
+                {"check": "row_count", "count": 460}, {"check": "unique", "column": "stimulus_id"},
+                {"check": "equal_set", "column": "region", "values": ["1", "2", "3", "4", "5"]},
+            ]},
+        }  # fmt: skip
+    return spec | {
+        "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text", "cite": ["gauthier2020", "hu2020"],
+        "downloads": {f"{suite}.json": {"url": f"{SUITES}/{suite}.json"}}, "reader": {"name": "syntax_suite"},
+        "access_steps": [f"`neuroledger pin {id} --from FOLDER` hashes and pins {suite}.json of the folder."],
+        "unavailable": _by_hand(id, f"{suite}.json"),
+    }  # fmt: skip
+
+
+def _not_here(id: str) -> str:
+    return f"Not here yet: `neuroledger import brainscore {id}` fetches its file and pins it."
+
+
+def _by_hand(id: str, name: str) -> str:
+    return (
+        f"Not here yet: nobody states a checksum of {name}; `neuroledger pin {id} --from FOLDER` pins a download of it."
+    )
+
+
+def _benchmark(key: str, row: Row) -> Spec:
+    dataset = row["dataset"]
+    parent = row["parent"]
+    spec: Spec = {"id": key, "version": int(row["version"])}
+    cite = RECORDED[dataset][3] if dataset in RECORDED else ()
+    if row["metric"] == "syntaxgym":
+        content: Spec = {
+            "title": f"Syntactic generalisation: {dataset.removeprefix('syntaxgym.')}", "parent": parent, "dataset": dataset,
+            "paradigm": {"name": "reading", "give": "reading_times", "passage": "sentence", "unread": 0.0},
+            "metric": {"name": "formula", "formulas": [], "aggregate": [{"over": "formula", "with": "min"}, {"over": "item", "with": "mean"}]},
+            "normalise": "none",
+        }  # fmt: skip
+        cite = ("gauthier2020", "hu2020")
+    elif row["metric"] == "accuracy":
+        content = {
+            "title": "Next word of articles of Wikipedia", "parent": parent, "dataset": dataset,
+            "paradigm": {"name": "reading", "give": "next_word"}, "metric": "accuracy", "normalise": "none",
+        }  # fmt: skip
+        cite = ("merity2017",)
+    elif row["metric"] == "pearsonr":
+        content = {
+            "title": "Reading times of natural stories, predicted by surprisal", "parent": parent, "dataset": dataset,
+            "paradigm": {"name": "reading", "give": "reading_times", "passage": "corpus", "average": "neuroid",
+                         "score": {"word_within_sentence_id": {"above": 1}}},
+            "metric": "reading_correlation", "ceiling": "reader_consistency", "normalise": {"formula": "ratio", "clip": True},
+        }  # fmt: skip
+    else:
+        content = _recorded(key, row)
+    content["compat"] = "brainscore"
+    content["cite"] = [*cite, "schrimpf2021"]
+    content["tags"] = ["brainscore", "language"]
+    if row["ceiling"]:
+        content["notes"] = [f"Ceiling in Brain-Score's tests: {row['ceiling']}."]
+    return spec | content
+
+
+def _recorded(key: str, row: Row) -> Spec:
+    dataset = row["dataset"]
+    _, _, what, _, passage, _ = RECORDED[dataset]
+    splits: Spec = {"stratify": None}
+    estimator: Spec = {"name": "linear"}
+    metric: Any = {"name": "linear_predictivity_cv", "splits": splits}
+    if row["metric"] == "ridge":
+        estimator = {"name": "ridge_cv", "alphas": [float(f"1e{power}") for power in range(-3, 4)]}
+        if dataset != "Tuckute2024.language":
+            splits = {"name": "group", "groups": passage, "seed": 1234, "train": None}
+            splits["folds"] = 8 if dataset == "Blank2014.fROI" else 10
+        metric = {"name": "ridgecv", "estimator": estimator, "splits": splits}
+    elif row["metric"] in {"rdm", "cka"}:
+        metric = {"name": "cka_cv", "unbiased": False, "splits": splits} if row["metric"] == "cka" else "rdm_cv"
+    content: Spec = {
+        "title": f"{what}: {key.split('-', 1)[1].replace('-', ' ')}", "parent": row["parent"], "dataset": dataset,
+        "paradigm": {"name": "reading", "give": "responses", "region": "language_system", "passage": passage},
+        "metric": metric,
+    }  # fmt: skip
+    if dataset.startswith("Pereira2018"):
+        content["select"] = {"experiment": key.split(".")[1].split("-")[0]}
+    if dataset == "Tuckute2024.language":
+        del content["paradigm"]["passage"]
+        if row["metric"] == "rdm":
+            content["unavailable"] = ONE_NEUROID
+        return content | {"normalise": "none"}
+    ceiling = {"name": "extrapolated_predictivity", "estimator": estimator, "splits": splits}
+    return content | {"ceiling": ceiling, "normalise": {"formula": "ratio", "clip": True}}
