@@ -12,9 +12,7 @@ Row = Mapping[str, str]
 
 BUCKET = "https://brainscore-language.s3.amazonaws.com"
 SUITES = "https://raw.githubusercontent.com/cpllab/syntactic-generalization/nextflow/test_suites/json"
-ONE_NEUROID = (
-    "Refused: the data are the mean over a language network, one number for each sentence, which has no dissimilarities."
-)
+ONE_NEUROID = "Refused: the data are the mean over a language network: one number for each sentence has no dissimilarities."
 
 # Identifier, SHA-1 and version of each assembly; what it is; what people read in one go; subjects' coordinate.
 RECORDED: Mapping[str, tuple[str, str | None, str, tuple[str, ...], str, str]] = {
@@ -23,9 +21,11 @@ RECORDED: Mapping[str, tuple[str, str | None, str, tuple[str, ...], str, str]] =
     "Blank2014.fROI": ("af1e868821b897cb1684e4c8dcd33977121ef552", "qM.uLV8ltOHM297r2SaGteYMX4Vy.oHB",
         "fMRI of people who hear natural stories", ("blank2014",), "story", "subject_id"),
     "Fedorenko2016.language": ("2966b6d78e972a72068aa6907377483f427e8d9a", "qvB7YZfEjbXEE64bODNLlQlZKWGpgPhy",
-        "Intracranial recordings of people who read sentences word by word", ("fedorenko2016",), "sentence_id", "subject_UID"),
+        "Intracranial recordings of people who read sentences word by word",
+        ("fedorenko2016",), "sentence_id", "subject_UID"),
     "Tuckute2024.language": ("5c8fc7f3e24cc1af5f5296459377b638b6492641", "BB.DbwqLB4OhDR64duqojNdL0CRd4RmG",
-        "fMRI of people who read varied sentences, mean over their language network", ("tuckute2024",), "stimulus_id", "subject"),
+        "fMRI of people who read varied sentences, mean over their language network",
+        ("tuckute2024",), "stimulus_id", "subject"),
     "Futrell2018": ("381ccc8038fbdb31235b5f3e1d350f359b5e287f", None,
         "Reading times of people who read natural stories word by word", ("futrell2018",), "", "subject_id"),
 }  # fmt: skip
@@ -92,7 +92,8 @@ def _dataset(id: str) -> Spec:
     suite = id.removeprefix("syntaxgym.")
     if id in PINNED:
         return spec | {
-            "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text", "cite": ["gauthier2020", "hu2020"],
+            "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text",
+            "cite": ["gauthier2020", "hu2020"],
             "files": {f"{suite}.json": PINNED[id]}, "reader": {"name": "syntax_suite"},
             "expectations": {"stimuli": [
                 {"check": "row_count", "count": 460}, {"check": "unique", "column": "stimulus_id"},
@@ -100,7 +101,8 @@ def _dataset(id: str) -> Spec:
             ]},
         }  # fmt: skip
     return spec | {
-        "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text", "cite": ["gauthier2020", "hu2020"],
+        "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text",
+            "cite": ["gauthier2020", "hu2020"],
         "downloads": {f"{suite}.json": {"url": f"{SUITES}/{suite}.json"}}, "reader": {"name": "syntax_suite"},
         "access_steps": [f"`neuroledger pin {id} --from FOLDER` hashes and pins {suite}.json of the folder."],
         "unavailable": _by_hand(id, f"{suite}.json"),
@@ -112,9 +114,7 @@ def _not_here(id: str) -> str:
 
 
 def _by_hand(id: str, name: str) -> str:
-    return (
-        f"Not here yet: nobody states a checksum of {name}; `neuroledger pin {id} --from FOLDER` pins a download of it."
-    )
+    return f"Not here yet: nobody states a checksum of {name}; `neuroledger pin {id} --from FOLDER` pins a download of it."
 
 
 def _benchmark(key: str, row: Row) -> Spec:
@@ -126,7 +126,8 @@ def _benchmark(key: str, row: Row) -> Spec:
         content: Spec = {
             "title": f"Syntactic generalisation: {dataset.removeprefix('syntaxgym.')}", "parent": parent, "dataset": dataset,
             "paradigm": {"name": "reading", "give": "reading_times", "passage": "sentence", "unread": 0.0},
-            "metric": {"name": "formula", "formulas": [], "aggregate": [{"over": "formula", "with": "min"}, {"over": "item", "with": "mean"}]},
+            "metric": {"name": "formula", "formulas": [], "aggregate": [
+                {"over": "formula", "with": "min"}, {"over": "item", "with": "mean"}]},
             "normalise": "none",
         }  # fmt: skip
         cite = ("gauthier2020", "hu2020")
@@ -141,7 +142,8 @@ def _benchmark(key: str, row: Row) -> Spec:
             "title": "Reading times of natural stories, predicted by surprisal", "parent": parent, "dataset": dataset,
             "paradigm": {"name": "reading", "give": "reading_times", "passage": "corpus", "average": "neuroid",
                          "score": {"word_within_sentence_id": {"above": 1}}},
-            "metric": "reading_correlation", "ceiling": "reader_consistency", "normalise": {"formula": "ratio", "clip": True},
+            "metric": "reading_correlation", "ceiling": "reader_consistency",
+            "normalise": {"formula": "ratio", "clip": True},
         }  # fmt: skip
     else:
         content = _recorded(key, row)
@@ -166,7 +168,9 @@ def _recorded(key: str, row: Row) -> Spec:
             splits["folds"] = 8 if dataset == "Blank2014.fROI" else 10
         metric = {"name": "ridgecv", "estimator": estimator, "splits": splits}
     elif row["metric"] in {"rdm", "cka"}:
-        metric = {"name": "cka_cv", "unbiased": False, "splits": splits} if row["metric"] == "cka" else "rdm_cv"
+        metric = (
+            {"name": "cka_cv", "unbiased": False, "splits": splits} if row["metric"] == "cka" else "rdm_cv"
+        )
     content: Spec = {
         "title": f"{what}: {key.split('-', 1)[1].replace('-', ' ')}", "parent": row["parent"], "dataset": dataset,
         "paradigm": {"name": "reading", "give": "responses", "region": "language_system", "passage": passage},

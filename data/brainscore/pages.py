@@ -37,7 +37,7 @@ def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
         "",
         "Written by `python -m data.brainscore` from the facts of Brain-Score's registry; a test compares it with them.",
         "",
-        "* *ready after fetch*: `neuroledger import brainscore KEY` fetches the files, checks what upstream states, pins them;",
+        "* *ready after fetch*: `neuroledger import brainscore KEY` fetches the files, checks what is stated, pins them;",
         "* *ready after pin*: nobody states a checksum: `neuroledger pin KEY --from FOLDER` pins what you downloaded;",
         "* *private upstream*: fetched likewise, with credentials for Brain-Score's bucket in the environment;",
         "* *refused*: a rule of this repository forbids the score; *not expressible yet*: the language lacks a word for it.",
@@ -47,7 +47,10 @@ def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
         "",
         "| state | " + " | ".join(found) + " |",
         "|---|" + "--:|" * len(found),
-        *(f"| {word} | " + " | ".join(str(counted[word]) for counted in found.values()) + " |" for word in every),
+        *(
+            f"| {word} | " + " | ".join(str(counted[word]) for counted in found.values()) + " |"
+            for word in every
+        ),
         "| all | " + " | ".join(str(counted.total()) for counted in found.values()) + " |",
     ]
     for name, specs in families:

@@ -14,9 +14,9 @@ Row = Mapping[str, str]
 
 # Rules by which a key has no job here whatever data are at hand; each is a stated rule, not a missing feature.
 FITTED_IS_TESTED = (
-    "Refused: Brain-Score fits the readout to the same images that it tests, which this repository never does."
+    "Refused: Brain-Score fits the readout to the images that it tests, which this repository never does."
 )
-NO_TABLE = "Refused: Brain-Score's registry pins no table of stimuli for this benchmark; it is read from a disk of its server."
+NO_TABLE = "Refused: Brain-Score's registry pins no table of stimuli for this benchmark; it is on its server."
 
 MACAQUE, HUMAN = "Macaca mulatta", "Homo sapiens"
 EPHYS, FMRI, EEG, BEHAVIOUR = "extracellular recordings", "fmri", "eeg", "behaviour"
@@ -34,24 +34,36 @@ class Study:
 
 STUDIES: Mapping[str, Study] = {
     "Allen2022": Study("7T fMRI of people who see natural scenes (NSD)", ("allen2022",), HUMAN, FMRI),
-    "Baker2022": Study("People name animals from silhouettes, whole, fragmented or rearranged", ("baker2022",)),
+    "Baker2022": Study(
+        "People name animals from silhouettes, whole, fragmented or rearranged", ("baker2022",)
+    ),
     "BarbuMayo2019": Study("ObjectNet: objects in unusual views and places", ("barbu2019",), None, None),
     "BashivanKar2019": Study("Macaque V4 responses to natural and synthesised images", (), MACAQUE, EPHYS),
     "BMD2024": Study("People name point-light and textured bodies in motion"),
     "BOLD5000": Study("Stimuli of BOLD5000", (), None, None),
-    "Bracci2019": Study("fMRI of people who see animals and objects that look alike", ("bracci2019",), HUMAN, FMRI),
-    "Cadena2017": Study("Macaque V1 responses to natural images and textures", ("cadena2019",), MACAQUE, EPHYS),
+    "Bracci2019": Study(
+        "fMRI of people who see animals and objects that look alike", ("bracci2019",), HUMAN, FMRI
+    ),
+    "Cadena2017": Study(
+        "Macaque V1 responses to natural images and textures", ("cadena2019",), MACAQUE, EPHYS
+    ),
     "Cavanaugh2002a": Study("Size tuning of macaque V1 neurons", ("cavanaugh2002",), MACAQUE, EPHYS),
     "Cichy2019": Study("Brain responses of people to 118 natural images", (), HUMAN, None),
     "Coggan2024_behavior": Study("People name occluded objects", ("coggan2024",)),
     "Coggan2024_fMRI": Study("fMRI pattern similarity of occluded objects", ("coggan2024",), HUMAN, FMRI),
     "David2004": Study("Macaque V1 responses to natural vision", (), MACAQUE, EPHYS),
     "DeValois1982a": Study("Preferred orientations of macaque V1 neurons", ("devalois1982",), MACAQUE, EPHYS),
-    "DeValois1982b": Study("Preferred spatial frequencies of macaque V1 neurons", ("devalois1982",), MACAQUE, EPHYS),
+    "DeValois1982b": Study(
+        "Preferred spatial frequencies of macaque V1 neurons", ("devalois1982",), MACAQUE, EPHYS
+    ),
     "Ferguson2024": Study("People detect an odd element (visual search asymmetries)", ("ferguson2024",)),
-    "FreemanZiemba2013": Study("Macaque V1 and V2 responses to textures and noise", ("freeman2013",), MACAQUE, EPHYS),
+    "FreemanZiemba2013": Study(
+        "Macaque V1 and V2 responses to textures and noise", ("freeman2013",), MACAQUE, EPHYS
+    ),
     "Geirhos2021": Study("People name distorted images of sixteen categories", ("geirhos2021",)),
-    "Gifford2022": Study("EEG of people who see rapid series of objects (THINGS-EEG2)", ("gifford2022",), HUMAN, EEG),
+    "Gifford2022": Study(
+        "EEG of people who see rapid series of objects (THINGS-EEG2)", ("gifford2022",), HUMAN, EEG
+    ),
     "Hebart2023": Study("People choose the odd one of three objects (THINGS)", ("hebart2023",)),
     "Hebart2023_fmri": Study("fMRI of people who see objects (THINGS-fMRI)", ("hebart2023",), HUMAN, FMRI),
     "Igustibagus2024": Study("Macaque IT responses to objects across image domains", (), MACAQUE, EPHYS),
@@ -59,23 +71,37 @@ STUDIES: Mapping[str, Study] = {
     "ImageNetSlim15000": Study("15,000 images of ImageNet", ("deng2009",), None, None),
     "imagenet_val": Study("Validation images of ImageNet", ("deng2009",), None, None),
     "imagenet_c": Study("Corrupted images of ImageNet (ImageNet-C)", ("hendrycks2019",), None, None),
-    "Islam2021": Study("Objects with the shape of one image and the texture of another", ("islam2021",), None, None),
+    "Islam2021": Study(
+        "Objects with the shape of one image and the texture of another", ("islam2021",), None, None
+    ),
     "Kar2018": Study("Macaque IT responses to objects", (), MACAQUE, EPHYS),
-    "Kar2019": Study("Times at which objects can be decoded from macaque IT, image by image", ("kar2019",), MACAQUE, EPHYS),
+    "Kar2019": Study(
+        "Times at which objects can be decoded from macaque IT, image by image", ("kar2019",), MACAQUE, EPHYS
+    ),
     "Kuzovkin2018": Study("Intracranial recordings of people who see natural images", (), HUMAN, None),
-    "Li2026": Study("Macaque responses to natural scenes, thousands of units in four areas", ("li2026",), MACAQUE, EPHYS),
+    "Li2026": Study(
+        "Macaque responses to natural scenes, thousands of units in four areas", ("li2026",), MACAQUE, EPHYS
+    ),
     "Lonnqvist2024": Study("People judge whether a curve is connected"),
-    "MajajHong2015": Study("Macaque V4 and IT responses to objects on natural backgrounds", ("majaj2015",), MACAQUE, EPHYS),
+    "MajajHong2015": Study(
+        "Macaque V4 and IT responses to objects on natural backgrounds", ("majaj2015",), MACAQUE, EPHYS
+    ),
     "Malania2007": Study("Vernier acuity of people, alone and among flankers", ("malania2007",)),
     "Maniquet2024": Study("People name objects in clutter, behind occluders and in parts", ("maniquet2024",)),
-    "Papale2025": Study("Macaque V1, V4 and IT responses to objects (THINGS-TVSD)", ("papale2025",), MACAQUE, EPHYS),
+    "Papale2025": Study(
+        "Macaque V1, V4 and IT responses to objects (THINGS-TVSD)", ("papale2025",), MACAQUE, EPHYS
+    ),
     "Rajalingham2018": Study("People's choices between two objects", ("rajalingham2018",)),
-    "Rajalingham2020": Study("Macaque IT responses to letters and words", ("rajalingham2020",), MACAQUE, EPHYS),
+    "Rajalingham2020": Study(
+        "Macaque IT responses to letters and words", ("rajalingham2020",), MACAQUE, EPHYS
+    ),
     "Ringach2002": Study("Orientation tuning of macaque V1 neurons", ("ringach2002",), MACAQUE, EPHYS),
     "Rust2012": Study("Macaque IT responses to natural and scrambled images", (), MACAQUE, EPHYS),
     "Sanghavi": Study("Macaque V4 and IT responses to natural images", (), MACAQUE, EPHYS),
     "SanghaviMurty": Study("Macaque V4 and IT responses to objects", ("sanghavi2021",), MACAQUE, EPHYS),
-    "Schiller1976c": Study("Spatial frequency tuning of macaque V1 neurons", ("schiller1976",), MACAQUE, EPHYS),
+    "Schiller1976c": Study(
+        "Spatial frequency tuning of macaque V1 neurons", ("schiller1976",), MACAQUE, EPHYS
+    ),
     "Scialom2024": Study("People name objects from photographs, contours, phosphenes or segments"),
     "Seibert2019": Study("Macaque IT responses to objects", (), MACAQUE, EPHYS),
     "Zerbe2026": Study("7T fMRI of people who see natural images (LAION-fMRI)", ("zerbe2026",), HUMAN, FMRI),
@@ -135,7 +161,10 @@ def datasets() -> dict[str, Data]:
             data.degrees = 8
     found["Bracci2019"].stimuli = "Bracci2019"
     found["Coggan2024_behavior"].further = {"fitting": "Coggan2024_behavior_fitting"}
-    found["Maniquet2024"].stimuli, found["Maniquet2024"].further = "Maniquet2024-test", {"train": "Maniquet2024-train"}
+    found["Maniquet2024"].stimuli, found["Maniquet2024"].further = (
+        "Maniquet2024-test",
+        {"train": "Maniquet2024-train"},
+    )
     found["Rajalingham2018.private"].further = {"objectome.public": "objectome.public"}
     for id, _ in TUNING.values():
         found[id].further = dict(GRATINGS)
@@ -182,7 +211,7 @@ PROPERTIES = {
     "sf_bandwidth": "spatial_frequency_bandwidth",
     "sf_selective": "spatial_frequency_selective",
 }
-STUDIED = "V1 V2 V4 IT".split()
+STUDIED = ["V1", "V2", "V4", "IT"]
 
 
 def _recorded(row: Row, dataset: str, metric: Any, ceiling: Any, **more: Any) -> Spec:
@@ -212,7 +241,12 @@ def _task(row: Row, dataset: str, decide: str, metric: Any, ceiling: Any = None,
         paradigm["visual_degrees"] = dataset_degrees(row)
     if int(row["trials"] or 1) > 1:
         paradigm["trials"] = int(row["trials"])
-    spec: Spec = {"dataset": dataset, "select": more.pop("select", {}), "paradigm": paradigm, "metric": metric}
+    spec: Spec = {
+        "dataset": dataset,
+        "select": more.pop("select", {}),
+        "paradigm": paradigm,
+        "metric": metric,
+    }
     if ceiling is not None:
         spec["ceiling"] = ceiling
     return spec | more
@@ -248,7 +282,9 @@ def _geirhos(key: str, row: Row) -> Spec:
     select: Spec = {"condition": {"not": excluded}} if excluded else {}
     if key.endswith("top1"):
         return _task(row, name, "label", "accuracy", select=select, paradigm=AS_IS)
-    return _task(row, name, "label", "error_consistency", "error_consistency", select=select, normalise=CLIPPED)
+    return _task(
+        row, name, "label", "error_consistency", "error_consistency", select=select, normalise=CLIPPED
+    )
 
 
 CLIPPED = {"clip": True}
@@ -262,7 +298,9 @@ def _scialom(key: str, row: Row) -> Spec:
         return _task(row, name[0], "label", "accuracy", paradigm=AS_IS)
     if key.endswith("ErrorConsistency"):
         return _task(row, name[0], "label", "error_consistency", "error_consistency")
-    return _task(row, name[0], "label", "accuracy_distance", "accuracy_distance", paradigm=AS_IS, normalise=CLIPPED)
+    return _task(
+        row, name[0], "label", "accuracy_distance", "accuracy_distance", paradigm=AS_IS, normalise=CLIPPED
+    )
 
 
 def _baker(key: str, row: Row) -> Spec:
@@ -270,7 +308,9 @@ def _baker(key: str, row: Row) -> Spec:
     orientation = "inverted" if "inverted" in key else "normal"
     metric = {"name": "baker_accuracy_delta", "image_types": types}
     select = {"orientation": orientation}
-    return _task(row, f"Baker2022_{orientation}_distortion", "label", metric, metric, select=select, normalise=CLIPPED)
+    return _task(
+        row, f"Baker2022_{orientation}_distortion", "label", metric, metric, select=select, normalise=CLIPPED
+    )
 
 
 def _marques(key: str, row: Row) -> Spec:
@@ -294,11 +334,21 @@ def _maniquet(key: str, row: Row) -> Spec:
 
 
 def _lonnqvist(key: str, row: Row) -> Spec:
-    name = next(part for part in row["data"].split() if part not in {"Lonnqvist2024_test", "Lonnqvist2024_train"})
+    name = next(
+        part for part in row["data"].split() if part not in {"Lonnqvist2024_test", "Lonnqvist2024_train"}
+    )
     paradigm: Spec = {"label_column": "truth", "fitting": "train"}
     if key.endswith("EngineeringAccuracy"):
         return _task(row, name, "probabilities", "accuracy", paradigm=paradigm)
-    return _task(row, name, "probabilities", "accuracy_distance", "accuracy_distance", paradigm=paradigm, normalise=CLIPPED)
+    return _task(
+        row,
+        name,
+        "probabilities",
+        "accuracy_distance",
+        "accuracy_distance",
+        paradigm=paradigm,
+        normalise=CLIPPED,
+    )
 
 
 def _rajalingham(key: str, row: Row) -> Spec:
@@ -329,18 +379,36 @@ def _kar(key: str, row: Row) -> Spec:
 def _hebart(key: str, row: Row) -> Spec:
     paradigm = {"alternatives": ["image_1", "image_2", "image_3"], "similarity": "dot"}
     floor = {"dummy": 0.3333333333333333, "perfect": number(row["ceiling"])}
-    return _task(row, "Hebart2023", "odd_one_out", "accuracy", paradigm=paradigm, floor=floor, normalise=CLIPPED | {"by": "floor"})
+    return _task(
+        row,
+        "Hebart2023",
+        "odd_one_out",
+        "accuracy",
+        paradigm=paradigm,
+        floor=floor,
+        normalise=CLIPPED | {"by": "floor"},
+    )
 
 
 def _bmd(key: str, row: Row) -> Spec:
     name = key.split("Behavioral")[0]
-    return _task(row, name, "label", "accuracy_distance", "accuracy_distance", paradigm={"label_column": "truth"}, normalise=CLIPPED)
+    return _task(
+        row,
+        name,
+        "label",
+        "accuracy_distance",
+        "accuracy_distance",
+        paradigm={"label_column": "truth"},
+        normalise=CLIPPED,
+    )
 
 
 def _imagenet(key: str, row: Row) -> Spec:
     if key == "ImageNet-top1":
         return _task(row, "ImageNet", "label", "accuracy", paradigm=CLASSES)
-    return _task(row, "BarbuMayo2019" if "ObjectNet" in key else row["data"], "label", "accuracy", paradigm=CLASSES)
+    return _task(
+        row, "BarbuMayo2019" if "ObjectNet" in key else row["data"], "label", "accuracy", paradigm=CLASSES
+    )
 
 
 SPLIT = {"train": {"split": "train"}, "test": {"split": "test"}, "ceiling_from": "test"}
@@ -363,7 +431,9 @@ def _subjects(key: str, row: Row) -> Spec:
 def _gifford(key: str, row: Row) -> Spec:
     flat = [{"step": "flatten"}, {"step": "take", "at": {"time_bin_start": 0}}]
     paradigm = {"prepare": flat} | SPLIT
-    spec = _recorded(row, "Gifford2022", row["metric"], "internal_consistency", each="subject", paradigm=paradigm)
+    spec = _recorded(
+        row, "Gifford2022", row["metric"], "internal_consistency", each="subject", paradigm=paradigm
+    )
     return spec | {"select": {"time_bin_start": {"min": 0, "max": 0.59}}}
 
 
@@ -425,7 +495,9 @@ def _coggan(key: str, row: Row) -> Spec:
     if "behavior" in key:
         by = ["occluder_type", "occluder_color"]
         metric = {"name": "condition_accuracy", "variables": by}
-        spec = _task(row, "Coggan2024_behavior", "probabilities", metric, metric, paradigm={"fitting": "fitting"})
+        spec = _task(
+            row, "Coggan2024_behavior", "probabilities", metric, metric, paradigm={"fitting": "fitting"}
+        )
         return spec | {"select": {"visibility": {"below": 1}}, "normalise": {"formula": "square"}}
     units = [{"step": "varying"}, {"step": "responsive", "deviations": 3.1}, {"step": "standardise"}]
     spec = _recorded(
@@ -467,17 +539,26 @@ def _islam(key: str, row: Row) -> Spec:
         "texture": {"same": ["texture"], "differ": ["shape"]},
     }
     paradigm = {
-        "name": "pairs", "region": row["region"], "factors": factors, "seed": 1751, "time_bins": [[70, 170]], "screen": "as_is"
+        "name": "stimulus_pairs", "region": row["region"], "factors": factors, "seed": 1751,
+        "time_bins": [[70, 170]], "screen": "as_is"
     }  # fmt: skip
     factor = "shape" if "-shape_" in key else "texture"
-    return {"dataset": "Islam2021", "paradigm": paradigm, "metric": {"name": "factor_dimensionality", "factor": factor}}
+    return {
+        "dataset": "Islam2021",
+        "paradigm": paradigm,
+        "metric": {"name": "factor_dimensionality", "factor": factor},
+    }
 
 
 def _ferguson(key: str, row: Row) -> Spec:
     condition = key.removeprefix("Ferguson2024").removesuffix("-value_delta")
     derive = {"image_label": {"column": "image_number", "modulo": 2, "values": {"0": "oddball", "1": "same"}}}
     metric = {"name": "accuracy_integral", "lapse": LAPSES[condition], "scale": 0.75}
-    ceiling = {"name": "stated", "value": number(row["ceiling"]), "source": "Brain-Score: mean of 500 halves of the people"}
+    ceiling = {
+        "name": "stated",
+        "value": number(row["ceiling"]),
+        "source": "Brain-Score: mean of 500 halves of the people",
+    }
     paradigm = {"fitting": "training", "derive": derive}
     dataset = f"Ferguson2024_{condition}"
     return _task(row, dataset, "probabilities", metric, ceiling, paradigm=paradigm, normalise=CLIPPED)
@@ -492,7 +573,9 @@ def _malania(key: str, row: Row) -> Spec:
     }  # fmt: skip
     conditions = {test: {"fitting": "fit"}, "vernier_only": {"stimuli": "vernier_only", "fitting": "fit"}}
     ceiling = {name: metric[name] for name in ("name", "baseline_condition", "test_condition")}
-    return _task(row, dataset, "probabilities", metric, ceiling, paradigm={"conditions": conditions}, normalise=CLIPPED)
+    return _task(
+        row, dataset, "probabilities", metric, ceiling, paradigm={"conditions": conditions}, normalise=CLIPPED
+    )
 
 
 FAMILIES: Mapping[str, Callable[[str, Row], Spec]] = {
@@ -639,13 +722,18 @@ def _reader(data: Data, listed: Mapping[str, Listed], sets: Mapping[str, Listed]
 
 UNIQUE = {"step": "label", "dim": "neuroid", "coord": "neuroid_id", "of": ["subject", "neuroid_id"]}
 NUMBERED = {"step": "label", "dim": "neuroid", "coord": "neuroid_id"}
-PROPERTY = [{"step": "rename", "dims": {"neuronal_property": "property"}, "coords": {"neuronal_property": "property"}}]
+PROPERTY = [
+    {"step": "rename", "dims": {"neuronal_property": "property"}, "coords": {"neuronal_property": "property"}}
+]
 PREPARE: Mapping[str, list[Spec]] = {
     "Allen2022": [UNIQUE, {"step": "take", "at": {"time_bin_start": 0}}],
     "Bracci2019": [NUMBERED],
     "Cadena2017": [NUMBERED],
     "Coggan2024_fMRI": [
-        {"step": "rename", "dims": {"presentation": "stimulus", "presentation_b": "stimulus_b", "neuroid": "subject"}},
+        {
+            "step": "rename",
+            "dims": {"presentation": "stimulus", "presentation_b": "stimulus_b", "neuroid": "subject"},
+        },
         {"step": "affine", "factor": -1, "offset": 1},
     ],
     "Gifford2022": [UNIQUE],
@@ -715,8 +803,8 @@ HIERARCHY: Mapping[str, str] = {
         "orientation", "receptive_field_size", "response_magnitude", "response_selectivity", "spatial_frequency",
         "surround_modulation", "texture_modulation")},
     **{f"{name}.{region}": region for name in ("Li2026", "Zerbe2026_fmri") for region in STUDIED},
-    **{name: "engineering" for name in (
-        "ImageNet", "Geirhos2021-top1", "Hermann2020", "Hendrycks2019-top1", "Islam2021", "Scialom2024-top1")},
+    **dict.fromkeys(("ImageNet", "Geirhos2021-top1", "Hermann2020", "Hendrycks2019-top1", "Islam2021",
+                     "Scialom2024-top1"), "engineering"),
 }  # fmt: skip
 
 

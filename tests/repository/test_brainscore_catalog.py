@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from data.brainscore import __main__ as generator
 from data.brainscore import language, pages, upstream, vision
-
 from neuroledger.cli import main
 from neuroledger.engine.plan import plan
 from neuroledger.engine.session import Request

@@ -55,7 +55,7 @@ class StimulusSet:
 
     id: str
     table: pd.DataFrame = field(repr=False)
-    archive: Path | Mapping[str, Path] | None = None
+    archive: Path | Mapping[str, Path] | None = field(default=None, repr=False)
     degrees: float | None = None
     as_is: bool = False
     contents: Mapping[str, bytes] | None = field(default=None, repr=False)

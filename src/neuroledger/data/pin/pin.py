@@ -118,7 +118,7 @@ def fetch_and_pin(catalog: Catalog, id: str, *, progress: Progress | None = None
     Raises
     ------
     RequestError
-        The spec names patterns, which no address can be told from.
+        The spec names patterns, from which no address follows.
     UnavailableError, IntegrityError, DataError
         As `fetch_stated` and `pin`.
     """

@@ -66,7 +66,9 @@ def _integral(
     try:
         levels = np.asarray(x, dtype=np.float64)
     except ValueError:
-        raise MetricError(f"{over!r} of {who} holds {x[0]!r}, which is no number to integrate over") from None
+        raise MetricError(
+            f"{over!r} of {who} holds {x[0]!r}, which cannot be integrated over: levels must be numbers"
+        ) from None
     right = np.asarray(correctness(answers), dtype=np.float64)
     grid = np.unique(levels)
     if len(grid) < 2:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Literal
 
 import numpy as np
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.lazy_rows import row_blocks
+from neuroledger.errors import UnavailableError
 
-__all__ = ["CovarianceEstimator", "MatrixOfWindows", "covariances"]
+__all__ = ["CovarianceEstimator", "MatrixOfWindows", "covariances", "pyriemann"]
 
 CovarianceEstimator = Literal["oas", "lwf", "scm", "cov", "corr", "sch", "hub", "stu", "tyl", "mcd"]
 
@@ -109,3 +111,17 @@ class MatrixOfWindows:
     def fit_transform(self, x: Array, y: Any = None) -> Array:
         """As `transform`."""
         return self.transform(x)
+
+
+def pyriemann(module: str) -> Any:
+    """A module of pyriemann.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed.
+    """
+    try:
+        return importlib.import_module(f"pyriemann.{module}")
+    except ImportError as error:
+        raise UnavailableError("this decoder needs pyriemann: pip install 'neuroledger[eeg]'") from error

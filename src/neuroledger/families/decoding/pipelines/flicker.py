@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -80,7 +81,7 @@ def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
     return np.asarray(sosfiltfilt(sections, x, axis=-1))
 
 
-class _Flicker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fits each class, scores windows by class; `fields` are those of the declared step."""
 
     def __init__(self, rate: float, frequencies: Mapping[str, float], **fields: Any) -> None:
@@ -103,13 +104,13 @@ class _Flicker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.learn([x[y == name] for name in self.classes_])
         return self
 
+    @abstractmethod
     def learn(self, parts: list[Floats]) -> None:
         """Learn from the windows of each class."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scores(self, x: Floats) -> Floats:
         """How well each class fits, (window, class)."""
-        raise NotImplementedError
 
     def decision_function(self, x: Array) -> Floats:
         """(window, class), or (window,) the second less the first of two."""
@@ -220,9 +221,9 @@ class _Banded(_Flicker):
             self.weights_.append(self.filters(filtered))
             self.templates_.append([self.shaped(part.mean(axis=0)[None])[0] for part in filtered])
 
+    @abstractmethod
     def filters(self, parts: list[Floats]) -> Floats:
         """(class, filter, channel): the filters that a class is compared by."""
-        raise NotImplementedError
 
     def shaped(self, x: Floats) -> Floats:
         """What filters are applied to."""

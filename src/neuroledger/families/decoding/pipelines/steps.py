@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines import transforms
-from neuroledger.families.decoding.pipelines.covariances import CovarianceEstimator, MatrixOfWindows
+from neuroledger.families.decoding.pipelines.covariances import (
+    CovarianceEstimator,
+    MatrixOfWindows,
+    pyriemann,
+)
 from neuroledger.families.decoding.protocols.decoder import Objective, Signature
 from neuroledger.families.decoding.training.linear_heads import for_objective, one_vs_rest
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
-__all__ = ["LOGISTIC", "LOGISTIC_SEARCH", "Head", "Step", "Steps", "objectives_of", "pyriemann"]
+__all__ = ["LOGISTIC", "LOGISTIC_SEARCH", "Head", "Step", "Steps", "objectives_of"]
 
 Kind = Literal["windows", "covariances", "features", "answers"]
 Positive = Annotated[float, Field(gt=0)]
@@ -47,9 +51,9 @@ class _Step(Frozen):
     learns: ClassVar[bool] = True
     objectives: ClassVar[tuple[Objective, ...]] = ANY
 
+    @abstractmethod
     def make(self, signature: Signature) -> Any:
         """An untrained estimator with the API of scikit-learn."""
-        raise NotImplementedError
 
 
 class LogVariance(_Step):
@@ -605,17 +609,3 @@ def objectives_of(steps: Sequence[Any]) -> tuple[Objective, ...]:
     """What a pipeline of these steps can be asked."""
     inner = [one for step in steps for one in getattr(step, "steps", ())]
     return tuple(one for one in ANY if all(one in step.objectives for step in [*steps, *inner]))
-
-
-def pyriemann(module: str) -> Any:
-    """A module of pyriemann.
-
-    Raises
-    ------
-    UnavailableError
-        It is not installed.
-    """
-    try:
-        return importlib.import_module(f"pyriemann.{module}")
-    except ImportError as error:
-        raise UnavailableError("this decoder needs pyriemann: pip install 'neuroledger[eeg]'") from error

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from neuroledger.data.arrays import Array
 from neuroledger.data.lazy_rows import LazyRows
 from neuroledger.errors import ModelError
-from neuroledger.families.decoding.pipelines.covariances import covariances
+from neuroledger.families.decoding.pipelines.covariances import covariances, pyriemann
 from neuroledger.families.decoding.protocols.made_once import content, once
 from neuroledger.families.decoding.training.linear_heads import fit_first
 
@@ -156,8 +156,6 @@ def mutual_information(x: Array, y: Array) -> Array:
 
 def stacked_covariances(kind: str, **given: Any) -> Any:
     """Pyriemann's `ERPCovariances` or `XdawnCovariances`, the covariances of all windows at once."""
-    from neuroledger.families.decoding.pipelines.steps import pyriemann
-
     base: Any = getattr(pyriemann("estimation"), kind)
 
     class Stacked(base):  # type: ignore[misc]

@@ -107,7 +107,7 @@ def language_network(
     Raises
     ------
     ModelError
-        A region's state is no number of a hidden state, or the class has no language head.
+        The state of a region is not the number of a hidden state, or the class has no language head.
     """
     cut = tokenizer(weights or {}, id)
     states: dict[str, int] = {}
@@ -168,7 +168,7 @@ def stored_readings(
     Raises
     ------
     ModelError
-        There is not one table, a value is no number, or a stimulus has several.
+        There is not one table, a value is not a number, or a stimulus has several.
     """
     files = dict(weights or {})
     if len(files) != 1:
