@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: docs repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf calibrate schemas reference-data clean
+.PHONY: docs parity repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf calibrate schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -88,6 +88,18 @@ test-frameworks: .cache/frameworks/.ready
 	@.cache/frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . \
 		spikingjelly==2.0.0 norse==1.1.0 sinabs==3.1.3 rockpool==3.1.0 nirtorch==2.6 loguru==0.7.3 pbr SciencePlots
 	@touch .cache/frameworks/.ready
+
+# Made-up packages scored by Brain-Score's own code, in an environment of its own, and by ours: docs/brainscore_parity.md.
+parity: $(READY) .cache/parity/.ready
+	python -m tests.parity .cache/parity/bin/python .cache/parity-packages --page
+
+.cache/parity/.ready:
+	@test -x .cache/parity/bin/python || $(PYTHON) -m venv .cache/parity
+	@.cache/parity/bin/python -m pip install --quiet --disable-pip-version-check "numpy<2" "pandas<2.3" "xarray<2022.6" \
+		"scikit-learn==1.5.1" "scipy<1.15" netCDF4 tqdm boto3 fire peewee pybtex "importlib-metadata<5" networkx psutil \
+		requests Pillow PyYAML psycopg2-binary gitpython result-caching
+	@.cache/parity/bin/python -m pip install --quiet --disable-pip-version-check --no-deps brainscore_core==2.5.0 brainscore_vision==2.4.2
+	@touch .cache/parity/.ready
 
 # Single changes of the kernel that tests must notice: MUTANTS="--only 'src/neuroledger/stats/*'"
 mutants: $(READY)

@@ -44,3 +44,15 @@ def test_limits_and_nothing_left():
         select(trials([3, 1, 2, 0]), {"contrast": {"above": 3}})
     with pytest.raises(AssemblyError, match="nothing has region"):
         select(trials([3, 1, 2, 0]), {"region": []})
+
+
+def test_what_is_named_under_not_is_left_out_and_must_occur() -> None:
+    shown = ("presentation", ["0.0", "0.55", "inf", "0.55"])
+    coords = {"stimulus_id": ("presentation", list("abcd")), "condition": shown}
+    data = xr.DataArray(np.arange(4.0), dims="presentation", coords=coords)
+    assert select(data, {"condition": {"not": [0.55, "inf"]}})["stimulus_id"].values.tolist() == ["a"]
+    assert select(data, {"condition": {"not": "inf"}}).size == 3
+    with pytest.raises(AssemblyError, match="no row has"):
+        select(data, {"condition": {"not": [0.6]}})
+    with pytest.raises(AssemblyError, match="unknown"):
+        select(data, {"condition": {"not": [0.55], "min": 0}})

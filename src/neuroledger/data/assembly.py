@@ -197,7 +197,7 @@ def rows_of(
 
 
 def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly") -> xr.DataArray:
-    """Keep where every coordinate has one of the given values, or is within ``{min, max}`` / above ``{above}``.
+    """Keep where every coordinate has one of the given values, none of ``{not: […]}``, or is within ``{min, max}``.
 
     Every value that is named must occur, so that a misspelt condition is not dropped silently.
 
@@ -213,7 +213,10 @@ def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str =
         values = assembly[coordinate]
         if values.ndim != 1:
             raise AssemblyError(f"{name}: cannot select by {coordinate!r}, which is not on one dimension")
-        if isinstance(wanted, Mapping):
+        if isinstance(wanted, Mapping) and set(wanted) == {"not"}:
+            without = wanted["not"] if isinstance(wanted["not"], (list, tuple)) else [wanted["not"]]
+            keep = ~_among(values.values, list(without), f"{name}: select {coordinate}: not")
+        elif isinstance(wanted, Mapping):
             keep = _within(values.values, wanted, coordinate)
         else:
             several = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
@@ -227,7 +230,9 @@ def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str =
 def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
     unknown = set(limits) - {"min", "max", "above", "below"}
     if unknown:
-        raise AssemblyError(f"select {coordinate}: unknown {sorted(unknown)}; use min, max, above, below")
+        raise AssemblyError(
+            f"select {coordinate}: unknown {sorted(unknown)}; use min, max, above, below, or `not` alone"
+        )
     keep = np.ones(values.size, dtype=bool)
     keep &= values >= limits["min"] if "min" in limits else True
     keep &= values <= limits["max"] if "max" in limits else True
