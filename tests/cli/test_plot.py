@@ -13,8 +13,12 @@ from tests.report.ledger import keep, ledger, record
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 
 
-def test_every_figure_is_a_choice() -> None:
-    assert sorted(FIGURES) == sorted(set(figures.__all__) - {"save"})
+# Drawn from what `nl.decode` returns, which no record holds.
+OF_DECODERS = {"forest", "learning_curve", "topography"}
+
+
+def test_every_figure_of_records_is_a_choice() -> None:
+    assert sorted(FIGURES) == sorted(set(figures.__all__) - {"save"} - OF_DECODERS)
 
 
 def test_figures_of_records_and_of_scores_are_written(

@@ -128,7 +128,7 @@ def test_what_is_stated_of_downloads_moves_no_identity(place: Path, folder: Path
     [
         ("{md5: 00000000000000000000000000000000}", "has MD5 [0-9a-f]{32} where its publisher states 0{32}"),
         ("{sha1: 0000000000000000000000000000000000000000}", "has SHA-1 .* where its publisher states 0{40}"),
-        ("{size: 7}", r"responses\.npy has 704 bytes where its publisher states 7 "),
+        ("{size: 7}", r"responses\.npy has 704 bytes where its publisher states 7:"),
     ],
 )
 def test_a_download_that_differs_from_what_is_stated_is_refused(

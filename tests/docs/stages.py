@@ -102,7 +102,11 @@ def presupposed(document: str) -> dict[str, Any]:
     if document == "docs/decoding.md":
         held = recordings()
         texts = np.where(held["y"] == "left", "ab", "ba")
-        return held | {"module": Transcriber(), "windows": held["x"].astype(np.float32), "texts": texts}
+        angles = np.linspace(0, 2 * np.pi, held["x"].shape[1], endpoint=False)
+        positions = 0.05 * np.column_stack([np.cos(angles), np.sin(angles)])
+        return held | {
+            "module": Transcriber(), "windows": held["x"].astype(np.float32), "texts": texts, "positions": positions,
+        }  # fmt: skip
     if document == "docs/efficiency.md":
         stimuli = nl.load("Digits.simulated").stimuli
         assert isinstance(stimuli, StimulusSet)

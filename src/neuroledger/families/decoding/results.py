@@ -79,7 +79,7 @@ def recorded(benchmark: str, *, metric: str | None = None) -> pd.DataFrame:
     names = [one if isinstance(one, str) else one.name for one in spec.all_metrics]
     wanted = metric or names[0]
     parts = []
-    for record in read_all(catalog.root):
+    for record in read_all(catalog.root / "results" / "records"):
         if record.benchmark == benchmark and record.status == "scored":
             held = predictions_of(catalog.root, record.id, names[0])
             if held is not None and "truth" in held.coords:
