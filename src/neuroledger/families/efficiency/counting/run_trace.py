@@ -34,7 +34,7 @@ from neuroledger.families.efficiency.counting.network import (
 from neuroledger.families.efficiency.counting.neurobench_compat import PeerPass, peer_weights
 from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
-from neuroledger.families.efficiency.counting.strict import StrictPass, Watch
+from neuroledger.families.efficiency.counting.strict import LEFT, StrictPass, Watch
 
 __all__ = ["repeated", "trace", "watched"]
 
@@ -339,7 +339,8 @@ def watched(run: Callable[[], int]) -> Trace:
     """Count the operations of the torch functions that ``run`` calls; it returns the number of samples.
 
     For models that are more than one module: their parts are unknown, so counts are listed by the functions' names,
-    and operations outside of torch are not counted.
+    and operations outside of torch are not counted. Recorded activations always leave torch, so that this is a note here,
+    and does not make the count partial.
     """
     network = Network.of(nn.Module())
     tally = Tally(network)
@@ -353,7 +354,7 @@ def watched(run: Callable[[], int]) -> Trace:
         samples=samples,
         batches=1,
         layers=tally.layers,
-        uncounted=tuple(tally.uncounted.values()),
+        uncounted=tuple(one for one in tally.uncounted.values() if one.why != LEFT),
         notes=("operations of torch alone, by function",),
         failures={}
         if samples

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -34,8 +34,9 @@ from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spike
 from neuroledger.families.efficiency.counting.state import foreign
 from neuroledger.families.efficiency.counting.static import compiled_graphs, packed_weights
 
-__all__ = ["StrictPass", "Watch"]
+__all__ = ["LEFT", "StrictPass", "Watch"]
 
+LEFT: Final = "values leave torch: what is computed from them is not seen"
 _LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY, _ADD, _TABLE, _LEAVE = range(1, 9)
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
@@ -258,7 +259,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                         self.tally.beside(table)
             elif action == _LEAVE:
                 if isinstance(first, torch.Tensor) and first.numel() > 1:
-                    self.tally.miss(name, "values leave torch: what is computed from them is not seen")
+                    self.tally.miss(name, LEFT)
             elif not self.inside:
                 self.tally.activations(
                     self._module() or f"functional.{name.partition('.')[0].strip('_')}", result
