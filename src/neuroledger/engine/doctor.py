@@ -38,6 +38,8 @@ OPTIONAL: Final = {
     "matplotlib": ("plots", "figures"),
     "mne": ("eeg", "reading EEG and MEG"),
     "h5py": ("recordings", "reading HDF5 and MATLAB 7.3"),
+    "lz4": ("events", "reading AEDAT 4"),
+    "zstandard": ("events", "reading AEDAT 4"),
     "pyriemann": ("eeg", "decoding by covariance"),
     "mne-bids": ("bids", "reading BIDS folders"),
     "nilearn": ("fmri", "reading images of the brain"),

@@ -1,90 +1,70 @@
-"""Polarity events of recordings in AEDAT 3.1: packets of little-endian words behind a header of text lines."""
+"""Polarity events of recordings in the AEDAT formats 2, 3.1 and 4, by the version that their first line states."""
 
 from __future__ import annotations
 
 import re
+from typing import Final, Literal
 
 import numpy as np
 
 from neuroledger.errors import DataError
+from neuroledger.families.efficiency.events import aedat2, aedat3, aedat4
 from neuroledger.families.efficiency.events.event_frames import Events
 
-__all__ = ["polarity_events"]
+__all__ = ["Chip", "polarity_events"]
 
-FIRST = re.compile(rb"#!AER-DAT3\.\d+\r?\n")
-END = b"#!END-HEADER\r\n"
-POLARITY = 1
-PACKET = np.dtype(
-    [("type", "<i2"), ("source", "<i2"), ("size", "<i4"), ("time_at", "<i4"), ("overflow", "<i4"),
-     ("capacity", "<i4"), ("number", "<i4"), ("valid", "<i4")]
-)  # fmt: skip
-EVENT = np.dtype([("data", "<u4"), ("time", "<i4")])
+Chip = Literal["dvs128", "davis"]
+FIRST: Final = re.compile(rb"#!AER-DAT(\d)\.\d+\r?\n")
 
 
-def polarity_events(content: bytes, name: str, width: int, height: int) -> Events:
-    """All valid polarity events of a recording, in time; other packets are passed over.
+def polarity_events(
+    content: bytes, name: str, width: int, height: int, *, chip: Chip | None = None, stream: int | None = None
+) -> Events:
+    """All polarity events of a recording, in time; frames, triggers and samples of movement are passed over.
 
-    An event is two words: bit 0 valid, bit 1 polarity, bits 2 to 16 row, bits 17 to 31 column; then µs, to which the
-    packet's overflow counter adds 2³¹ each.
+    Rows count from the top and columns from the left, whichever corner the format starts from.
+
+    Parameters
+    ----------
+    content, name
+        The recording, and what it is called in errors.
+    width, height
+        Pixels of the camera.
+    chip
+        Of AEDAT 2: whose addresses the recording holds, where its header does not state the chip.
+    stream
+        Of AEDAT 4: the number of the stream, where a recording has several streams of events.
 
     Raises
     ------
     DataError
-        It is no AEDAT 3 recording, ends within a packet, or has an event outside of ``width`` × ``height`` pixels.
+        It is none of these formats, is damaged, holds no polarity events, or has one outside of the camera.
+    UnavailableError
+        It is compressed, and the package that decompresses it is not installed.
     """
-    if not FIRST.match(content):
+    first = FIRST.match(content)
+    version = int(first[1]) if first else 0
+    if version == 2:
+        events = aedat2.events_of(content, name, height, chip)
+    elif version == 3:
+        events = aedat3.events_of(content, name)
+    elif version == 4:
+        events = aedat4.events_of(content, name, stream)
+    else:
         raise DataError(
-            f"{name} begins with {content[:12]!r}, not with #!AER-DAT3.1: it is no AEDAT 3 recording"
+            f"{name} begins with {content[:14]!r}: AEDAT 2, 3.1 and 4 begin with #!AER-DAT2.0, #!AER-DAT3.1 or #!AER-DAT4.0"
         )
-    place = _behind_header(content, name)
-    data, times = [], []
-    while place < len(content):
-        if place + PACKET.itemsize > len(content):
-            raise DataError(f"{name} ends within the header of a packet; fetch it again")
-        packet = np.frombuffer(content, PACKET, 1, place)[0]
-        place += PACKET.itemsize
-        size, capacity, number = int(packet["size"]), int(packet["capacity"]), int(packet["number"])
-        if size <= 0 or not 0 <= number <= capacity:
-            raise DataError(f"{name} has a damaged packet at byte {place - PACKET.itemsize}; fetch it again")
-        if place + size * capacity > len(content):
-            raise DataError(
-                f"{name} ends within a packet of {capacity} events at byte {place}; fetch it again"
-            )
-        if int(packet["type"]) == POLARITY:
-            if size != EVENT.itemsize:
-                raise DataError(f"{name} has polarity events of {size} bytes, not {EVENT.itemsize}")
-            events = np.frombuffer(content, EVENT, number, place)
-            if int(packet["valid"]) < number:
-                events = events[(events["data"] & 1).astype(bool)]
-            data.append(events["data"])
-            times.append(events["time"].astype(np.int64) + (int(packet["overflow"]) << 31))
-        place += size * capacity
-    if not data:
+    if not len(events.t):
         raise DataError(f"{name} holds no polarity events")
-    words, t = np.concatenate(data).astype(np.int64), np.concatenate(times)
-    x, y, on = words >> 17, (words >> 2) & 0x7FFF, ((words >> 1) & 1).astype(bool)
-    outside = (x >= width) | (y >= height)
+    x, y = events.x, events.y
+    outside = (x >= width) | (y >= height) | (x < 0) | (y < 0)
     if outside.any():
-        first = int(np.argmax(outside))
+        at = int(np.argmax(outside))
         raise DataError(
-            f"{name} has {int(outside.sum())} events outside of {width} x {height} pixels, the first at column {x[first]}, "
-            f"row {y[first]}"
+            f"{name} has {int(outside.sum())} events outside of {width} x {height} pixels, the first at column {x[at]}, "
+            f"row {y[at]}"
         )
-    if (np.diff(t) < 0).any():
-        order = np.argsort(t, kind="stable")
-        t, x, y, on = t[order], x[order], y[order], on[order]
-    return Events(t, x, y, on)
-
-
-def _behind_header(content: bytes, name: str) -> int:
-    """Where the packets begin: behind the line that ends the header, or behind the last line with a hash."""
-    end = content.find(END)
-    if end >= 0:
-        return end + len(END)
-    place = 0
-    while content[place : place + 1] == b"#":
-        line = content.find(b"\n", place)
-        if line < 0:
-            raise DataError(f"{name} ends within its header; fetch it again")
-        place = line + 1
-    return place
+    if (np.diff(events.t) < 0).any():
+        order = np.argsort(events.t, kind="stable")
+        events = Events(events.t[order], x[order], y[order], events.on[order])
+    return events

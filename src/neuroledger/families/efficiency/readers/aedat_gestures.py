@@ -1,4 +1,4 @@
-"""Labelled gestures before an event camera: AEDAT 3.1 recordings with tables of what was done when."""
+"""Labelled gestures before an event camera: AEDAT recordings with tables of what was done when."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
 from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.events.aedat import polarity_events
+from neuroledger.families.efficiency.events.aedat import Chip, polarity_events
 from neuroledger.families.efficiency.events.event_frames import Events, Grid, denoised
 from neuroledger.spec.registry import reader
 
@@ -23,7 +23,7 @@ __all__ = ["GESTURES", "GRID", "Gesture", "aedat_gestures", "bins_of", "gesture_
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 TABLES = (".csv", ".txt")
-RECORDING = re.compile(r"(user\d+)_(\w+)\.aedat")
+RECORDING = re.compile(r"(user\d+)_(\w+)\.aedat4?")
 # In the order of their numbers, which begin with 1.
 GESTURES = (
     "hand_clapping", "right_hand_wave", "left_hand_wave", "right_arm_clockwise", "right_arm_counter_clockwise",
@@ -55,12 +55,14 @@ def aedat_gestures(
     repeated: Literal["all", "first", "last"] = "all",
     parts: Mapping[str, str] | None = None,
     classes: Sequence[str] = GESTURES,
+    chip: Chip | None = None,
+    stream: int | None = None,
 ) -> Dataset:
     """Counts of events, ``(presentation, neuroid, time_bin)``, one presentation for each gesture.
 
-    Every recording ``userNN_LIGHT.aedat`` has a table ``userNN_LIGHT_labels.csv`` of class, startTime_usec and
-    endTime_usec; a gesture is the events with start ≤ t < end. Presentations carry ``label``, ``split``, ``subject``,
-    ``lighting`` and ``duration`` (ms).
+    Every recording ``userNN_LIGHT.aedat`` (or ``.aedat4``), in AEDAT 2, 3.1 or 4, has a table ``userNN_LIGHT_labels.csv``
+    of class, startTime_usec and endTime_usec; a gesture is the events with start ≤ t < end. Presentations carry ``label``,
+    ``split``, ``subject``, ``lighting`` and ``duration`` (ms).
 
     Parameters
     ----------
@@ -80,6 +82,10 @@ def aedat_gestures(
         For each part the file that lists its recordings. By default trials_to_train.txt and trials_to_test.txt.
     classes
         Names of the gestures, in the order of their numbers from 1.
+    chip
+        Of AEDAT 2: whose addresses the recordings hold, where their headers do not state the chip.
+    stream
+        Of AEDAT 4: the number of the stream of events, where recordings have several.
 
     Raises
     ------
@@ -107,7 +113,7 @@ def aedat_gestures(
         wanted.setdefault(gesture.recording, []).append(row)
     lost = set(wanted)
     for name, content in _recordings(files, wanted):
-        events = polarity_events(content, name, grid.width, grid.height)
+        events = polarity_events(content, name, grid.width, grid.height, chip=chip, stream=stream)
         lost.discard(name)
         for row in wanted[name]:
             gesture = gestures[row]
