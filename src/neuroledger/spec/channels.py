@@ -26,6 +26,7 @@ INPUTS: Final[Mapping[str, str]] = MappingProxyType(
         "stimuli": "stimuli of whatever channel the data set names in `stimuli` (paradigms only)",
         "signals": "recordings, counts or series over time",
         "training": "examples with the answers to be learned",
+        "problems": "problems to be solved, whose best known costs the data set states",
     }
 )
 OUTPUTS: Final[Mapping[str, str]] = MappingProxyType(

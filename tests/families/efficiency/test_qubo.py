@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 
 import numpy as np
 import pytest
+import torch
 
-from neuroledger.errors import RequestError
+import neuroledger as nl
+from data.generate import independent_sets
+from neuroledger.data.load import load_dataset
+from neuroledger.engine.evaluate import evaluate as scored
+from neuroledger.engine.session import Session
+from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.counting.measured import Meter
+from neuroledger.families.efficiency.readers.independent_sets import COLUMNS
+from neuroledger.families.efficiency.readers.independent_sets import independent_sets as read_independent_sets
 from neuroledger.families.efficiency.system.qubo import (
     DENSITIES,
     SEEDS,
@@ -20,6 +29,8 @@ from neuroledger.families.efficiency.system.qubo import (
     tabu,
     workload,
 )
+from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.registry import get
 
 
 @pytest.mark.parametrize(
@@ -87,3 +98,72 @@ def test_thresholds_conflicts_and_joules():
     assert workload(10, 0.25, 7).target is None and np.isnan(workload(10, 0.25, 7).gap(-4))
     with pytest.raises(RequestError, match="density"):
         workload(10, 1.5, 0)
+
+
+CATALOG = open_catalog()
+SMALL = "NeuroBench.qubo.small-optimality_gap"
+
+
+def test_the_pinned_table_is_what_the_generator_writes(tmp_path):
+    (path,) = independent_sets.build(tmp_path)
+    pinned = CATALOG.dataset("NeuroBench.qubo").files["workloads.csv"]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == pinned.sha256
+    costs = load_dataset(CATALOG, "NeuroBench.qubo").assembly
+    assert (
+        costs.sizes == {"presentation": 120} and costs.sel(presentation=costs["nodes"] == 500).min() == -196
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("10,0.25,0,12", "10,0.25,0,13", "line 17: the graph drawn here has 12 edges"),
+        ("10,0.25,0", "10,0.25,7", "line 17: the graph drawn here has .* its generator differs"),
+        ("-6", "six", "line 17: could not convert"),
+        ("cost", "best", "has no column cost"),
+    ],
+)
+def test_a_table_of_other_graphs_is_refused(tmp_path, old, new, words):
+    (path,) = independent_sets.build(tmp_path)
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(DataError, match=words):
+        read_independent_sets({"workloads.csv": path})
+    path.write_text(",".join(COLUMNS) + "\n")
+    with pytest.raises(DataError, match="no rows"):
+        read_independent_sets({"workloads.csv": path})
+
+
+def test_solvers_run_as_models_of_a_benchmark():
+    session = Session(CATALOG)
+    session.valid.update(CATALOG.ids("datasets"))
+    best, floor = (
+        scored(session, CATALOG.benchmark(SMALL), f"{name}.qubo", controls=False).scores
+        for name in ("exact", "first_fit")
+    )
+    assert (best["optimality_gap"].value, floor["optimality_gap"].value) == (1, pytest.approx(0))
+    assert best["optimality_gap"].n["reached"] == 60
+    gaps = []
+    for nodes, density, seed in itertools.product((10, 25, 50), DENSITIES, SEEDS):
+        work = workload(nodes, density, seed)
+        taken: set[int] = set()
+        for vertex in range(nodes):
+            if not any(work.adjacency[vertex, other] for other in taken):
+                taken.add(vertex)
+        gaps.append(1 - len(taken) / -work.target)
+    assert floor["optimality_gap"].raw == pytest.approx(np.mean(gaps))
+    assert best["solution_time_1"].status == "scored" and best["solution_time_1"].value > 0
+    assert floor["solution_time_10"].status == "failed"
+    assert f"{sum(gap > 0.1 for gap in gaps)} of 60 problems" in floor["solution_time_10"].reason
+
+
+def test_a_solver_is_asked_for_nothing_else():
+    with pytest.raises(NeuroLedgerError, match="signals"):
+        nl.score("tabu.qubo", "Digits.spikes-accuracy")
+    with pytest.raises(NeuroLedgerError, match="problems"):
+        nl.score("constant", SMALL)
+    assert nl.cost(torch.nn.Linear(2, 2), torch.ones(1, 2), ["solution_time_1"])[
+        "solution_time_1"
+    ].reason == ("not applicable: no solver was run")
+    for method in ("exact", "first_fit"):
+        with pytest.raises(ValueError, match="has no `steps`"):
+            get("builder", "independent_set_solver").bind({"method": method, "steps": 3})

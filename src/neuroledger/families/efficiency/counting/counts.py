@@ -119,6 +119,8 @@ class Trace:
         The weights that no counted operation used, by name.
     lemaire, omitted
         Picojoules of all samples by component, by the model of Lemaire et al., and classes of layers it leaves out.
+    solving
+        Of a solver, by problem: seconds and joules until a solution within a share of the best known cost.
     failures
         Needs that could not be met at all, with the reason.
     """
@@ -141,6 +143,7 @@ class Trace:
     energy: Energy | None = None
     lemaire: Mapping[str, float] | None = None
     omitted: tuple[str, ...] = ()
+    solving: Mapping[str, Mapping[str, float]] | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

@@ -1,0 +1,73 @@
+"""How near a solver came to the best known costs, and how long it took: NeuroBench's system track."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import MetricError
+from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
+from neuroledger.spec.registry import metric
+
+__all__ = ["optimality_gap", "to_solution"]
+
+
+@metric("optimality_gap", version=1, input="predictions")
+def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+    """``|c - c*| / |c*|`` of each problem, ``(presentation,)``: cost found and best known cost, neither of them 0 [yik2025].
+
+    A cost below the best known one has a gap as well, as in the published rules; ``n["better"]`` counts these.
+
+    Raises
+    ------
+    MetricError
+        Shapes differ, a cost is not finite, or a known cost is 0.
+    """
+    if source.dims != ("presentation",) or source.shape != target.shape:
+        raise MetricError(
+            f"costs found {source.shape} and known {target.shape}: one for each problem is needed"
+        )
+    found, known = source.values.astype(np.float64), target.values.astype(np.float64)
+    if not np.isfinite(found).all() or not np.isfinite(known).all() or (known == 0).any():
+        raise MetricError("costs are finite, and known ones are not 0")
+    samples = xr.DataArray(np.abs((found - known) / known), dims=("presentation",), coords=target.coords)
+    samples.attrs["n"] = {
+        "problems": len(found),
+        "reached": int((found == known).sum()),
+        "better": int((found < known).sum()),
+    }
+    return samples
+
+
+@cost_metric("to_solution", version=1, needs=())
+def to_solution(
+    trace: Trace,
+    *,
+    measure: Literal["seconds", "joules"] = "seconds",
+    within: Literal["0.1", "0.05", "0.01"] = "0.01",
+) -> Reading:
+    """Mean seconds or joules until a solution was within this share of the best known cost, over problems [yik2025].
+
+    Measured on the machine that ran the solver. Failed where a problem was not solved so well, as the published rules
+    demand of all seeds, or where there was no meter.
+    """
+    if not trace.solving:
+        return failed("not applicable: no solver was run")
+    late = sum(math.isnan(told[f"seconds_{within}"]) for told in trace.solving.values())
+    if late:
+        share = f"{float(within):.0%}"
+        return failed(
+            f"{late} of {len(trace.solving)} problems were not solved within {share} of the best known cost"
+        )
+    values = {name: told[f"{measure}_{within}"] for name, told in trace.solving.items()}
+    if any(map(math.isnan, values.values())):
+        return failed(
+            "no meter of energy was found on this machine: the processor's counters (RAPL) cannot be read"
+        )
+    mean = sum(values.values()) / len(values)
+    return Reading(
+        mean, parts=values, parts_are="problem", n={"problems": len(values)}, notes=("evidence: measured",)
+    )

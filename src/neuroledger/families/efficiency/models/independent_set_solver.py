@@ -1,0 +1,28 @@
+"""Reference solvers of maximum independent sets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from neuroledger.families.efficiency.system.solvers import GIVES, TAKES, Method, SolverModel, solver_of
+from neuroledger.spec.registry import builder
+
+__all__ = ["independent_set_solver"]
+
+
+def _together(values: Any) -> None:
+    if values.steps is not None and values.method not in ("tabu", "anneal"):
+        raise ValueError(f"{values.method} has no `steps`; leave them out")
+
+
+@builder("independent_set_solver", version=1, takes=TAKES, gives=GIVES, together=_together)
+def independent_set_solver(
+    *, id: str, method: Method = "tabu", steps: Annotated[int, Field(gt=0)] | None = None
+) -> SolverModel:
+    """A solver by its method: ``tabu`` search, ``anneal``, ``exact`` (branch and bound), or ``first_fit`` without a search.
+
+    ``steps`` limits the steps of the tabu search or the sweeps of the annealing.
+    """
+    return SolverModel(id, solver_of(method, steps))

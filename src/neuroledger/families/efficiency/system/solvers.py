@@ -1,0 +1,53 @@
+"""Solvers as models: what is asked for is the function that solves, by the name of its method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal
+
+import numpy as np
+
+from neuroledger.data.arrays import Array
+from neuroledger.families.efficiency.system.qubo import Solver, Workload, anneal, exact, tabu
+from neuroledger.models.model import Fit
+from neuroledger.spec.channels import Channels
+
+__all__ = ["ASKS", "GIVES", "TAKES", "Method", "SolverModel", "first_fit", "solver_of"]
+
+ASKS: Final = "answers:optimisation"
+TAKES: Final[Channels] = frozenset({"problems"})
+GIVES: Final[Channels] = frozenset({ASKS})
+Method = Literal["tabu", "anneal", "exact", "first_fit"]
+
+
+def first_fit(work: Workload, rng: np.random.Generator) -> Iterator[Array]:
+    """Each vertex in turn that has no edge to one before it that was taken: what is reached without a search."""
+    chosen = np.zeros(work.nodes)
+    for vertex in range(work.nodes):
+        chosen[vertex] = not (work.adjacency[vertex] * chosen).any()
+    yield chosen
+
+
+def solver_of(method: Method, steps: int | None) -> Solver:
+    """The solver of this name; ``steps`` are those of the tabu search, or sweeps of the annealing."""
+    if method == "tabu":
+        return tabu if steps is None else partial(tabu, steps=steps)
+    if method == "anneal":
+        return anneal if steps is None else partial(anneal, sweeps=steps)
+    return exact if method == "exact" else first_fit
+
+
+@dataclass(frozen=True)
+class SolverModel:
+    """A model that solves; its answer is the function that yields better and better solutions of a workload."""
+
+    id: str
+    solver: Solver
+    takes = TAKES
+    gives = GIVES
+
+    def answer(self, question: Fit) -> Solver:
+        """The solver."""
+        return self.solver
