@@ -123,7 +123,7 @@ def test_shipped_profiles_order_a_network_as_their_sources_do():
     assert all(score.status == "scored" for score in found.values()), found
     assert all(any("evidence: modelled" in note for note in score.notes) for score in found.values())
     assert found["energy_45nm_memory"].value > 10 * found["energy_45nm"].value  # memory is most of it
-    assert found["energy_microcontroller"].value == pytest.approx(4 * 2200 * 2100 * PICO)
+    assert found["energy_microcontroller"].value == pytest.approx(4 * 2200 * 1659 * PICO)
     analog = nl.cost(net, [x + 0.5], ["energy_loihi"])["energy_loihi"]
     assert analog.status == "failed" and "no price of multiply-accumulates" in analog.reason
 
