@@ -36,7 +36,7 @@ def independent_sets(files: Mapping[str, Path], *, table: str = "workloads.csv")
     Raises
     ------
     DataError
-        A column is missing, a value is no number, or a graph is not the one that the table states.
+        A column is missing, a value is not a number, or a graph is not the one that the table states.
     """
     _, rows = table_rows(files[table], *COLUMNS, name=table)
     found: dict[str, list[float]] = {name: [] for name in COLUMNS[:-1]}
