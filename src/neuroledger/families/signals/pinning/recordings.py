@@ -25,16 +25,20 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     companions_of,
     facts_of,
     people,
+    reads,
     recordings_in,
     same_bytes,
     sidecars,
 )
+from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
 from neuroledger.families.signals.recordings.recording_names import Naming, resolve
+from neuroledger.families.signals.recordings.sample_tables import SampleTable
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     own_spans,
     read_annotation_file,
 )
+from neuroledger.families.signals.recordings.xdf_streams import Streams
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
@@ -54,9 +58,10 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     RequestError
         Something is missing: files, people, what events mean, what is to be decoded.
     """
+    told = spec.reader.parameters if spec.reader is not None else {}
     names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
     table = people(downloads.folder)
-    told = spec.reader.parameters if spec.reader is not None else {}
+    opened = reads(told)
     bids = downloads.bids or (spec.reader is not None and spec.reader.name == "bids_epochs")
     task = downloads.task or (told.get("task") if bids else None)
     rule = _rule(catalog, spec, bids)
@@ -64,13 +69,17 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     named: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named} or dict(
         told.get("named") or {}
     )
-    found = recordings_in(downloads.folder, names, task=task, table=table, rule=rule, named=named, **only)
+    found = recordings_in(
+        downloads.folder, names, task=task, table=table, rule=rule, named=named, opened=opened, **only
+    )
     problems = same_bytes(downloads.folder, found)
     facts: list[dict[str, str | float]] = [{} for _ in found]
     remarks: list[str] = []
     with _noted(problems):
         facts, remarks = facts_of(found, table, downloads.label)
-    remarks += _left_out([*named, *([rule.recording] if rule else [])], names, found)
+    remarks += _left_out(
+        [*named, *([rule.recording] if rule else [])], [name for name in names if opened(name)], found
+    )
     if downloads.named:
         text = with_field(text, ("reader", "named"), named)
     window = dict(told.get("window", {}))
@@ -81,7 +90,7 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     if not laid:
         problems.append(
             f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
-            f"{_descriptions(downloads.folder, found[0], rule)}"
+            f"{_descriptions(downloads.folder, found[0], rule, told)}"
         )
     subjects = {item.subject for item in found}
     files = [name for item in found for name in item.files]
@@ -146,7 +155,7 @@ def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> AnnotationFile | N
 def _left_out(patterns: Sequence[str], names: Sequence[str], found: Sequence[Found]) -> list[str]:
     """Recordings with names that no pattern fits."""
     taken = {name for item in found for name in item.files}
-    rest = [name for name in names if Path(name).suffix.lower() in OPENED and name not in taken]
+    rest = [name for name in names if name not in taken]
     if not patterns or not rest:
         return []
     return [
@@ -174,14 +183,19 @@ def _by_bids(
     return with_field(text, ("reader", "facts"), kept) if kept else text
 
 
-def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None) -> str:
+def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: Mapping[str, Any]) -> str:
     """What the events of a recording are called, where MNE is here to tell."""
     name = item.file if rule is None else item.companions[-1]
 
     def read() -> list[str]:
-        import mne
-
-        raw = mne.io.read_raw(folder / item.file, preload=False, verbose="ERROR")
+        if told.get("epoched"):
+            return sorted(open_epochs(folder / item.file).event_id)
+        table, streams = told.get("table"), told.get("streams")
+        raw = open_recording(
+            folder / item.file,
+            table=SampleTable.model_validate(table) if table else None,
+            streams=Streams.model_validate(streams) if streams else None,
+        )
         spans = own_spans(raw) if rule is None else read_annotation_file(folder / name, name, rule, raw)
         return sorted({span.description for span in spans})
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
+from neuroledger.families.signals.recordings.open_recordings import EPOCHS
+from neuroledger.families.signals.recordings.sample_tables import TABLES
 from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, annotation_file_of, fields_in
 from neuroledger.store.hashes import sha256_of
 
@@ -20,13 +22,17 @@ __all__ = [
     "Table",
     "companions_of",
     "facts_of",
+    "is_recording",
     "people",
+    "reads",
     "recordings_in",
     "same_bytes",
     "sidecars",
 ]
 
-OPENED = frozenset({".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".hea"})
+OPENED = frozenset(
+    {".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".hea", ".xdf", ".xdfz"}
+)
 # Files without which MNE cannot open the one that it is given, and whether they must be there.
 COMPANIONS: Mapping[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
     ".set": (((".fdt",), False),),
@@ -40,7 +46,7 @@ FOLDER = ".ds"
 # Parts of a BIDS folder that are not the recordings as they were made.
 NOT_RAW = frozenset({"derivatives", "sourcedata", "code", "stimuli"})
 ENTITY = re.compile(r"(?:^|_)(sub|ses|task|acq|run|split)-([A-Za-z0-9+]+)")
-TABLES = ("recordings.tsv", "participants.tsv")
+FACTS = ("recordings.tsv", "participants.tsv")
 MISSING = frozenset({"", "n/a", "na", "nan", "none"})
 # Placeholders in the name of a recording that are no facts.
 WHOSE = frozenset({"subject", "session", "run", "name"})
@@ -84,13 +90,15 @@ def recordings_in(
     subjects: Sequence[str] = (),
     sessions: Sequence[str] = (),
     named: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    opened: Callable[[str], bool] | None = None,
 ) -> list[Found]:
     """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
 
     Whose a recording is, is never guessed: a table `recordings.tsv` states it, or a name of BIDS, or a pattern with
     `{subject}`: one of `named` (patterns, each with facts of the recordings that it fits), or that of the `rule` for files
     of annotations beside the recordings. Where there are patterns, files with other names are passed over. `subjects` and
-    `sessions` are those that are wanted, all where none are named.
+    `sessions` are those that are wanted, all where none are named. `opened` tells which files are recordings, by their
+    names; those of the formats that say all by themselves, where it is not given.
 
     Raises
     ------
@@ -103,17 +111,13 @@ def recordings_in(
     tasks = [task] if isinstance(task, str) else list(task or ())
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
     folders = {outer for name in names if (outer := _folder(name)) is not None}
-    single = {
-        name
-        for name in names
-        if PurePosixPath(name).suffix.lower() in OPENED and _folder(name) is None and not DERIVED.search(name)
-    }
-    opened = sorted(folders | single)
-    by_bids = [name for name in opened if "sub" in _entities(name)]
+    single = {name for name in names if _folder(name) is None and (opened or is_recording)(name)}
+    candidates = sorted(folders | single)
+    by_bids = [name for name in candidates if "sub" in _entities(name)]
     found: list[Found] = []
     problems: list[str] = []
     unknown: list[str] = []
-    for name in opened if rule is not None or named else by_bids or opened:
+    for name in candidates if rule is not None or named else by_bids or candidates:
         entities = _entities(name)
         fields = {} if rule is None else fields_in(rule, name)
         stated = _stated(named, name)
@@ -165,6 +169,20 @@ def recordings_in(
     if problems:
         raise RequestError("\n".join(problems))
     return found
+
+
+def is_recording(name: str) -> bool:
+    """Whether a file is a continuous recording of a format that says all by itself."""
+    return PurePosixPath(name).suffix.lower() in OPENED and not DERIVED.search(name)
+
+
+def reads(told: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Which files a reader with these fields opens: tables only where their layout is declared, or epochs."""
+    if told.get("epoched"):
+        return lambda name: EPOCHS.search(name) is not None
+    if told.get("table"):
+        return lambda name: PurePosixPath(name).suffix.lower() in TABLES and name not in FACTS
+    return is_recording
 
 
 def _stated(named: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str] | None:
@@ -270,7 +288,7 @@ def people(folder: Path) -> Table | None:
     RequestError
         It has no column to find a recording or person by.
     """
-    for name in TABLES:
+    for name in FACTS:
         path = folder / name
         if not path.is_file():
             continue

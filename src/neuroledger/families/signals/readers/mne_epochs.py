@@ -1,4 +1,4 @@
-"""Recordings in any format that MNE reads, and in PhysioNet's, cut into windows around their events."""
+"""Recordings in any format that MNE reads, PhysioNet's, XDF and tables, cut into windows around their events."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import Pattern, matching
-from neuroledger.data.parsing import matlab, parsing, table_rows
+from neuroledger.data.parsing import matlab, table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
+from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
+from neuroledger.families.signals.recordings.sample_tables import SampleTable
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
     Recording,
-    quiet_mne,
+    metadata_of,
     windows_of,
+    windows_of_epochs,
 )
 from neuroledger.families.signals.recordings.signal_spans import AnnotationFile
 from neuroledger.families.signals.recordings.signal_stimuli import Events, read_embeddings, told_apart
 from neuroledger.families.signals.recordings.signal_windows import Window
-from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.families.signals.recordings.xdf_streams import Streams
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
@@ -98,6 +101,9 @@ def mne_epochs(
     recordings: tuple[Recording, ...],
     window: Window,
     preprocessing: Preprocessing = UNTOUCHED,
+    epoched: bool = False,
+    table: SampleTable | None = None,
+    streams: Streams | None = None,
     named: dict[Pattern, dict[str, str]] | None = None,
     event_fields: tuple[str, ...] = (),
     annotations: AnnotationFile | None = None,
@@ -105,12 +111,17 @@ def mne_epochs(
     embeddings: dict[str, str] | None = None,
     people: People | None = None,
 ) -> Dataset:
-    """Windows of all recordings, prepared as declared; the format is known by the file's ending (`.hea`: PhysioNet's).
+    """Windows of all recordings, prepared as declared; the format is known by the file's ending.
+
+    Formats are those of MNE, PhysioNet's (`.hea`), XDF (`streams` says which of several streams), and tables of samples
+    (CSV, TSV, Parquet; `table` says their rate and columns). With `epoched`, files hold epochs (`.set`, `-epo.fif`), and a
+    window is a part of each.
 
     `named` is for `pin`, which lists the recordings: how the files of a plain folder are called, each pattern with facts of
     the recordings that it fits. `{subject}`, `{session}` and `{run}` say whose they are, other placeholders are facts.
     Events are the annotations of a recording; where it has none, the codes of its stimulus channel.
-    `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on; they become coordinates.
+    `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on, or columns of the metadata of
+    epochs; they become coordinates.
     `annotations` says in which file beside each recording its annotations lie, and how they are written there; what the
     recording itself is annotated with is then left alone. `events` says which of them are windows and which stimulus each
     shows, in place of labels; `embeddings` are tables of these stimuli by name, netCDF files, to be retrieved. `people` says
@@ -128,13 +139,23 @@ def mne_epochs(
         raise DataError(
             "`event_fields` are those of a recording's own events, not of `annotations` beside it"
         )
+    if epoched and (annotations is not None or events is not None):
+        raise DataError(
+            "`annotations` and `events` are about continuous recordings: `epoched` files name their events"
+        )
     beside = None if annotations is None else (annotations, files)
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
             path = files[recording.file]
-            with quiet_mne() as mne, parsing(recording.file, "a recording by MNE"):
-                raw = read_night(path) if path.suffix == ".hea" else mne.io.read_raw(path, preload=False)
+            if epoched:
+                epochs = open_epochs(path)
+                said = metadata_of(epochs, event_fields, recording.file)
+                yield windows_of_epochs(
+                    epochs, recording, window, preprocessing, sha256=sha256_of(path), columns=said
+                )
+                continue
+            raw = open_recording(path, table=table, streams=streams)
             columns = {name: _field(path, name) for name in event_fields}
             yield windows_of(
                 raw,

@@ -23,13 +23,22 @@ from neuroledger.families.signals.recordings.signal_spans import (
     read_annotation_file,
 )
 from neuroledger.families.signals.recordings.signal_stimuli import Events, alone, rows_of, show
-from neuroledger.families.signals.recordings.signal_windows import Window, lay, within_recording
+from neuroledger.families.signals.recordings.signal_windows import Window, WindowLayout, lay, within_recording
 from neuroledger.families.signals.recordings.window_store import join
 from neuroledger.families.signals.signals import signals
 from neuroledger.families.signals.units import require_plausible
 from neuroledger.spec.base import Frozen
 
-__all__ = ["UNTOUCHED", "Preprocessing", "Recording", "join", "quiet_mne", "windows_of"]
+__all__ = [
+    "UNTOUCHED",
+    "Preprocessing",
+    "Recording",
+    "join",
+    "metadata_of",
+    "quiet_mne",
+    "windows_of",
+    "windows_of_epochs",
+]
 
 Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
@@ -131,7 +140,7 @@ def windows_of(
     DataError
         A named channel or event does not occur, or no window lies within the recording.
     """
-    with quiet_mne() as mne:
+    with quiet_mne():
         # Before the recording is resampled: annotations may count its samples.
         alone(events, window)
         beside = (
@@ -148,7 +157,7 @@ def windows_of(
         else:
             complete = beside is None
             laid = lay(window, spans, raw.n_times / rate, columns or {}, recording.file, complete=complete)
-        descriptions, onsets, extra = laid
+        onsets = laid.onsets
         if (window.countdown is not None or window.some) and not onsets:
             return None
         before = round(window.start * rate)
@@ -165,35 +174,144 @@ def windows_of(
         data = raw.get_data()
         cut = np.empty((int(inside.sum()), len(data), length))
         for row, at in enumerate(first[inside]):
-            np.multiply(data[:, at : at + length], SCALES[steps.units] / SCALES[steps.stated], out=cut[row])
+            cut[row] = data[:, at : at + length]
         del data
-        types = [mne.channel_type(raw.info, index) for index in range(len(raw.ch_names))]
-        places = np.array([channel["loc"][:3] for channel in raw.info["chs"]], dtype=float)
+    return _as_declared(cut, raw, recording, laid, np.flatnonzero(inside), before, steps, sha256)
+
+
+def windows_of_epochs(
+    epochs: Any,
+    recording: Recording,
+    window: Window,
+    steps: Preprocessing,
+    *,
+    sha256: str,
+    columns: Mapping[str, Array] | None = None,
+) -> xr.DataArray:
+    """Signals of a recording that was cut into epochs before, (presentation, channel, sample): a part of each epoch.
+
+    The label is that of the epoch's event. Filters are refused: at this length they distort the edges.
+
+    Parameters
+    ----------
+    epochs
+        MNE's `Epochs`; it is changed.
+    columns
+        Facts about the epochs, one value for each.
+
+    Raises
+    ------
+    DataError
+        A channel or event does not occur, the window reaches beyond the epochs, or the steps are those of a continuous
+        recording.
+    """
+    wrong = [name for name in ("notch", "high_pass", "low_pass") if getattr(steps, name)]
+    if wrong:
+        raise DataError(
+            f"{recording.file} holds epochs, which are too short for filters: leave out {', '.join(wrong)}, or filter "
+            "before the recording is cut"
+        )
+    if window.stride is not None or window.within is not None:
+        raise DataError(
+            f"{recording.file} holds epochs: `stride` and `within` are about continuous recordings"
+        )
+    with quiet_mne():
+        names = {code: name for name, code in epochs.event_id.items()}
+        spans = [
+            Span(onset, 0.0, names[int(code)])
+            for onset, code in zip(_onsets(epochs), epochs.events[:, 2], strict=True)
+        ]
+        _prepare(epochs, steps, recording.file)
+        rate = float(epochs.info["sfreq"])
+        number = np.arange(len(spans))
+        laid = lay(window, spans, np.inf, {**(columns or {}), "epoch": number}, recording.file)
+        rows = np.array(laid.extra["epoch"], dtype=int)
+        begin, length = round(window.start * rate), round(window.duration * rate)
+        at = begin - round(float(epochs.times[0]) * rate)
+        if at < 0 or at + length > len(epochs.times):
+            last = float(epochs.times[-1]) + 1 / rate
+            raise DataError(
+                f"{recording.file}: its epochs last from {epochs.times[0]:g} to {last:g} s; the window from "
+                f"{window.start:g} to {window.start + window.duration:g} s reaches beyond them"
+            )
+        cut = epochs.get_data(copy=False)[rows, :, at : at + length].astype(float)
+    return _as_declared(cut, epochs, recording, laid, np.arange(len(rows)), begin, steps, sha256)
+
+
+def _onsets(epochs: Any) -> list[float]:
+    """Seconds at which the events of epochs lie in the recording that they were cut from."""
+    samples = epochs.events[:, 0].astype(float)
+    if len(samples) > 1 and (np.diff(samples) == 1).all():
+        # MNE numbers epochs made of arrays in this way: when they were is not known, so they follow each other.
+        return [float(number) * len(epochs.times) / epochs.info["sfreq"] for number in range(len(samples))]
+    # An array of one, where MNE read it from a file.
+    rate = float(np.max(getattr(epochs, "_raw_sfreq", None) or epochs.info["sfreq"]))
+    return [float(sample) / rate for sample in samples]
+
+
+def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array]:
+    """Columns of the metadata of epochs.
+
+    Raises
+    ------
+    DataError
+        They have no metadata, or not such a column.
+    """
+    known = [] if epochs.metadata is None else list(map(str, epochs.metadata.columns))
+    lost = sorted(set(names) - set(known))
+    if lost:
+        raise DataError(
+            f"{file}: its epochs have no metadata {', '.join(lost)}; they have {', '.join(known) or 'none'}"
+        )
+    columns = {name: epochs.metadata[name].to_numpy() for name in names}
+    return {
+        name: value if value.dtype.kind in "iufb" else value.astype(str) for name, value in columns.items()
+    }
+
+
+def _as_declared(
+    cut: Array,
+    source: Any,
+    recording: Recording,
+    laid: WindowLayout,
+    kept: Array,
+    before: int,
+    steps: Preprocessing,
+    sha256: str,
+) -> xr.DataArray:
+    """Windows in MNE's units, which are changed, as signals: unit, baseline, scale, and what is known of each.
+
+    `kept` are the windows of the layout that were cut, `before` the samples from the event to a window's first one.
+    """
+    import mne
+
+    rate = float(source.info["sfreq"])
+    cut *= SCALES[steps.units] / SCALES[steps.stated]
+    types = [mne.channel_type(source.info, index) for index in range(len(source.ch_names))]
+    places = np.array([channel["loc"][:3] for channel in source.info["chs"]], dtype=float)
     spread = np.median(cut.std(axis=2), axis=0)
     kinds = {kind: float(np.median(spread[np.array(types) == kind])) for kind in set(types)}
     require_plausible(kinds, steps.units, recording.file)
     places[~np.isfinite(places).all(axis=1) | (places == 0).all(axis=1)] = np.nan
     if steps.baseline is not None:
-        times = (before + np.arange(length)) / rate
+        times = (before + np.arange(cut.shape[2])) / rate
         chosen = (times >= steps.baseline[0]) & (times <= steps.baseline[1])
         if not chosen.any():
             raise DataError(f"{recording.file}: the baseline {steps.baseline} lies outside the window")
         cut -= cut[:, :, chosen].mean(axis=2, keepdims=True)
     _scale(cut, steps)
     facts = {
-        "stimulus_id": np.array(descriptions)[inside],
-        "onset": np.array(onsets, dtype=float)[inside],
-        **{name: np.asarray(values)[inside] for name, values in extra.items()},
+        "stimulus_id": np.array(laid.names)[kept],
+        "onset": np.array(laid.onsets, dtype=float)[kept],
+        **{name: np.asarray(values)[kept] for name, values in laid.extra.items()},
     }
-    facts |= {
-        name: np.full(int(inside.sum()), getattr(recording, name)) for name in ("subject", "session", "run")
-    }
-    facts |= {name: np.full(int(inside.sum()), fact) for name, fact in recording.facts.items()}
-    facts["recording"] = np.full(int(inside.sum()), recording.file)
-    facts["recording_sha256"] = np.full(int(inside.sum()), sha256)
+    facts |= {name: np.full(len(kept), getattr(recording, name)) for name in ("subject", "session", "run")}
+    facts |= {name: np.full(len(kept), fact) for name, fact in recording.facts.items()}
+    facts["recording"] = np.full(len(kept), recording.file)
+    facts["recording_sha256"] = np.full(len(kept), sha256)
     return signals(
         cut.astype(np.float32),
-        channels=raw.ch_names,
+        channels=source.ch_names,
         channel_types=types,
         sampling_rate=rate,
         start=before / rate,

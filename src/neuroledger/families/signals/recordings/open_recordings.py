@@ -1,0 +1,103 @@
+"""A recording is opened by what its file's ending says: by MNE, or by the formats that MNE does not read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from neuroledger.data.parsing import matlab, parsing
+from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
+from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
+from neuroledger.families.signals.recordings.wfdb import read_night
+from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
+
+__all__ = ["EPOCHS", "XDF", "open_epochs", "open_recording"]
+
+XDF: Final = frozenset({".xdf", ".xdfz"})
+EPOCHS: Final = re.compile(r"([-_]epo\.fif(\.gz)?|\.set)$")
+"""Endings of files that may hold epochs."""
+SAY: Final = "holds epochs, not a continuous recording: say `epoched: true` in the reader"
+
+
+def open_recording(path: Path, *, table: SampleTable | None = None, streams: Streams | None = None) -> Any:
+    """MNE's `Raw` of one file, its samples still on the disk where the format allows it.
+
+    Raises
+    ------
+    DataError
+        The file is damaged or of another format, or what it needs to be understood is not said.
+    UnavailableError
+        MNE, or the package for this format, is not installed.
+    """
+    suffix = path.suffix.lower()
+    with quiet_mne() as mne:
+        if suffix in XDF:
+            return read_xdf(path, streams)
+        if suffix in TABLES:
+            return read_sample_table(path, table)
+        if re.search(r"[-_]epo\.fif(\.gz)?$", path.name):
+            raise DataError(f"{path.name} {SAY}")
+        with parsing(path, "a recording by MNE"):
+            if suffix == ".hea":
+                return read_night(path)
+            try:
+                return mne.io.read_raw(path, preload=False)
+            except TypeError as error:
+                if suffix == ".set" and "number of trials" in str(error):
+                    raise DataError(f"{path.name} {SAY}") from error
+                raise
+
+
+def open_epochs(path: Path) -> Any:
+    """MNE's `Epochs` of one file, `.set` of EEGLAB or `-epo.fif` of MNE.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, of another format, or holds a continuous recording.
+    UnavailableError
+        MNE is not installed.
+    """
+    with quiet_mne() as mne:
+        if not EPOCHS.search(path.name):
+            raise DataError(f"{path.name}: epochs are read from `.set` and `-epo.fif`")
+        with parsing(path, "epochs by MNE"):
+            if path.suffix == ".set":
+                try:
+                    return _named(mne.read_epochs_eeglab(path), path)
+                except ValueError as error:
+                    if "trials less than 2" in str(error):
+                        raise DataError(
+                            f"{path.name} holds a continuous recording: leave out `epoched`"
+                        ) from error
+                    raise
+            return mne.read_epochs(path, preload=True)
+
+
+def _named(epochs: Any, path: Path) -> Any:
+    """Epochs of EEGLAB, each named by the event at its zero; MNE names them by all events that they hold."""
+    from scipy.io import whosmat
+
+    # Newer versions of EEGLAB write the fields, older ones a structure of them.
+    flat = "epoch" in {name for name, *_ in whosmat(path)}
+    told = matlab(path, "epoch", structs="dicts") if flat else matlab(path, "EEG", structs="dicts")["EEG"]
+    names, half = [], 500.0 / float(epochs.info["sfreq"])
+    for number, fields in enumerate(np.atleast_1d(told["epoch"]).tolist(), 1):
+        kinds, times = (np.atleast_1d(fields[key]).tolist() for key in ("eventtype", "eventlatency"))
+        at_zero = [str(kind) for kind, time in zip(kinds, times, strict=True) if abs(float(time)) <= half]
+        if len(at_zero) != 1:
+            raise DataError(
+                f"{path.name}: epoch {number} has {len(at_zero)} events at its zero, not one; it holds "
+                f"{', '.join(map(str, kinds)) or 'none'}"
+            )
+        names += at_zero
+    codes = {name: code for code, name in enumerate(sorted(set(names)), 1)}
+    epochs.event_id = codes
+    epochs.events[:, 2] = [codes[name] for name in names]
+    # Latencies count from the beginning of the file, in which epochs follow each other.
+    epochs.events[:, 0] = np.arange(len(names)) * len(epochs.times)
+    return epochs
