@@ -10,6 +10,7 @@ import pytest
 from neuroledger.engine.diff_since import review
 from neuroledger.errors import Finding, RequestError
 from tests.engine.lab import Lab
+from tests.hostile.proposals.corpus import calibrated
 from tests.report.ledger import keep, record
 
 RIDGE = "lab.V4-ridge"
@@ -107,6 +108,46 @@ def test_code_is_told_wherever_it_is(committed: Lab, path: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("x")
     assert seen(committed)[0][path].code == "review.code"
+
+
+def test_an_attribution_may_change_and_may_not_disappear(committed: Lab) -> None:
+    file = committed.root / "data" / "lab" / "ATTRIBUTION.md"
+    file.write_text("# By A. Author\n")
+    git(committed, "add", "-f", str(file))
+    git(committed, "commit", "-m", "attribution")
+    git(committed, "branch", "-f", "main")
+    file.write_text("# By A. Author and B. Author\n")
+    assert seen(committed)[0]["data/lab/ATTRIBUTION.md"].code == "review.page"
+    file.unlink()
+    lost = seen(committed)[0]["data/lab/ATTRIBUTION.md"]
+    assert (lost.code, lost.severity) == ("review.removed", "warning")
+
+
+def test_a_private_data_set_may_say_whose_it_is(committed: Lab) -> None:
+    spec = committed.spec(
+        "datasets", "closed", license="LicenseRef-unstated", access="private", access_steps=["Ask us."],
+        reader={"name": "netcdf"}, expectations={"assembly": [{"check": "values_vary"}]},
+        files={"responses.nc": {"size": 4, "sha256": "0" * 64}},
+    )  # fmt: skip
+    assert spec.is_file()
+    note = committed.root / "data" / "closed" / "ATTRIBUTION.md"
+    note.parent.mkdir()
+    note.write_text("# By a clinic\n")
+    assert not seen(committed)[1]
+    (note.parent / "responses.nc").write_text("data")
+    assert any("review.private" in one for one in seen(committed)[1])
+
+
+def test_a_calibration_that_passes_where_it_failed_needs_a_person(committed: Lab) -> None:
+    path = calibrated(committed, coverage=60)
+    git(committed, "add", "-f", str(path))
+    git(committed, "commit", "-m", "calibration")
+    git(committed, "branch", "-f", "main")
+    calibrated(committed, coverage=95)
+    found = seen(committed)[0][f"results/calibration/{RIDGE}.json"]
+    assert (found.code, found.severity) == ("review.calibration", "warning")
+    path.unlink()
+    assert seen(committed)[0][f"results/calibration/{RIDGE}.json"].code == "review.removed"
 
 
 def test_an_unknown_commit_is_named(committed: Lab) -> None:

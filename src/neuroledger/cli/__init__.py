@@ -75,6 +75,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--write-schemas", action="store_true", help="write specs/schema/ anew before checking")
 
+    p = verb("summary", "catalogue", "what a proposal brings, as Markdown: scores, controls, bytes, licences")
+    p.add_argument("--since", metavar="COMMIT", required=True, help="the branch or commit that it would join")
+    p.add_argument(
+        "--root",
+        type=Path,
+        default=argparse.SUPPRESS,
+        help="the repository, such as a stranger's proposal: nothing of it is run",
+    )
+
     p = verb("new", "catalogue", "a spec file that already passes check")
     p.add_argument("kind", choices=[kind[:-1] for kind in KINDS])
     p.add_argument("id")
@@ -306,6 +315,11 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("leaderboard", "results", "the table of scores, with ties, floor and ceiling")
     p.add_argument("--suite", help="default: the suite in params.yaml")
     p.add_argument("--format", choices=("text", "json", "csv", "markdown", "latex"), default="text")
+
+    p = verb("history", "results", "the scores of a benchmark over the commits of this repository")
+    p.add_argument("benchmark", metavar="BENCHMARK")
+    p.add_argument("model", nargs="?", metavar="MODEL", help="default: every model")
+    p.add_argument("--json", action="store_true", help="machine-readable")
 
     p = verb("compare", "results", "two models: paired differences, interval, corrected p")
     p.add_argument("a")

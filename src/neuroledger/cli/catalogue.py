@@ -223,32 +223,15 @@ def new(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Everything wrong with every spec; with a commit, the review of what changed since."""
-    from neuroledger.engine.check import check as check_specs
-    from neuroledger.engine.schemas import write_schemas
     from neuroledger.store.files import write_json
 
     root = find_repository(options.root)
     reviewed = None
-    findings: Sequence[Finding] = ()
     if options.since is not None:
-        from neuroledger.engine.diff_since import review
-
-        reviewed = review(root, options.since)
-        findings = reviewed.findings
-    count = 0
-    # Links and files without end are refused before anything follows them.
-    if reviewed is None or reviewed.verdict != "refused":
-        catalog = open_catalog(root)
-        if options.write_schemas:
-            for path in write_schemas(root):
-                say(f"wrote {catalog.shown(path)}")
-        problems, count = check_specs(catalog, options.paths)
-        touched = {finding.where for finding in findings}
-        # Warnings about files that the proposal does not touch are none of its doing.
-        ours = [
-            one for one in problems if reviewed is None or one.severity == "error" or one.where in touched
-        ]
-        findings = sorted({*findings, *ours})
+        reviewed, count = _reviewed(root, options.since, options.paths, schemas=options.write_schemas)
+        findings: Sequence[Finding] = reviewed.findings
+    else:
+        findings, count = _checked(root, options.paths, schemas=options.write_schemas)
     errors = sum(finding.severity == "error" for finding in findings)
     plain: dict[str, Any] = {
         "files": count,
@@ -256,7 +239,6 @@ def check(options: argparse.Namespace) -> int:
         "findings": [finding.to_dict() for finding in findings],
     }
     if reviewed is not None:
-        reviewed = replace(reviewed, findings=tuple(findings))
         plain |= {"since": reviewed.commit, "verdict": reviewed.verdict}
     if options.output:
         write_json(options.output, plain)
@@ -271,6 +253,43 @@ def check(options: argparse.Namespace) -> int:
     if reviewed is not None:
         return {"clean": 0, "needs a person": 1, "refused": 3}[reviewed.verdict]
     return 1 if errors else 0
+
+
+def _checked(root: Path, paths: Sequence[Path], *, schemas: bool) -> tuple[Sequence[Finding], int]:
+    """Every problem of the specs, and how many files were read; the schemas are written anew before that if wanted."""
+    from neuroledger.engine.check import check as check_specs
+    from neuroledger.engine.schemas import write_schemas
+
+    catalog = open_catalog(root)
+    for path in write_schemas(root) if schemas else ():
+        say(f"wrote {catalog.shown(path)}")
+    return check_specs(catalog, paths)
+
+
+def _reviewed(
+    root: Path, since: str, paths: Sequence[Path] = (), *, schemas: bool = False
+) -> tuple[Review, int]:
+    """The review of what changed with the problems of the specs, and how many of these were read."""
+    from neuroledger.engine.diff_since import review
+
+    reviewed = review(root, since)
+    # Links and files without end are refused before anything follows them.
+    if reviewed.verdict == "refused":
+        return reviewed, 0
+    problems, count = _checked(root, paths, schemas=schemas)
+    touched = {finding.where for finding in reviewed.findings}
+    # Warnings about files that the proposal does not touch are none of its doing.
+    ours = [one for one in problems if one.severity == "error" or one.where in touched]
+    return replace(reviewed, findings=tuple(sorted({*reviewed.findings, *ours}))), count
+
+
+def summary(options: argparse.Namespace) -> int:
+    """What a proposal brings, as Markdown."""
+    from neuroledger.cli.summary import summary as summary_of
+
+    root = find_repository(options.root)
+    say(summary_of(root, _reviewed(root, options.since)[0]).rstrip("\n"))
+    return 0
 
 
 def _say_review(reviewed: Review) -> None:

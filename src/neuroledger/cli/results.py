@@ -8,7 +8,7 @@ import http.server
 from pathlib import Path
 from typing import Any
 
-from neuroledger.cli.output import say, say_json
+from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.display import choose
 from neuroledger.errors import SIGNS, RequestError
 from neuroledger.spec.catalog import open_catalog
@@ -26,6 +26,44 @@ def leaderboard(options: argparse.Namespace) -> int:
     records = list(read_all(catalog.root / "results" / "records"))
     boards = boards_of(catalog, suite, records, new=options.suite is None)
     say(as_text(options.format, boards).rstrip("\n"))
+    return 0
+
+
+def history(options: argparse.Namespace) -> int:
+    """Every commit that changed a score of a benchmark, oldest first."""
+    from neuroledger.engine.git_trees import is_shallow
+    from neuroledger.report.board import number
+    from neuroledger.report.history import history as history_of
+
+    catalog = open_catalog(options.root)
+    benchmark = catalog.benchmark(options.benchmark).id
+    model = None if options.model is None else catalog.model(options.model).id
+    found = history_of(catalog.root)
+    steps = [
+        step
+        for (id, name), held in found.items()
+        if id == benchmark and model in (None, name)
+        for step in held
+    ]
+    steps.sort(key=lambda step: (step.date, step.model))
+    if options.json:
+        say_json([step._asdict() for step in steps])
+        return 0
+    rows = [
+        [
+            step.date,
+            step.commit[:10],
+            step.model,
+            "failed" if step.value is None else number(step.value),
+            step.change,
+        ]
+        for step in steps
+    ]
+    say_table(("date", "commit", "model", "score", "change"), rows)
+    if not rows:
+        say(f"no commit here holds a record of {benchmark}{'' if model is None else f' · {model}'}")
+    if is_shallow(catalog.root):
+        say("This clone has the last commits only: `git fetch --unshallow` gets all.")
     return 0
 
 

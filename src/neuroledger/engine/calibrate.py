@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import xarray as xr
+from pydantic import TypeAdapter
 
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.display import visible
@@ -24,7 +28,10 @@ from neuroledger.stats.calibration import Calibration, calibrate, generator_of
 from neuroledger.stats.score import Score, normalise
 from neuroledger.store.files import write_json
 
-__all__ = ["calibrate_benchmark", "calibration_path", "refuted"]
+__all__ = ["calibrate_benchmark", "calibration_in", "calibration_path", "refuted"]
+
+# What the file of a calibration says of itself.
+HEADER: Final = {"benchmark", "metric", "ceiling", "identity", "seed", "runs"}
 
 
 def calibration_path(root: Path, benchmark: str) -> Path:
@@ -80,6 +87,28 @@ def calibrate_benchmark(
         }
         write_json(calibration_path(catalog.root, benchmark), plain | found.to_dict())
     return found
+
+
+def calibration_in(content: bytes | None) -> tuple[dict[str, Any], Calibration]:
+    """What a file of ``results/calibration`` says of itself, and the calibration that it holds.
+
+    Raises
+    ------
+    ValueError
+        A field is missing, unknown or of another type, or its rates and verdict are not what their counts give.
+    """
+    plain = json_object(content)
+    rest = {field.name: plain.get(field.name) for field in fields(Calibration)}
+    found = TypeAdapter(Calibration).validate_json(json.dumps(rest), strict=True)
+    header = {name: value for name, value in plain.items() if name not in rest and name != "passed"}
+    if set(header) != HEADER or not isinstance(header["identity"], dict):
+        raise ValueError(f"it has the fields {', '.join(sorted(plain))}")
+    for one in (found.coverage, found.false_positives, found.false_ranks):
+        if one.runs != header["runs"] or not one.exact:
+            raise ValueError(f"{one} is not of {header['runs']} runs")
+    if plain.get("passed") is not found.passed:
+        raise ValueError(f"its rates give passed: {found.passed}")
+    return header, found
 
 
 def _model(catalog: Catalog, spec: BenchmarkSpec) -> str:

@@ -16,18 +16,19 @@ from pydantic import ValidationError
 
 from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden
+from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
 from neuroledger.engine.schemas import schema_texts
-from neuroledger.errors import Finding, NeuroLedgerError, Severity, SpecError
+from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.base import SourceFile, Spec
 from neuroledger.spec.document import json_object, parse
-from neuroledger.spec.identity import DESCRIPTIVE
+from neuroledger.spec.identity import DESCRIPTIVE, spec_sha256
 from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.spec.load import spec_of
 
-__all__ = ["Review", "review"]
+__all__ = ["Proposal", "Review", "record_in", "review"]
 
 # Fields that may change without a new version: no score depends on them.
 ONLY_SAYS: Final = {
@@ -83,9 +84,9 @@ def review(root: Path, since: str) -> Review:
     commit = fork_point(root, since)
     base, head = committed(root, commit), committed(root, "HEAD")
     here = working(head)
-    findings = set(_Proposal(base, head).findings())
+    findings = set(Proposal(base, head).findings())
     if here.entries != head.entries:
-        findings |= set(_Proposal(base, here).findings())
+        findings |= set(Proposal(base, here).findings())
         moved = sum(
             here.entries.get(path) != head.entries.get(path) for path in {*here.entries, *head.entries}
         )
@@ -101,8 +102,8 @@ def review(root: Path, since: str) -> Review:
 
 
 @dataclass(frozen=True)
-class _Proposal:
-    """Two trees and what lies between them."""
+class Proposal:
+    """Two trees and what lies between them; no file of either is trusted."""
 
     base: Tree
     now: Tree
@@ -117,6 +118,7 @@ class _Proposal:
         return dict(sorted(found.items()))
 
     def findings(self) -> Iterator[Finding]:
+        """Everything that whoever merges must know."""
         if len(self.changed) > MOST_PATHS:
             words = f"{len(self.changed):,} paths changed; at most {MOST_PATHS:,} can be reviewed at once"
             yield Finding("review.size", "error", "proposal", words, "divide the proposal")
@@ -128,47 +130,37 @@ class _Proposal:
                 yield from self._examined(path, state)
         yield from self._collisions()
         yield from self._pointers()
-        embedded = sum(
-            entry.size for path, entry in self.now.entries.items() if path.startswith(".dvcstore/")
-        )
+        embedded = sum(one.size for path, one in self.now.entries.items() if path.startswith(".dvcstore/"))
         if embedded > MOST_EMBEDDED and any(path.startswith(".dvcstore/") for path in self.changed):
             words = f"the embedded remote would hold {embedded / 1e6:.0f} MB; at most {MOST_EMBEDDED // 10**6} MB may be"
-            yield Finding(
-                "review.size", "error", ".dvcstore", words, "put large files where a url or S3 serves them"
-            )
+            yield _error("review.size", ".dvcstore", words, "put large files where a url or S3 serves them")
 
     def _shape(self, path: str, state: State) -> Iterator[Finding]:
         """Whatever a path may not be, before its content is looked at."""
         parts = PurePosixPath(path).parts
         if any(map(hidden, path)) or "\ufffd" in path:
-            yield _found(
-                "review.hidden-character",
-                "error",
-                path,
-                "the path has a character that terminals hide or obey",
-            )
+            words = "the path has a character that terminals hide or obey"
+            yield _error("review.hidden-character", path, words)
         if state == "removed":
             return
         entry = self.now.entries[path]
         if entry.mode in (LINK, MODULE):
-            what = "a link" if entry.mode == LINK else "a repository of its own"
-            yield _found(
-                "review.link", "error", path, f"it is {what}, which leads elsewhere", "commit the file itself"
-            )
+            words = f"{'a link' if entry.mode == LINK else 'a repository of its own'}, which leads elsewhere"
+            yield _error("review.link", path, words, "commit the file itself")
         nested = [part for part in parts[:-1] if part in NESTED] + (
             [parts[-1]] if parts[-1] in NESTED and not (len(parts) == 1 and parts[-1] in ROOTED) else []
         )
         if nested and not (parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]):
             words = f"{nested[0]} configures git or DVC from inside the repository"
-            yield _found("review.nested", "error", path, words, "remove it")
+            yield _error("review.nested", path, words, "remove it")
         if any(RESERVED.fullmatch(part) for part in parts):
-            yield _found("review.path", "error", path, "not a file name on every system", "rename it")
+            yield _error("review.path", path, "not a file name on every system", "rename it")
         if parts[0] == "data" and "prepared" in parts[1:]:
             words = "prepared windows are computed from pinned files, never contributed"
-            yield _found("review.prepared", "error", path, words, "remove it")
+            yield _error("review.prepared", path, words, "remove it")
         if entry.size > MOST_BYTES:
             words = f"{entry.size / 1e6:.1f} MB; at most {MOST_BYTES // 10**6} MB a file are allowed"
-            yield _found("review.size", "error", path, words, "put large files where a url or S3 serves them")
+            yield _error("review.size", path, words, "put large files where a url or S3 serves them")
         if not path.startswith(".dvcstore/") and entry.mode not in (LINK, MODULE):
             yield from _hidden_in(path, self.now.read(path) or b"")
 
@@ -177,47 +169,43 @@ class _Proposal:
         executable = state != "removed" and self.now.entries[path].mode != FILE
         spec = len(parts) >= 3 and parts[0] == "specs" and parts[1] in KINDS
         if executable:
-            yield _found("review.code", "warning", path, f"{state}: the file is executable")
+            yield _warning("review.code", path, f"{state}: the file is executable")
         elif spec and path.endswith(".yaml"):
             yield from self._spec(path, parts[1], state)
         elif spec and path.endswith(".jsonl") and self._beside_spec(path):
-            yield _found(
-                "review.spec", "note", path, f"{state}: a list of a spec, compared with the hash in it"
-            )
+            yield _note("review.spec", path, f"{state}: a list of a spec, compared with the hash in it")
         elif path == "specs/references.bib" and state == "changed":
-            yield _found("review.spec", "note", path, "changed: the bibliography")
+            yield _note("review.spec", path, "changed: the bibliography")
         elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
             yield from self._record(path, state)
         elif len(parts) == 4 and path.startswith("results/records/") and self._is_signature(path, state):
-            yield _found(
-                "review.signature", "note", path, f"{state}: a signature; `verify --signers` says whose"
-            )
+            yield _note("review.signature", path, f"{state}: a signature; `verify --signers` says whose")
         elif len(parts) == 3 and path.startswith("results/validation/") and path.endswith(".json"):
             yield from self._report(path, state)
         elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
             if state == "removed":
-                yield _found(
-                    "review.removed",
-                    "warning",
-                    path,
-                    "data were removed: whoever uses them cannot fetch them",
-                )
+                yield _warning("review.removed", path, "data removed: whoever uses them cannot fetch them")
             elif path.startswith(f"{STORE}/"):
                 yield from self._object(path)
         elif _data_file(path, ".gitignore") and state != "removed" and self._ignores_pins(path):
-            yield _found("review.pointer", "note", path, f"{state}: git ignores the files that DVC provides")
-        elif PAGES.fullmatch(path):
-            yield _found("review.page", "note", path, f"{state}: documentation")
+            yield _note("review.pointer", path, f"{state}: git ignores the files that DVC provides")
+        elif PAGES.fullmatch(path) or (state != "removed" and self._is_attribution(path)):
+            yield _note("review.page", path, f"{state}: documentation")
+        elif self._is_attribution(path):
+            words = "the attribution was removed, which the licence of the data may require"
+            yield _warning("review.removed", path, words, "restore it from the base branch")
+        elif len(parts) == 3 and path.startswith("results/calibration/") and path.endswith(".json"):
+            yield from self._calibration(path, state)
         elif path == "dvc.lock" and state != "removed":
             words = f"{state}: every clone writes its own lock, so that two proposals with one conflict"
             fix = f"git rm --cached {path}" if state == "added" else f"restore {path} from the base branch"
-            yield _found("review.lock", "error", path, words, fix)
+            yield _error("review.lock", path, words, fix)
         elif self._is_derived(path, state):
             words = f"{state}: written by the pipeline; not needed in a proposal"
-            yield _found("review.derived", "note", path, words)
+            yield _note("review.derived", path, words)
         else:
             fix = "read it before anything of this proposal is run"
-            yield _found("review.code", "warning", path, f"{state}: code or settings", fix)
+            yield _warning("review.code", path, f"{state}: code or settings", fix)
 
     def _collisions(self) -> Iterator[Finding]:
         """Paths that are one file where a file system folds case or composes characters."""
@@ -226,16 +214,14 @@ class _Proposal:
             key = unicodedata.normalize("NFC", path).casefold()
             other = folded.setdefault(key, path)
             if other != path and {other, path} & self.changed.keys():
-                yield _found(
-                    "review.path", "error", path, f"the same file as {other} on some systems", "rename it"
-                )
+                yield _error("review.path", path, f"the same file as {other} on some systems", "rename it")
 
     # Specs
 
     def _spec(self, path: str, kind: str, state: State) -> Iterator[Finding]:
         old = self._read_spec(self.base, path, kind) if state != "added" else None
         if state == "removed":
-            yield _found("review.removed", "warning", path, f"{kind[:-1]} removed; its records become stale")
+            yield _warning("review.removed", path, f"{kind[:-1]} removed; its records become stale")
             return
         try:
             new = self._parsed(self.now, path, kind)
@@ -245,12 +231,10 @@ class _Proposal:
         yield from self._weakened(path, old, new)
         if isinstance(new, DatasetSpec) and new.access == "private" and self._embedded(new):
             words = "the data are private, and bytes of them are in the public repository"
-            yield _found(
-                "review.private", "error", path, words, "remove pointers and objects, and pin another remote"
-            )
+            yield _error("review.private", path, words, "remove pointers and objects, and pin another remote")
         if old is None:
             words = "it could not be read before" if state == "changed" else "added"
-            yield _found("review.spec", "note", path, f"{kind[:-1]} {words}")
+            yield _note("review.spec", path, f"{kind[:-1]} {words}")
             return
         fields = [
             name
@@ -261,7 +245,7 @@ class _Proposal:
         words = ", ".join(fields) + (f"; pins moved: {', '.join(moved)}" if moved else "")
         if new.version != old.version:
             words = f"version {old.version} → {new.version}: {words}"
-        yield _found("review.spec", "note", path, f"{kind[:-1]} changed: {words or 'layout'}")
+        yield _note("review.spec", path, f"{kind[:-1]} changed: {words or 'layout'}")
         decisive = [one for one in fields if one not in ONLY_SAYS.get(kind, DESCRIPTIVE)]
         if new.version < old.version or (
             decisive and new.version == old.version and not getattr(old, "unavailable", None)
@@ -276,7 +260,7 @@ class _Proposal:
         waived = sorted(set(_values(new.model_dump(mode="json"), "waive")))
         if waived:
             words = f"gates against leakage are waived: {', '.join(waived)}"
-            yield _found("review.waived", "warning", path, words)
+            yield _warning("review.waived", path, words)
         if isinstance(new, BenchmarkSpec):
             usual = type(new.controls)()
             lost = list[str]()
@@ -284,13 +268,13 @@ class _Proposal:
                 for sign in ("positive", "negative"):
                     lost += sorted(set(getattr(old.controls, sign)) - set(getattr(new.controls, sign)))
             if lost:
-                yield _found("review.controls", "warning", path, f"controls removed: {', '.join(lost)}")
+                yield _warning("review.controls", path, f"controls removed: {', '.join(lost)}")
             if (
                 new.controls.ceiling_at_least < usual.ceiling_at_least
                 or new.controls.floor_at_most > usual.floor_at_most
             ):
                 words = "controls pass more easily than by default"
-                yield _found("review.controls", "warning", path, words)
+                yield _warning("review.controls", path, words)
         if isinstance(new, DatasetSpec):
             before = old.expectations if isinstance(old, DatasetSpec) else None
             for part in ("stimuli", "assembly"):
@@ -298,12 +282,12 @@ class _Proposal:
                 gone = [one for one in (getattr(before, part) if before else ()) if one not in now]
                 if gone:
                     words = f"expectations removed or changed: {', '.join(one.check for one in gone)}"
-                    yield _found("review.waived", "warning", path, words)
+                    yield _warning("review.waived", path, words)
 
     def _embedded(self, spec: DatasetSpec) -> bool:
         """Whether bytes of a data set are in the repository, as they are or as objects of its remote."""
         inside = [one for one in self.now.entries if one.startswith(f"data/{spec.id}/")]
-        raw = [one for one in inside if not one.endswith((".dvc", ".gitignore"))]
+        raw = [one for one in inside if not one.endswith((".dvc", ".gitignore", "/ATTRIBUTION.md"))]
         return bool(raw) or any(not self._elsewhere(one) for one in inside if one.endswith(".dvc"))
 
     def _elsewhere(self, pointer: str) -> bool:
@@ -349,9 +333,17 @@ class _Proposal:
                 found[parts[1], PurePosixPath(path).stem] = path
         return found
 
-    def _pins(self, kind: str, id: str) -> Mapping[str, SourceFile] | None:
+    def spec(self, kind: str, id: str) -> Spec | None:
+        """What the proposal declares under this id; None where it declares nothing, or nothing that can be read."""
         path = self._by_id.get((kind, id))
-        spec = None if path is None else self._read_spec(self.now, path, kind)
+        return None if path is None else self._read_spec(self.now, path, kind)
+
+    def _is_attribution(self, path: str) -> bool:
+        """Whether a path is ``ATTRIBUTION.md`` beside the files of a data set or model that the proposal declares."""
+        return _data_file(path, "/ATTRIBUTION.md") and _owner(path) in self._by_id
+
+    def _pins(self, kind: str, id: str) -> Mapping[str, SourceFile] | None:
+        spec = self.spec(kind, id)
         if isinstance(spec, DatasetSpec):
             return spec.files
         return spec.weights if isinstance(spec, ModelSpec) else None
@@ -380,34 +372,28 @@ class _Proposal:
         pin = None if pins is None else pins.get(name)
         if pin is None:
             fix = "pin it in its spec, or remove the pointer"
-            yield _found("review.pointer-wrong", "error", path, f"no spec pins {name}", fix)
+            yield _error("review.pointer-wrong", path, f"no spec pins {name}", fix)
             return
         if pin.size != size or not pin.dvc:
             words = (
-                f"{size} bytes; the spec pins {pin.size}"
-                if pin.dvc
-                else "the spec says that DVC does not provide it"
+                f"{size} bytes; the spec pins {pin.size}{'' if pin.dvc else ', which DVC does not provide'}"
             )
-            yield _found("review.pointer-wrong", "error", path, words, "`dvc add` it again, and pin it")
+            yield _error("review.pointer-wrong", path, words, "`dvc add` it again, and pin it")
             return
         content = self.now.read(stored)
         if content is None and remote:
-            yield _found(
-                "review.pointer", "note", path, f"{size:,} bytes of remote {remote}, verified when fetched"
-            )
+            yield _note("review.pointer", path, f"{size:,} bytes of remote {remote}, verified when fetched")
             return
         if content is None:
             words = "no object in the embedded remote: nobody can fetch the file"
-            yield _found("review.pointer-wrong", "error", path, words, "`dvc push`, and commit .dvcstore")
+            yield _error("review.pointer-wrong", path, words, "`dvc push`, and commit .dvcstore")
             return
         if len(content) != size or hashlib.sha256(content).hexdigest() != pin.sha256:
             words = "the object does not have the SHA-256 that the spec pins"
-            yield _found(
-                "review.pointer-wrong", "error", path, words, "`dvc add` and `dvc push` it again, and pin it"
-            )
+            yield _error("review.pointer-wrong", path, words, "`dvc add` and `dvc push` it again, and pin it")
             return
         if path in self.changed:
-            yield _found("review.pointer", "note", path, f"{self.changed[path]}: {size:,} bytes, as pinned")
+            yield _note("review.pointer", path, f"{self.changed[path]}: {size:,} bytes, as pinned")
 
     def _object(self, path: str) -> Iterator[Finding]:
         content = self.now.read(path) or b""
@@ -417,11 +403,11 @@ class _Proposal:
             or hashlib.md5(content, usedforsecurity=False).hexdigest() != named
         ):
             words = "the object is not named by the MD5 of its content"
-            yield _found("review.object-wrong", "error", path, words, "`dvc push` it again")
+            yield _error("review.object-wrong", path, words, "`dvc push` it again")
         elif named not in self._pointed:
-            yield _found("review.object-wrong", "error", path, "no pointer names this object", "remove it")
+            yield _error("review.object-wrong", path, "no pointer names this object", "remove it")
         else:
-            yield _found("review.object", "note", path, f"{len(content):,} bytes")
+            yield _note("review.object", path, f"{len(content):,} bytes")
 
     @cached_property
     def _pointed(self) -> set[str]:
@@ -444,32 +430,26 @@ class _Proposal:
     def _record(self, path: str, state: State) -> Iterator[Finding]:
         parts = PurePosixPath(path).parts
         pair = (parts[2], PurePosixPath(path).stem)
-        old = _record_of(self.base.read(path)) if state != "added" else None
+        old = record_in(self.base.read(path)) if state != "added" else None
         if state == "removed":
-            yield _found("review.removed", "warning", path, f"record removed: {_value(old)}")
+            yield _warning("review.removed", path, f"record removed: {_value(old)}")
             return
-        new = _record_of(self.now.read(path))
+        new = record_in(self.now.read(path))
         if new is None:
             fix = "`neuroledger run` writes it anew"
-            yield _found(
-                "record.unreadable", "error", path, "not a record: a field is missing, unknown or odd", fix
-            )
+            yield _error("record.unreadable", path, "not a record: a field is missing, unknown or odd", fix)
         elif not new.intact:
-            yield _found("record.edited", "error", path, "its content does not match its own hash")
+            yield _error("record.edited", path, "its content does not match its own hash")
         elif (new.benchmark, new.model) != pair:
-            yield _found(
-                "record.misplaced", "error", path, f"it is the record of {new.benchmark} · {new.model}"
-            )
+            yield _error("record.misplaced", path, f"it is the record of {new.benchmark} · {new.model}")
         elif any(not control.get("passed") for control in new.controls.values()):
-            yield _found("spec.control", "error", path, "a control failed, and a score was recorded")
+            yield _error("spec.control", path, "a control failed, and a score was recorded")
         elif old is not None and old.id == new.id and old.payload_sha256 != new.payload_sha256:
             words = f"{_value(old)} → {_value(new)} from the same inputs"
-            yield _found(
-                "review.record-moved", "warning", path, words, f"`neuroledger verify --recompute {path}`"
-            )
+            yield _warning("review.record-moved", path, words, f"`neuroledger verify --recompute {path}`")
         else:
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            yield _found("review.record", "note", path, f"{state}: {words}, as reported; not recomputed here")
+            yield _note("review.record", path, f"{state}: {words}, as reported; not recomputed here")
 
     def _is_signature(self, path: str, state: State) -> bool:
         text = "" if state == "removed" else self._text(self.now, path)
@@ -481,26 +461,51 @@ class _Proposal:
     def _report(self, path: str, state: State) -> Iterator[Finding]:
         id = PurePosixPath(path).stem
         if state == "removed":
-            yield _found("review.removed", "warning", path, "validation report removed")
+            yield _warning("review.removed", path, "validation report removed")
             return
         try:
             plain = json_object(self.now.read(path))
             plain.pop("success", None)
             report = ValidationReport.model_validate(plain)
         except (ValueError, AttributeError, TypeError):
-            yield _found("data.report-edited", "error", path, "not a validation report")
+            yield _error("data.report-edited", path, "not a validation report")
             return
-        spec_path = self._by_id.get(("datasets", id))
-        spec = None if spec_path is None else self._read_spec(self.now, spec_path, "datasets")
+        spec = self.spec("datasets", id)
         if not report.intact or report.dataset != id:
-            yield _found("data.report-edited", "error", path, "its content does not match its own hash")
+            yield _error("data.report-edited", path, "its content does not match its own hash")
         elif not isinstance(spec, DatasetSpec) or not _speaks_for(report, spec):
             words = "it is of another spec or reader than the proposal has"
-            yield _found("data.report-stale", "error", path, words, f"`neuroledger validate {id}`")
+            yield _error("data.report-stale", path, words, f"`neuroledger validate {id}`")
         elif not report.success:
-            yield _found("data.invalid", "warning", path, "the data set failed validation")
+            yield _warning("data.invalid", path, "the data set failed validation")
         else:
-            yield _found("review.report", "note", path, f"{state}: valid, as reported; not validated here")
+            yield _note("review.report", path, f"{state}: valid, as reported; not validated here")
+
+    def _calibration(self, path: str, state: State) -> Iterator[Finding]:
+        if state == "removed":
+            words = "calibration removed: intervals that it withheld would be shown again"
+            yield _warning("review.removed", path, words)
+            return
+        id = PurePosixPath(path).stem
+        spec, fix = self.spec("benchmarks", id), f"`neuroledger calibrate {id}`"
+        try:
+            header, held = calibration_in(self.now.read(path))
+        except ValueError:
+            words = "not a calibration, or its rates and its verdict are not what the counts give"
+            yield _error("record.calibration", path, words, fix)
+            return
+        of = (header["benchmark"], header["identity"].get("benchmark"))
+        if spec is None or of != (id, spec_sha256(spec)):
+            words = "it is of another benchmark, or of another version of its spec, than the proposal has"
+            yield _error("record.calibration", path, words, fix)
+        elif not held.passed:
+            words = "failed, as reported: all intervals of the benchmark would be withheld"
+            yield _warning("review.calibration", path, words, fix)
+        else:
+            before = self.base.read(path) if state == "changed" else None
+            found = _warning if b'"passed": false' in (before or b"") else _note
+            words = f"{state}: passed in {header['runs']} experiments, as reported; not simulated here"
+            yield found("review.calibration", path, words)
 
     def _is_derived(self, path: str, state: State) -> bool:
         """Whether a file is what the pipeline writes, and says nothing that its sources do not."""
@@ -520,25 +525,27 @@ class _Proposal:
         return all(value == self._score(match.group(1), str(model)) for model, value in values.items())
 
     def _score(self, benchmark: str, model: str) -> Any:
-        record = _record_of(self.now.read(f"results/records/{benchmark}/{model}.json"))
+        record = record_in(self.now.read(f"results/records/{benchmark}/{model}.json"))
         return None if record is None or record.score is None else record.score.get("value")
 
 
-def _found(code: str, severity: Severity, where: str, what: str, fix: str = "") -> Finding:
-    return Finding(code, severity, where, what, fix)
+def _error(code: str, where: str, what: str, fix: str = "") -> Finding:
+    return Finding(code, "error", where, what, fix)
+
+
+def _warning(code: str, where: str, what: str, fix: str = "") -> Finding:
+    return Finding(code, "warning", where, what, fix)
+
+
+def _note(code: str, where: str, what: str) -> Finding:
+    return Finding(code, "note", where, what)
 
 
 def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:
     try:
         text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        yield _found(
-            "review.hidden-character",
-            "error",
-            path,
-            "it is not UTF-8 text",
-            "commit text, or let DVC track it",
-        )
+        yield _error("review.hidden-character", path, "not UTF-8 text", "commit text, or let DVC track it")
         return
     for number, line in enumerate(text.split("\n"), 1):
         for column, character in enumerate(line, 1):
@@ -576,7 +583,7 @@ def _pointer(path: str, text: str) -> tuple[str, int, str]:
         or not isinstance(out["size"], int)
     ):
         words = f"a pointer has one out with md5, size and `path: {name}`, and nothing else"
-        raise SpecError([_found("review.pointer-wrong", "error", path, words, "`dvc add` the file again")])
+        raise SpecError([_error("review.pointer-wrong", path, words, "`dvc add` the file again")])
     return str(out["md5"]), out["size"], str(out.get("remote", ""))
 
 
@@ -601,7 +608,7 @@ def _values(plain: Any, name: str) -> Iterator[str]:
             yield from _values(value, name)
 
 
-def _record_of(content: bytes | None) -> Record | None:
+def record_in(content: bytes | None) -> Record | None:
     """A record whose numbers are numbers, or None."""
     try:
         return record_of(json_object(content))

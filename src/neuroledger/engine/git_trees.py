@@ -14,7 +14,9 @@ from typing import Final
 
 from neuroledger.errors import RequestError
 
-__all__ = ["FILE", "LINK", "MODULE", "MOST_BYTES", "Tree", "committed", "fork_point", "working"]
+__all__ = [
+    "FILE", "LINK", "MODULE", "MOST_BYTES", "Tree", "committed", "fork_point", "git", "is_shallow", "working",
+]  # fmt: skip
 
 FILE: Final = "100644"
 LINK: Final = "120000"
@@ -26,7 +28,7 @@ SECONDS: Final = 120
 HARDENING: Final = (
     "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null",
     "core.useReplaceRefs=false", "core.commitGraph=false", "core.pager=cat", "diff.external=", "protocol.allow=never",
-    "safe.directory=*",
+    "safe.directory=*", "log.showSignature=false",
 )  # fmt: skip
 ENVIRONMENT: Final = {
     "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1",
@@ -59,7 +61,7 @@ class Tree:
             return None
         if entry.id in self.contents:
             return self.contents[entry.id]
-        return _git(self.root, "cat-file", "blob", entry.id)
+        return git(self.root, "cat-file", "blob", entry.id)
 
 
 def fork_point(root: Path, since: str) -> str:
@@ -70,25 +72,29 @@ def fork_point(root: Path, since: str) -> str:
     RequestError
         The folder is not a git repository, or there is no such commit.
     """
-    top = _git(root, "rev-parse", "--show-toplevel", may_fail=True).decode().strip()
+    top = git(root, "rev-parse", "--show-toplevel", may_fail=True).decode().strip()
     if not top or Path(top).resolve() != root.resolve():
         raise RequestError(f"{root} is not the top folder of a git repository")
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
-    named = _git(root, *words, may_fail=True).decode().strip()
+    named = git(root, *words, may_fail=True).decode().strip()
     if not named:
-        shallow = _git(root, "rev-parse", "--is-shallow-repository", may_fail=True).strip() == b"true"
-        more = " (this clone has the last commits only: `git fetch --unshallow` gets all)" if shallow else ""
+        more = " (this clone has the last commits only: `git fetch --unshallow` gets all)" * is_shallow(root)
         raise RequestError(f"no commit {since!r} in this repository; name a branch, a tag or a commit{more}")
-    commit = _git(root, "merge-base", named, "HEAD", may_fail=True).decode().strip()
+    commit = git(root, "merge-base", named, "HEAD", may_fail=True).decode().strip()
     if not commit:
         raise RequestError(f"{since!r} and the present branch have no commit in common")
     return commit
 
 
+def is_shallow(root: Path) -> bool:
+    """Whether this clone has the last commits only."""
+    return git(root, "rev-parse", "--is-shallow-repository", may_fail=True).strip() == b"true"
+
+
 def committed(root: Path, commit: str) -> Tree:
     """The tree of a commit."""
     entries = {}
-    for line in _git(root, "ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0"):
+    for line in git(root, "ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0"):
         if line:
             told, _, path = line.partition(b"\t")
             mode, _, id, size = told.decode().split()
@@ -102,7 +108,7 @@ def working(head: Tree) -> Tree:
     Every file is read and hashed here: the index could say that a changed file is unchanged.
     """
     root, entries, contents = head.root, dict[str, Entry](), dict[str, bytes]()
-    others = _git(root, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
+    others = git(root, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
     # The lock that `dvc repro` writes is each clone's own: as long as it is untracked it is no part of a proposal.
     new = {_text(other) for other in others if other} - {"dvc.lock"}
     for path in sorted({*head.entries, *new}):
@@ -168,7 +174,8 @@ def _text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-def _git(root: Path, *words: str, may_fail: bool = False) -> bytes:
+def git(root: Path, *words: str, given: bytes = b"", may_fail: bool = False) -> bytes:
+    """What git says, with ``given`` as its input; nothing if it fails and may."""
     program = shutil.which("git")
     if program is None or Path(program).resolve().is_relative_to(root.resolve()):
         raise RequestError("git is not installed here")
@@ -178,7 +185,7 @@ def _git(root: Path, *words: str, may_fail: bool = False) -> bytes:
         done = subprocess.run(
             [program, "--no-replace-objects", "-C", str(root), *settings, *words],
             env=kept | ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             check=False,
             timeout=SECONDS,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from neuroledger.engine.git_trees import git
+from neuroledger.errors import RequestError
 
 __all__ = ["Step", "history"]
 
@@ -29,18 +31,13 @@ class Step(NamedTuple):
 
 def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
     """The commits that changed the score of each (benchmark, model), oldest first; empty where there is no git."""
-    words = (
-        "log",
-        "--reverse",
-        "--format=%H %cs",
-        "--raw",
-        "--no-renames",
-        "--abbrev=40",
-        "--",
-        "results/records",
-    )
+    words = ("log", "--reverse", "--no-color", "--format=%H %cs", "--raw", "--no-renames", "--abbrev=40")
+    try:
+        log = git(root, *words, "--", "results/records", may_fail=True)
+    except RequestError:
+        return {}
     found, commit, date = [], "", ""
-    for line in (_git(root, *words) or b"").decode(errors="replace").splitlines():
+    for line in log.decode(errors="replace").splitlines():
         if (raw := RAW.match(line)) is not None:
             found.append((commit, date, raw))
         elif line and not line.startswith(":"):
@@ -62,7 +59,8 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
 
 def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:
     """Blob → the score that this version of a record holds; None where it failed or is not a record."""
-    out = _git(root, "cat-file", "--batch", given="".join(f"{blob}\n" for blob in blobs).encode()) or b""
+    names = "".join(f"{blob}\n" for blob in blobs).encode()
+    out = git(root, "cat-file", "--batch", given=names, may_fail=True)
     at = 0
     for blob in blobs:
         head = out[at : out.find(b"\n", at)]
@@ -75,13 +73,3 @@ def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:
             yield blob, float(value)
         except (ValueError, TypeError, KeyError):
             yield blob, None
-
-
-def _git(root: Path, *words: str, given: bytes | None = None) -> bytes | None:
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=root, input=given, capture_output=True, check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

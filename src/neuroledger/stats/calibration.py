@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -39,6 +40,16 @@ class Rate:
     low: float
     high: float
     runs: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether value and interval are those of a whole number of hits in as many runs."""
+        hits = round(self.value * self.runs) if 0 <= self.value <= 1 and self.runs > 0 else -1
+        if not 0 <= hits <= self.runs:
+            return False
+        again = rate(hits, self.runs)
+        pairs = ((self.value, again.value), (self.low, again.low), (self.high, again.high))
+        return all(math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9) for one, other in pairs)
 
 
 @dataclass(frozen=True)
@@ -89,11 +100,10 @@ class Calibration:
         return card(f"calibration {'passed' if self.passed else 'FAILED'}: {self.covers}", rows)
 
 
-def rate(hits: Sequence[bool]) -> Rate:
-    """The share of hits."""
+def rate(k: int, n: int) -> Rate:
+    """The share of ``k`` hits in ``n`` runs."""
     from scipy.stats import beta
 
-    n, k = len(hits), int(np.sum(hits))
     low = float(beta.ppf(0.025, k, n - k + 1)) if k else 0.0
     high = float(beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0
     return Rate(k / n, low, high, n)
@@ -127,10 +137,10 @@ def calibrate(
         first.interval_covers,
         {name: int(n) for name, n in first.spread.items.items()},
         truth,
-        rate([league[0].low <= truth <= league[0].high for league in found]),
+        rate(sum(league[0].low <= truth <= league[0].high for league in found), runs),
         float(np.sqrt((errors**2).mean()) / values[:, 0].std(ddof=1)),
-        rate([each.better != "" for each in pairs]),
-        rate([any(rank != (1, LEAGUE) for rank in sets) for sets in ranks]),
+        rate(sum(each.better != "" for each in pairs), runs),
+        rate(sum(any(rank != (1, LEAGUE) for rank in sets) for sets in ranks), runs),
     )
 
 

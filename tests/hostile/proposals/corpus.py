@@ -133,6 +133,26 @@ def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> 
     path.write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
 
 
+def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
+    """The calibration of the benchmark in 100 simulated experiments: the truth was covered in ``coverage`` of them."""
+    from neuroledger.spec.identity import spec_sha256
+    from neuroledger.stats.calibration import Calibration, rate
+
+    found = Calibration(
+        "new stimuli", {"stimulus": 60}, 0.5, rate(coverage, 100), 1.0, rate(5, 100), rate(2, 100)
+    )
+    identity = {"benchmark": spec_sha256(lab.open().benchmark(RIDGE)), "metric": "x"}
+    header = {
+        "benchmark": RIDGE,
+        "metric": "ridge",
+        "ceiling": "",
+        "identity": identity,
+        "seed": 0,
+        "runs": 100,
+    }
+    return write(lab, f"results/calibration/{RIDGE}.json", json.dumps(header | found.to_dict() | fields))
+
+
 def attacker(lab: Lab, **builder: object) -> None:
     lab.spec("models", "evil", builder=builder)
     lab.benchmark("lab.V4-evil", controls={"positive": ["pixels4"], "negative": ["noise", "evil"]})
@@ -173,6 +193,17 @@ def a_data_set_in_the_embedded_remote(lab: Lab) -> None:
 
 
 @proposal("clean", "review.page")
+def a_data_set_with_its_attribution(lab: Lab) -> None:
+    a_data_set_in_the_embedded_remote(lab)
+    write(lab, "data/more/ATTRIBUTION.md", "# Responses\n\nBy A. Author, CC0-1.0.\n")
+
+
+@proposal("clean", "review.calibration")
+def a_calibration(lab: Lab) -> None:
+    calibrated(lab)
+
+
+@proposal("clean", "review.page")
 def documentation(lab: Lab) -> None:
     write(lab, "docs/page.md", "# A page\n\nBetter.\n")
 
@@ -205,6 +236,49 @@ def code_beside_data(lab: Lab) -> None:
 @proposal("needs a person", "review.code")
 def code_among_results(lab: Lab) -> None:
     write(lab, "results/records/evil.pth", f"import os; os.system('{COMMAND}')\n")
+
+
+@proposal("needs a person", "review.code")
+def an_attribution_of_no_data_set(lab: Lab) -> None:
+    write(lab, "data/elsewhere/ATTRIBUTION.md", "# Nothing\n")
+
+
+@proposal("needs a person", "review.code")
+def an_attribution_that_can_be_executed(lab: Lab) -> None:
+    write(lab, "data/lab/ATTRIBUTION.md", f"#!/bin/sh\n{COMMAND}\n").chmod(0o755)
+
+
+@proposal("refused", "review.hidden-character")
+def an_attribution_that_reorders_what_is_shown(lab: Lab) -> None:
+    write(lab, "data/lab/ATTRIBUTION.md", "# By \u202eeve\n")
+
+
+@proposal("refused", "record.calibration")
+def a_calibration_whose_verdict_is_forged(lab: Lab) -> None:
+    calibrated(lab, coverage=60, passed=True)
+
+
+@proposal("refused", "record.calibration")
+def a_calibration_whose_rates_are_forged(lab: Lab) -> None:
+    path = calibrated(lab, coverage=60)
+    plain = json.loads(path.read_text())
+    plain["coverage"]["high"], plain["passed"] = 0.99, True
+    path.write_text(json.dumps(plain))
+
+
+@proposal("refused", "record.calibration")
+def a_calibration_of_another_spec(lab: Lab) -> None:
+    calibrated(lab, identity={"benchmark": "0" * 64, "metric": "x"})
+
+
+@proposal("refused", "record.calibration")
+def a_calibration_that_is_none(lab: Lab) -> None:
+    write(lab, f"results/calibration/{RIDGE}.json", '{"benchmark": 1e999, "runs": []}')
+
+
+@proposal("needs a person", "review.calibration")
+def a_calibration_that_withholds_the_intervals_of_others(lab: Lab) -> None:
+    calibrated(lab, coverage=60)
 
 
 @proposal("needs a person", "review.code")
