@@ -87,9 +87,8 @@ def review(root: Path, since: str) -> Review:
     findings = set(Proposal(base, head).findings())
     if here.entries != head.entries:
         findings |= set(Proposal(base, here).findings())
-        moved = sum(
-            here.entries.get(path) != head.entries.get(path) for path in {*here.entries, *head.entries}
-        )
+        paths = {*here.entries, *head.entries}
+        moved = sum(here.entries.get(path) != head.entries.get(path) for path in paths)
         words = (
             f"{moved} files of the working tree are not committed as they are; both versions were examined"
         )
@@ -269,10 +268,8 @@ class Proposal:
                     lost += sorted(set(getattr(old.controls, sign)) - set(getattr(new.controls, sign)))
             if lost:
                 yield _warning("review.controls", path, f"controls removed: {', '.join(lost)}")
-            if (
-                new.controls.ceiling_at_least < usual.ceiling_at_least
-                or new.controls.floor_at_most > usual.floor_at_most
-            ):
+            easier = new.controls.ceiling_at_least < usual.ceiling_at_least
+            if easier or new.controls.floor_at_most > usual.floor_at_most:
                 words = "controls pass more easily than by default"
                 yield _warning("review.controls", path, words)
         if isinstance(new, DatasetSpec):
@@ -398,10 +395,8 @@ class Proposal:
     def _object(self, path: str) -> Iterator[Finding]:
         content = self.now.read(path) or b""
         named = "".join(PurePosixPath(path).parts[-2:])
-        if (
-            path != f"{STORE}/{named[:2]}/{named[2:]}"
-            or hashlib.md5(content, usedforsecurity=False).hexdigest() != named
-        ):
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if path != f"{STORE}/{md5[:2]}/{md5[2:]}":
             words = "the object is not named by the MD5 of its content"
             yield _error("review.object-wrong", path, words, "`dvc push` it again")
         elif named not in self._pointed:
@@ -452,11 +447,9 @@ class Proposal:
             yield _note("review.record", path, f"{state}: {words}, as reported; not recomputed here")
 
     def _is_signature(self, path: str, state: State) -> bool:
-        text = "" if state == "removed" else self._text(self.now, path)
-        signed = path.endswith(".json.sig") and (
-            state == "removed" or path.removesuffix(".sig") in self.now.entries
-        )
-        return signed and (state == "removed" or text.startswith("-----BEGIN SSH SIGNATURE-----"))
+        beside = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
+        signed = self._text(self.now, path).startswith("-----BEGIN SSH SIGNATURE-----")
+        return path.endswith(".json.sig") if state == "removed" else beside and signed
 
     def _report(self, path: str, state: State) -> Iterator[Finding]:
         id = PurePosixPath(path).stem
@@ -510,9 +503,8 @@ class Proposal:
     def _is_derived(self, path: str, state: State) -> bool:
         """Whether a file is what the pipeline writes, and says nothing that its sources do not."""
         if state == "removed":
-            return path in ("dvc.lock", "results/check.json", "results/leaderboard.json") or path.startswith(
-                "results/metrics/"
-            )
+            tables = r"dvc\.lock|results/(check|leaderboard)\.json|results/metrics/.*"
+            return re.fullmatch(tables, path, re.DOTALL) is not None
         if re.fullmatch(r"specs/schema/\w+\.json", path):
             return schema_texts(plugins=False).get(PurePosixPath(path).name) == self._text(self.now, path)
         match = re.fullmatch(r"results/metrics/([\w.-]+)\.json", path)
