@@ -15,8 +15,8 @@ from neuroledger.data.arrays import Indices
 from neuroledger.errors import ModelError
 
 __all__ = [
-    "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OverTime", "Presented", "Templates",
-    "TimeMean", "fit", "seeded",
+    "Chosen", "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OverTime", "Presented",
+    "Templates", "TimeMean", "fit", "seeded",
 ]  # fmt: skip
 
 
@@ -97,6 +97,18 @@ class Constant(nn.Module):  # type: ignore[misc]
     def forward(self, inputs: Tensor) -> Tensor:
         """The answer, once for each presentation."""
         return self.answer.expand(len(inputs), *self.answer.shape[1:])
+
+
+class Chosen(nn.Module):  # type: ignore[misc]
+    """Some outputs of a network, in another order."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        super().__init__()
+        self.places = list(places)
+
+    def forward(self, answers: Tensor) -> Tensor:
+        """Answers ``(batch, output)``, chosen."""
+        return answers[:, self.places]
 
 
 class LastValue(nn.Module):  # type: ignore[misc]
