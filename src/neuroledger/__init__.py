@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.efficiency.cost import cost
+    from neuroledger.families.signals.recordings.mne_objects import windows
     from neuroledger.models import api as models
     from neuroledger.report.table import leaderboard
     from neuroledger.stats.score import Score
@@ -53,6 +54,7 @@ _PUBLIC = {
     "run": ("neuroledger.engine.public", "run"),
     "score": ("neuroledger.engine.public", "score"),
     "start": ("neuroledger.cli.start", "start"),
+    "windows": ("neuroledger.families.signals.recordings.mne_objects", "windows"),
 }
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "run",
     "score",
     "start",
+    "windows",
 ]
 
 

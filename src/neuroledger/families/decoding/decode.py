@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from neuroledger.data.arrays import Array
 from neuroledger.engine.bound_metric import BoundMetric, metric
@@ -31,6 +30,7 @@ from neuroledger.families.decoding.paradigms.decoding import measure_folds, peop
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256
 from neuroledger.families.decoding.protocols.splits import Train
+from neuroledger.families.signals.recordings.mne_objects import is_mne, windows
 from neuroledger.stats.score import Score, normalise_by_floor
 
 __all__ = ["decode"]
@@ -42,7 +42,7 @@ GATES = ("overlap", "duplicates", "concepts")
 
 def decode(
     estimator: Any,
-    x: Array | xr.DataArray,
+    x: Any,
     y: Array | Sequence[Any] | str,
     *,
     splits: Splits = None,
@@ -68,9 +68,11 @@ def decode(
         A scikit-learn estimator (a fresh copy is trained on each fold), a torch module (windows in, (window, output) out,
         trained from the weights that it has by the recipe `laptop`), a `Decoder`, or the id of a decoder's spec.
     x
-        (window, channel, sample), or (window, feature); or signals with their coordinates.
+        (window, channel, sample), or (window, feature); or signals with their coordinates; or `mne.Epochs`, or a mapping of
+        them by subject, as `neuroledger.windows` takes them.
     y
-        What each window shows; or, with signals, the name of the coordinate. (window, dimension) for retrieval.
+        What each window shows; or, with signals, the name of the coordinate (of epochs:
+        `label`, the name of their event). (window, dimension) for retrieval.
     splits
         A rule (`{"name": "cross_subject", "folds": 5}`, or its name alone), a number of folds, a file written by
         `write_partition`, a list of (train, test) or (train, validation, test) row numbers, or a scikit-learn splitter.
@@ -128,6 +130,8 @@ def decode(
     >>> round(decode(LogisticRegression(), x[order], y[order]).value, 2) > 0.7
     True
     """
+    if is_mne(x) or isinstance(x, Mapping):
+        x = windows(x)
     objective, measure = objective_of(metric)
     seeds = training_seeds(seed, seeds)
     unknown = sorted(set(waive) - set(GATES))
