@@ -79,6 +79,20 @@ def test_the_contrast_check_sees_faint_text(site: Path) -> None:
     assert any("H1" in line for line in evaluate(site / "models.html", script + "return found;"))
 
 
+def test_names_of_models_break_at_their_joints_only_on_a_phone(site: Path) -> None:
+    script = """
+    const pieces = Array.from(document.querySelectorAll("tbody .model a")).flatMap((a) => Array.from(a.childNodes));
+    const lines = (piece) => {
+      const range = document.createRange();
+      range.selectNodeContents(piece);
+      return range.getClientRects().length;
+    };
+    return pieces.map((piece) => [piece.textContent, lines(piece)]).filter(([text]) => text);
+    """
+    found = evaluate(site / "index.html", script, hash="#suite=lab", width=PHONE)
+    assert ["ant", 1] in found and all(lines == 1 for _, lines in found), found
+
+
 def ask(site: Path, script: str, hash: str = "") -> Any:
     return evaluate(site / "index.html", SHOWN + script, hash=hash)
 

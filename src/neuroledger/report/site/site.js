@@ -223,7 +223,7 @@
         : `<td class="cell score soft" title="${escaped(row.why)}">not ranked</td>`;
     return `<tr><td class="rank">${escaped(row.place)}</td>`
       + `<th scope="row" class="model"><input type="checkbox" data-compare="${name}" aria-label="compare ${name}"${chosen ? " checked" : ""}> `
-      + `<a href="models/${name}.html">${name}</a>${row.role === "model" ? "" : ` <span class="badge">${escaped(row.role)} control</span>`}`
+      + `<a href="models/${name}.html">${broken(row.model)}</a>${row.role === "model" ? "" : ` <span class="badge">${escaped(row.role)} control</span>`}`
       + `<small title="${escaped(row.title)}">${escaped(row.title)}</small></th>${score}${found.map((leaf) => cell(b, row, leaf)).join("")}</tr>`;
   }
   function sortHead(s, key, label, title, first, about = "") {
