@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from data.generate import independent_sets, motor_imagery, small_tasks, temporal, temporal_models, vision
+from data.generate import (
+    independent_sets,
+    motor_imagery,
+    population,
+    small_tasks,
+    temporal,
+    temporal_models,
+    vision,
+)
 from data.generate.pins import build_and_print
 
 
 def build(folder: Path) -> list[Path]:
     """Write everything under ``folder`` and return the files to be pinned."""
     written = [*vision.build(folder), *motor_imagery.build(folder), *temporal.build(folder)]
-    written += small_tasks.build(folder) + independent_sets.build(folder)
+    written += small_tasks.build(folder) + independent_sets.build(folder) + population.build(folder)
     for name in temporal_models.MODELS:
         path = folder / "models" / name / "model.safetensors"
         temporal_models.train(name, folder, path)

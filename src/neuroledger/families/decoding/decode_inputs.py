@@ -39,6 +39,7 @@ OBJECTIVES: Mapping[str, Objective] = {
     "r2": "regression",
     "mae": "regression",
     "binned_mae": "regression",
+    "bits_per_spike": "regression",
     "retrieval": "retrieval",
     "word_error_rate": "sequence",
 }
