@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grimp
 
+from neuroledger.engine.calibrate import calibration_in
 from neuroledger.spec import registry
 
 PACKAGE = "neuroledger"
@@ -103,6 +104,29 @@ def components(family: str) -> str:
     return "\n".join(rows)
 
 
+def calibrations(root: Path) -> str:
+    """What the recorded calibrations found, a row for each metric of a benchmark, the headline first."""
+    rows = [
+        "| benchmark | metric | runs | coverage | width | equal models differ | false ranks | ceiling covered "
+        "| noiseless responses | interval |",
+        "|---|---|--:|---|---|---|---|---|---|---|",
+    ]
+    for path in sorted((root / "results" / "calibration").glob("*.json")):
+        kept = calibration_in(path.read_bytes())
+        if kept.reason:
+            rows.append(f"| {kept.benchmark} | {kept.headline} |{' |' * 7} none: {kept.reason} |")
+        for name in sorted(kept.metrics, key=lambda name: (name != kept.headline, name)):
+            one = kept.metrics[name]
+            start = f"| {kept.benchmark} | {name} | {kept.runs} |"
+            if isinstance(one, str):
+                rows.append(f"{start}{' |' * 6} none: {one} |")
+                continue
+            keys = (one.coverage, one.width, one.false_positives, one.false_ranks, one.ceiling, one.recovered)
+            cells = [f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" if each else "" for each in keys]
+            rows.append(f"{start} {' | '.join(cells)} | {'shown' if one.passed else '**withheld**'} |")
+    return "\n".join(rows)
+
+
 def fenced(text: str) -> str:
     """A block of plain text."""
     return f"```text\n{text}\n```"
@@ -115,7 +139,8 @@ def blocks(root: Path) -> dict[Path, dict[str, str]]:
             "tree": fenced(tree(root)),
             "arrows": fenced(matrix(LAYERS, imports_between(PACKAGE, LAYERS))),
             "families": fenced(matrix(FAMILIES, imports_between(f"{PACKAGE}.families", FAMILIES))),
-        }
+        },
+        root / "docs" / "calibration.md": {"calibrations": calibrations(root)},
     }
     for family in FAMILIES:
         path = root / "src" / PACKAGE / "families" / family / "README.md"

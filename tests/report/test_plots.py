@@ -16,7 +16,7 @@ from neuroledger.errors import MetricError, RequestError
 from neuroledger.report.board import Leaderboard
 from neuroledger.report.pareto import front
 from neuroledger.report.table import leaderboard
-from neuroledger.stats.calibration import Calibration, Rate
+from neuroledger.stats.calibration import Calibration, share
 from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
@@ -253,8 +253,8 @@ def test_every_public_value_has_a_card(lab: Lab) -> None:
     versus = Comparison(
         text, "bee", "lab", 1, (Difference("one", 0.9, 0.5, 0.4),), Difference("lab", reason=text)
     )
-    rate = Rate(0.95, 0.9, 0.99, 100)
-    certificate = Calibration(text, {}, 0.5, rate, 1.0, rate, rate)
+    rate = share(95, 100, 100)
+    certificate = Calibration(text, {}, 0.5, rate, rate, rate, rate)
     catalog = lab.open()
     held = load_dataset(catalog, "lab")
     assert held.stimuli is not None

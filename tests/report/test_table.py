@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuroledger.engine.calibrate import calibration_path
 from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
 from neuroledger.report.table import leaderboard, tidy
-from neuroledger.spec.identity import spec_sha256
 from neuroledger.stats.spread import Influence, moved, pack
 from neuroledger.store.files import write_json
 from tests.engine.lab import Lab
+from tests.hostile.proposals.corpus import calibrated
 from tests.report.ledger import keep, record, score
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
@@ -177,26 +176,16 @@ def test_models_with_the_same_errors_are_told_apart_and_benchmarks_of_one_data_s
 
 
 def test_an_interval_that_failed_its_calibration_is_withheld(lab: Lab) -> None:
-    catalog = lab.open()
     records = [*full("ant", 0.9), *full("bee", 0.1)]
     assert rows(board_of(lab, records))["ant"].place == "1"
-    plain = {
-        "benchmark": RIDGE,
-        "identity": {"benchmark": spec_sha256(catalog.benchmark(RIDGE))},
-        "runs": 200,
-        "passed": False,
-        "coverage": {"value": 0.7},
-        "false_positives": {"value": 0.3},
-    }
-    write_json(calibration_path(catalog.root, RIDGE), plain)
+    path = calibrated(lab, coverage=70)
     ant = rows(board_of(lab, records))["ant"]
     assert ant.cells[0].half_width is None and "70%" in ant.cells[0].reason
     assert ant.cells[1].half_width is not None and ant.score.half_width is None and ant.place == "1–2"
-    write_json(
-        calibration_path(catalog.root, RIDGE), plain | {"identity": {"benchmark": "of another version"}}
-    )
+    plain = json.loads(path.read_text())
+    write_json(path, plain | {"identity": {"benchmark": "of another version"}})
     assert rows(board_of(lab, records))["ant"].place == "1"
-    calibration_path(catalog.root, RIDGE).write_text("{}")
+    path.write_text("{}")
     assert rows(board_of(lab, records))["ant"].place == "1"
 
 

@@ -11,8 +11,11 @@ import xarray as xr
 from scipy import stats
 
 import neuroledger as nl
+from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
-from neuroledger.stats.calibration import calibrate, generator_of
+from neuroledger.families.alignment.simulated import simulated_recordings
+from neuroledger.families.simulated_predictions import simulated_predictions
+from neuroledger.stats.calibration import Calibration, calibrate, rate
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
 from neuroledger.stats.resampling import _reduce, _Reduced, _weighted_medians, aggregate, influence_of
 from neuroledger.stats.score import Score, normalise
@@ -213,19 +216,54 @@ def test_influences_are_those_of_leaving_items_out(metric: str, options: dict[st
         assert items.variance == pytest.approx(float(jackknife @ jackknife), rel=within)
 
 
+def recorded(values: Floats) -> Measurement:
+    return Measurement(assembly(values, "f"), assembly(values))
+
+
 def test_calibration_passes_what_holds_and_fails_what_does_not() -> None:
     target = World(60, 30, 1).experiment()[1]
     bound = nl.metric("cka")
-    generator = generator_of(target, target)
-    good = calibrate(bound, generator, runs=40, seed=1)
+    draw = simulated_recordings(recorded(target.values), ("stimulus", "neuroid"))
+
+    def plain(one: Measurement) -> dict[str, Score]:
+        return {"cka": bound(one.source, one.target)}
+
+    def stubborn(one: Measurement) -> dict[str, Score]:
+        return {"cka": plain(one)["cka"].replace(generalise=("neuroid",))}  # says nothing about new stimuli
+
+    good, bad = (calibrate(each, draw, runs=40, seed=1)["cka"] for each in (plain, stubborn))
+    assert isinstance(good, Calibration) and isinstance(bad, Calibration)
     assert good.passed and good.covers == "the 95 % interval covers new stimuli and new neuroids"
-    assert 0.8 < good.width < 1.25 and good.sizes == {"stimulus": 60, "neuroid": 30}
+    assert 0.8 < good.width.value < 1.25 and good.sizes == {"stimulus": 60, "neuroid": 30}
+    assert good.width.low < good.width.value < good.width.high and good.recovered is None
+    assert not bad.passed and bad.coverage.value < 0.9 and bad.width.high < 0.9
 
-    def stubborn(source: xr.DataArray, target: xr.DataArray) -> Score:
-        return bound(source, target).replace(generalise=("neuroid",))  # says nothing about new stimuli
 
-    bad = calibrate(stubborn, generator, runs=40, seed=1)
-    assert not bad.passed and bad.coverage.value < 0.9 and bad.width < 0.8
+def test_calibration_says_what_it_cannot_know() -> None:
+    draw = simulated_recordings(recorded(World(40, 20, 2).experiment()[1].values), ("stimulus", "neuroid"))
+    assert calibrate(lambda one: {"x": Score(0.5)}, draw, runs=20, seed=0) == {
+        "x": "the score has no interval"
+    }
+
+    def fails(one: Measurement) -> dict[str, Score]:
+        raise MetricError("a ceiling holds 0")
+
+    with pytest.raises(
+        MetricError, match=r"20 of 20 simulated experiments cannot be scored.*a ceiling holds 0"
+    ):
+        calibrate(fails, draw, runs=20, seed=0)
+
+
+def test_hits_of_one_experiment_count_as_much_as_they_tell_apart() -> None:
+    rng = np.random.default_rng(0)
+    hits = rng.random((200, 1)) < 0.9
+    alone, copied = rate(hits), rate(np.repeat(hits, 5, axis=1))
+    assert copied.value == alone.value and copied.low == pytest.approx(alone.low, abs=0.01)
+    free = rate(rng.random((200, 5)) < 0.9)
+    assert free.high - free.low < 0.6 * (alone.high - alone.low)
+    exact = stats.binomtest(int(hits.sum()), 200).proportion_ci(method="exact")
+    assert (alone.low, alone.high) == pytest.approx((exact.low, exact.high), abs=0.002)
+    assert rate(np.ones((30, 2))).high == 1.0 and rate(np.zeros((30, 2))).low == 0.0
 
 
 def test_people_are_simulated_as_they_answer() -> None:
@@ -239,10 +277,13 @@ def test_people_are_simulated_as_they_answer() -> None:
     truth = np.tile(["a", "b"], 120)
     answer = np.where(rng.random(240) < 0.7, truth, np.where(truth == "a", "b", "a"))
     source, target = (xr.DataArray(each, dims="presentation", coords=coords) for each in (answer, truth))
-    found = calibrate(nl.metric("balanced_accuracy"), generator_of(source, target), runs=60, seed=2)
+    bound = nl.metric("balanced_accuracy")
+    draw = simulated_predictions(Measurement(source, target), ("subject",))
+    found = calibrate(lambda one: {"b": bound(one.source, one.target)}, draw, runs=60, seed=2)["b"]
+    assert isinstance(found, Calibration)
     assert found.passed and found.truth == pytest.approx((answer == truth).mean(), abs=0.05)
     with pytest.raises(MetricError, match="no generative model"):
-        generator_of(source, target.rename(presentation="window"))
+        simulated_predictions(Measurement(source, target.rename(presentation="window")), ())
 
 
 @pytest.mark.parametrize("how", ["mean", "abs_mean", "median", "sum", "max"])

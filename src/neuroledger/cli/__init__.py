@@ -371,9 +371,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--serve", action="store_true", help="show them on http://localhost")
 
     p = verb("calibrate", "results", "simulate a benchmark's experiments: do its intervals and tests hold")
-    p.add_argument(
-        "benchmarks", nargs="*", metavar="BENCHMARK", help="default: those of the suite in params.yaml"
-    )
+    p.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", help="default: those that have records")
+    p.add_argument("--suite", help="the benchmarks of this suite")
     p.add_argument("--runs", type=int, default=200, help="simulated experiments each; default: 200")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--json", action="store_true", help="machine-readable")

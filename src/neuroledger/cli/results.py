@@ -93,29 +93,42 @@ def calibrate(options: argparse.Namespace) -> int:
     from neuroledger.errors import NeuroLedgerError
 
     catalog = open_catalog(options.root)
-    suite = catalog.suite(read_params(catalog.root).suite)
-    found: dict[str, Any] = {}
-    for id in options.benchmarks or [item.id for item in suite.benchmarks]:
+    if options.suite:
+        ids = [item.id for item in catalog.suite(options.suite).benchmarks]
+    else:
+        ids = sorted(path.name for path in (catalog.root / "results" / "records").glob("*") if path.is_dir())
+    found: dict[str, dict[str, Any]] = {}
+    for id in options.benchmarks or ids:
         try:
-            one = calibrate_benchmark(catalog, id, runs=options.runs, seed=options.seed)
+            done = calibrate_benchmark(catalog, id, runs=options.runs, seed=options.seed)
         except NeuroLedgerError as error:
-            if options.benchmarks:
+            if options.benchmarks and not options.json:
                 raise
             found[id] = {"reason": str(error)}
-            continue
-        found[id] = one.to_dict()
+        else:
+            found[id] = {name: one if isinstance(one, str) else one.to_dict() for name, one in done.items()}
         if not options.json:
-            rates = (one.coverage, one.false_positives, one.false_ranks)
-            cells = [f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" for each in rates]
-            say(f"{'passed' if one.passed else 'FAILED'}  {id}: coverage {cells[0]}, width {one.width:.2f}, "
-                f"equal models differ {cells[1]}, false ranks {cells[2]}")  # fmt: skip
+            _say_calibration(id, found[id])
     if options.json:
         say_json(found)
-    else:
-        for id, plain in found.items():
-            if "reason" in plain:
-                say(f"not calibrated  {id}: {plain['reason']}")
-    return 1 if any(plain.get("passed") is False for plain in found.values()) else 0
+    headlines = [next(iter(plain.values())) for plain in found.values()]
+    return 1 if any(isinstance(one, dict) and one.get("passed") is False for one in headlines) else 0
+
+
+def _say_calibration(id: str, plain: dict[str, Any]) -> None:
+    if "reason" in plain:
+        say(f"not calibrated  {id}: {plain['reason']}")
+        return
+    for name, one in plain.items():
+        if isinstance(one, str):
+            say(f"not calibrated  {id} · {name}: {one}")
+            continue
+        rates = [one[key] for key in ("coverage", "width", "false_positives", "false_ranks")]
+        cells = [f"{each['value']:.3f} [{each['low']:.3f}, {each['high']:.3f}]" for each in rates]
+        more = [f"{words} {one[key]['value']:.3f}" for key, words in
+                (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if one[key]]  # fmt: skip
+        say(f"{'passed' if one['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, width {cells[1]}, "
+            f"equal models differ {cells[2]}, false ranks {', '.join([cells[3], *more])}")  # fmt: skip
 
 
 def ranks(options: argparse.Namespace) -> int:

@@ -115,15 +115,19 @@ def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[st
         if content is None:
             continue
         try:
-            header, found = calibration_in(content)
-            stale = spec is None or header["identity"].get("benchmark") != spec_sha256(spec)
+            kept = calibration_in(content)
+            stale = spec is None or kept.identity.get("benchmark") != spec_sha256(spec)
         except ValueError:
             rows.append((_safe(id), "not a calibration", *["–"] * 4))
+            continue
+        found = kept.first
+        if found is None:
+            rows.append((_safe(id), "none", str(kept.runs), *["–"] * 3))
             continue
         rates = (found.coverage, found.false_positives, found.false_ranks)
         shown = [f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in rates]
         verdict = "of another version" if stale else "passed" if found.passed else "**failed**"
-        rows.append((_safe(id), verdict, str(header["runs"]), *shown))
+        rows.append((_safe(id), verdict, str(kept.runs), *shown))
     header_row = ("benchmark", "calibration", "runs", "coverage", "equal models differ", "false ranks")
     yield from _table("Calibration, as reported", header_row, rows)
 

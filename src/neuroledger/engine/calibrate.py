@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import logging
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
 
-import numpy as np
-import xarray as xr
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
-from neuroledger.data.assembly import average_repetitions
+import neuroledger.stats
 from neuroledger.display import visible
-from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
-from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.overrides import in_compat
+from neuroledger.engine.evaluate import dummy_of, evaluate
+from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.plan import fits
+from neuroledger.engine.resolve import Resolved, resolve
+from neuroledger.engine.score import score
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import Finding, MetricError, NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import json_object
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec
-from neuroledger.stats.calibration import Calibration, calibrate, generator_of
-from neuroledger.stats.score import Score, normalise
+from neuroledger.stats.calibration import FEWEST, Calibration, calibrate
+from neuroledger.stats.score import Score
 from neuroledger.store.files import write_json
 
-__all__ = ["calibrate_benchmark", "calibration_in", "calibration_path", "refuted"]
+__all__ = ["Kept", "calibrate_benchmark", "calibration_in", "calibration_path", "refuted"]
 
-# What the file of a calibration says of itself.
-HEADER: Final = {"benchmark", "metric", "ceiling", "identity", "seed", "runs"}
+
+@dataclass(frozen=True)
+class Kept:
+    """What the file of a calibration holds: of which specs and code, and for each metric its rates, or why it has none."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    benchmark: str
+    headline: str
+    ceiling: str
+    identity: dict[str, str]
+    code: dict[str, str | dict[str, int]]
+    seed: int
+    runs: int
+    metrics: dict[str, Calibration | str]
+    reason: str = ""
+
+    @property
+    def first(self) -> Calibration | None:
+        """The calibration of the headline metric, where there is one."""
+        found = self.metrics.get(self.headline)
+        return found if isinstance(found, Calibration) else None
 
 
 def calibration_path(root: Path, benchmark: str) -> Path:
@@ -41,74 +62,82 @@ def calibration_path(root: Path, benchmark: str) -> Path:
 
 def calibrate_benchmark(
     catalog: Catalog, benchmark: str, *, runs: int = 200, seed: int = 0, write: bool = True
-) -> Calibration:
+) -> dict[str, Calibration | str]:
     """Simulate ``runs`` experiments like the benchmark's and record what its intervals, tests and ranks do there.
+
+    Returns
+    -------
+    dict
+        For each metric, the headline first, its calibration, or the reason why there is none.
 
     Raises
     ------
     NeuroLedgerError
-        The benchmark cannot be scored here, has no interval, or no generative model of its data is known.
+        The benchmark cannot be scored here, or no generative model of its data is known; the latter is recorded.
     """
-    if runs < 20:
-        raise RequestError(f"{runs} runs say nothing about a rate of 5 %; simulate at least 20")
+    if runs < FEWEST:
+        raise RequestError(f"{runs} runs say nothing about a rate of 5 %; simulate at least {FEWEST}")
     spec = catalog.benchmark(benchmark)
     session = Session(catalog, Request(seed=seed))
-    measured = evaluate(session, spec, _model(catalog, spec), controls=False).measured
-    bound, top = _metric(catalog, spec, seed), _ceiling(catalog, spec, seed)
-    whole = measured.repeated if top is not None else None
-    generator = generator_of(measured.source, measured.target, whole)
-    drawn = generator(np.random.default_rng(seed), 1)[1]
-    if top is not None:
-        try:
-            top(drawn)
-        except MetricError:  # it is read from the data, or needs what a simulated experiment does not have
-            top = None
-    # One experiment has one ceiling, whatever number of models are scored.
-    kept: dict[int, tuple[xr.DataArray, xr.DataArray, Score | None]] = {}
-
-    def score(source: xr.DataArray, target: xr.DataArray) -> Score:
-        if id(target) not in kept:
-            kept.clear()
-            mean = average_repetitions(target) if "repetition" in target.coords else target
-            kept[id(target)] = (target, mean, None if top is None else top(target))
-        _, mean, ceiling = kept[id(target)]
-        raw = bound(source, mean).replace(generalise=spec.generalise)
-        return raw if ceiling is None else normalise(raw, ceiling)
-
-    found = calibrate(score, generator, runs=runs, seed=seed)
+    model = _model(catalog, spec)
+    real = evaluate(session, spec, model, controls=False)
+    job = resolve(session, spec, model, lambda *_: real.headline)
+    top = "" if job.ceiling is None or spec.normalised_by != "ceiling" else job.ceiling.spec.id
+    kept = Kept(benchmark, job.first, top, {"benchmark": spec_sha256(spec)}, _code(job), seed, runs, {})
+    path = calibration_path(catalog.root, benchmark)
+    try:
+        found = _calibrated(session, job, real.measured, real.scores, runs, seed)
+    except MetricError as error:
+        if write:
+            write_json(path, asdict(replace(kept, reason=str(error))))
+        raise
     if write:
-        plain = {
-            "benchmark": benchmark,
-            "metric": bound.spec.id,
-            "ceiling": "" if top is None else top.spec.id,
-            "identity": {"benchmark": spec_sha256(spec), "metric": bound.identity},
-            "seed": seed,
-            "runs": runs,
-        }
-        write_json(calibration_path(catalog.root, benchmark), plain | found.to_dict())
+        metrics = {name: one if isinstance(one, str) else one.to_dict() for name, one in found.items()}
+        write_json(path, asdict(kept) | {"metrics": metrics})
     return found
 
 
-def calibration_in(content: bytes | None) -> tuple[dict[str, Any], Calibration]:
-    """What a file of ``results/calibration`` says of itself, and the calibration that it holds.
+def _calibrated(
+    session: Session,
+    job: Resolved,
+    measured: Measurement,
+    scores: Mapping[str, Score],
+    runs: int,
+    seed: int,
+) -> dict[str, Calibration | str]:
+    costs = [name for name in scores if name in measured.costs]
+    if job.first in costs:
+        raise MetricError(f"{job.first} is counted in one pass of a network: nothing of it is drawn")
+    if job.paradigm.simulates is None:
+        raise MetricError(f"no generative model of what the paradigm {job.paradigm.name} measures is known")
+    spread = scores[job.first].spread
+    if spread is None:
+        raise MetricError("the score has no interval")
+    draw = job.paradigm.simulates(measured, spread.factors)
+    kept = replace(job, metrics={name: one for name, one in job.metrics.items() if name not in costs})
+    floored = job.benchmark.normalised_by == "floor"
+    dummy = dummy_of(session, job) if floored else None
 
-    Raises
-    ------
-    ValueError
-        A field is missing, unknown or of another type, or its rates and verdict are not what their counts give.
-    """
-    plain = json_object(content)
-    rest = {field.name: plain.get(field.name) for field in fields(Calibration)}
-    found = TypeAdapter(Calibration).validate_json(json.dumps(rest), strict=True)
-    header = {name: value for name, value in plain.items() if name not in rest and name != "passed"}
-    if set(header) != HEADER or not isinstance(header["identity"], dict):
-        raise ValueError(f"it has the fields {', '.join(sorted(plain))}")
-    for one in (found.coverage, found.false_positives, found.false_ranks):
-        if one.runs != header["runs"] or not one.exact:
-            raise ValueError(f"{one} is not of {header['runs']} runs")
-    if plain.get("passed") is not found.passed:
-        raise ValueError(f"its rates give passed: {found.passed}")
-    return header, found
+    def scored(one: Measurement) -> dict[str, Score]:
+        if len(session.ceilings) > 1:  # one experiment has one ceiling, whatever number of models are scored
+            session.ceilings.clear()
+        return score(kept, one, session, dummy)
+
+    return calibrate(scored, draw, runs=runs, seed=seed)
+
+
+def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
+    """What computed it: versions of the components, and the SHA-256 of the sources that make inference and experiments."""
+    parts = [one.component for one in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
+    files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
+    if job.paradigm.simulates is not None:
+        files.append(Path(inspect.getfile(job.paradigm.simulates)))
+    files += [Path(inspect.getfile(part.function)) for part in parts]
+    digest = hashlib.sha256()
+    for path in dict.fromkeys(files):
+        digest.update(path.read_bytes())
+    versions = {f"{part.kind}:{part.name}": part.version for part in parts}
+    return {"components": versions, "sha256": digest.hexdigest()}
 
 
 def _model(catalog: Catalog, spec: BenchmarkSpec) -> str:
@@ -121,36 +150,49 @@ def _model(catalog: Catalog, spec: BenchmarkSpec) -> str:
     raise MetricError(f"{spec.id} has no model here to simulate others after")
 
 
-def _metric(catalog: Catalog, spec: BenchmarkSpec, seed: int) -> BoundMetric:
-    wanted = spec.all_metrics[0]
-    name = wanted if isinstance(wanted, str) else wanted.name
-    return metric(wanted, catalog=catalog, seed=seed, **in_compat(catalog.metric(name), spec.compat))
+def calibration_in(content: bytes | None) -> Kept:
+    """What a file of ``results/calibration`` holds.
 
-
-def _ceiling(catalog: Catalog, spec: BenchmarkSpec, seed: int) -> BoundCeiling | None:
-    if spec.normalised_by != "ceiling" or spec.ceiling is None:
-        return None
-    name = spec.ceiling if isinstance(spec.ceiling, str) else spec.ceiling.name
-    return ceiling(spec.ceiling, catalog=catalog, seed=seed, **in_compat(catalog.ceiling(name), spec.compat))
+    Raises
+    ------
+    ValueError
+        A field is missing, unknown or of another type, or its rates and verdicts are not what their counts give.
+    """
+    plain = json_object(content)
+    metrics = plain.get("metrics")
+    parts = metrics.values() if isinstance(metrics, dict) else ()
+    verdicts = [one.pop("passed", None) for one in parts if isinstance(one, dict)]
+    found = TypeAdapter(Kept).validate_json(json.dumps(plain), strict=True)
+    held = [one for one in found.metrics.values() if isinstance(one, Calibration)]
+    for one, verdict in zip(held, verdicts, strict=True):
+        for each in (one.coverage, one.false_positives, one.false_ranks):
+            if not FEWEST <= each.runs <= found.runs or not each.exact:
+                raise ValueError(f"{each} is not of {found.runs} runs")
+        if verdict is not one.passed:
+            raise ValueError(f"its rates give passed: {one.passed}")
+    return found
 
 
 def refuted(catalog: Catalog) -> dict[str, str]:
-    """Benchmarks whose intervals failed their calibration, with the reason; those of changed specs do not count.
+    """Benchmarks whose headline's intervals failed their calibration, with the reason; those of changed specs do not count.
 
     A file that is not a calibration, or is one of a benchmark that is gone, is logged as a finding and left out.
     """
     found: dict[str, str] = {}
     for path in sorted(calibration_path(catalog.root, "x").parent.glob("*.json")):
         try:
-            plain = json_object(path.read_bytes())
-            id = plain["benchmark"]
-            if plain["passed"] or plain["identity"]["benchmark"] != spec_sha256(catalog.benchmark(id)):
-                continue
-            found[id] = (
-                f"interval withheld: in {plain['runs']} simulated experiments it covers the truth in "
-                f"{plain['coverage']['value']:.0%}, and {plain['false_positives']['value']:.0%} of equal models differ"
+            kept = calibration_in(path.read_bytes())
+            first, same = (
+                kept.first,
+                kept.identity["benchmark"] == spec_sha256(catalog.benchmark(kept.benchmark)),
             )
-        except (OSError, ValueError, LookupError, TypeError, NeuroLedgerError) as error:
+            if first is None or first.passed or not same:
+                continue
+            found[kept.benchmark] = (
+                f"interval withheld: in {kept.runs} simulated experiments it covers the truth in "
+                f"{first.coverage.value:.0%}, and {first.false_positives.value:.0%} of equal models differ"
+            )
+        except (OSError, ValueError, LookupError, NeuroLedgerError) as error:
             words = f"it is not a calibration ({error})"
             finding = Finding(
                 "record.unreadable", "error", path.name, words, "delete it, and calibrate again"

@@ -482,22 +482,27 @@ class Proposal:
         id = PurePosixPath(path).stem
         spec, fix = self.spec("benchmarks", id), f"`neuroledger calibrate {id}`"
         try:
-            header, held = calibration_in(self.now.read(path))
+            held = calibration_in(self.now.read(path))
         except ValueError:
             words = "not a calibration, or its rates and its verdict are not what the counts give"
             yield _error("record.calibration", path, words, fix)
             return
-        of = (header["benchmark"], header["identity"].get("benchmark"))
+        of = (held.benchmark, held.identity.get("benchmark"))
         if spec is None or of != (id, spec_sha256(spec)):
             words = "it is of another benchmark, or of another version of its spec, than the proposal has"
             yield _error("record.calibration", path, words, fix)
-        elif not held.passed:
+        elif held.first is not None and not held.first.passed:
             words = "failed, as reported: all intervals of the benchmark would be withheld"
             yield _warning("review.calibration", path, words, fix)
         else:
             before = self.base.read(path) if state == "changed" else None
             found = _warning if b'"passed": false' in (before or b"") else _note
-            words = f"{state}: passed in {header['runs']} experiments, as reported; not simulated here"
+            done = (
+                f"passed in {held.runs} experiments"
+                if held.first is not None
+                else "nothing is known of the headline"
+            )
+            words = f"{state}: {done}, as reported; not simulated here"
             yield found("review.calibration", path, words)
 
     def _is_derived(self, path: str, state: State) -> bool:

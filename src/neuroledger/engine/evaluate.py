@@ -18,7 +18,7 @@ from neuroledger.models.model import LayeredModel, Model, unknown
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 
-__all__ = ["Evaluation", "evaluate", "layer_scores"]
+__all__ = ["Evaluation", "dummy_of", "evaluate", "layer_scores"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def evaluate(
     job = resolve(session, benchmark, model, _headline)
     measured = measure(job, session)
     floored = job.benchmark.normalised_by == "floor" and job.first not in measured.costs
-    dummy = _dummy(session, job) if floored else None
+    dummy = dummy_of(session, job) if floored else None
     scores = score(job, measured, session, dummy)
     done: dict[str, Control] = {}
     if controls:
@@ -71,7 +71,7 @@ def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float
         return math.nan
 
 
-def _dummy(session: Session, job: Resolved) -> float:
+def dummy_of(session: Session, job: Resolved) -> float:
     """What the benchmark's dummy scores, before any normalisation."""
     benchmark, rule = job.benchmark, job.benchmark.floor
     if rule is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
-from neuroledger.engine.calibrate import calibration_path
+from neuroledger.engine.calibrate import calibration_in, calibration_path
 from neuroledger.engine.record import Record
 from neuroledger.engine.samples import samples_of
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
@@ -21,12 +20,22 @@ from neuroledger.report.history import Step, history
 from neuroledger.report.table import board_of, boards_of
 from neuroledger.spec.bibliography import Reference, joined
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 from neuroledger.spec.params import read_params
 
 __all__ = ["Page", "Picture", "World", "pages", "world"]
 
 COSTS = 3  # figures of score against cost on a benchmark's page
+# What a calibration measured, what it is called, and what it should be.
+RATES = (
+    ("coverage", "intervals that hold the truth", "0.95"),
+    ("width", "claimed over true standard error", "1"),
+    ("false_positives", "equal models that differ", "at most 0.05"),
+    ("false_ranks", "leagues of equal models with a false rank", "at most 0.05"),
+    ("ceiling", "ceiling's intervals that hold its mean", "0.95"),
+    ("recovered", "score of the noiseless responses", "1, less what fitting the readout loses"),
+)
 CHANGES = 40  # latest changes of scores on a benchmark's page
 
 
@@ -378,17 +387,21 @@ def _changes(of: World, benchmark: str) -> list[Step]:
 
 
 def _calibration(of: World, benchmark: str) -> dict[str, Any] | None:
-    """The rates of the simulated experiments, where there are any."""
+    """The rates of the simulated experiments of each metric, where there are any that can be read."""
     path = calibration_path(of.catalog.root, benchmark)
-    if not path.is_file():
+    try:
+        kept = calibration_in(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError):  # the board says what is wrong with it
         return None
-    plain = json.loads(path.read_text(encoding="utf-8"))
-    rates = [
-        ("intervals that hold the truth", plain["coverage"], "0.95"),
-        ("equal models that differ", plain["false_positives"], "at most 0.05"),
-        ("leagues of equal models with a false rank", plain["false_ranks"], "at most 0.05"),
-    ]
-    return {"runs": plain["runs"], "covers": plain["covers"], "passed": plain["passed"], "rates": rates}
+    if kept is None:
+        return None
+    held = []
+    for name in sorted(kept.metrics, key=lambda name: (name != kept.headline, name)):
+        one = kept.metrics[name]
+        rates = [(label, getattr(one, key, None), wanted) for key, label, wanted in RATES]
+        held.append((name, one, [rate for rate in rates if rate[1] is not None]))
+    changed = kept.identity.get("benchmark") != spec_sha256(of.catalog.benchmark(benchmark))
+    return {"runs": kept.runs, "reason": kept.reason, "metrics": held, "changed": changed}
 
 
 def _cited(of: World, keys: Sequence[str]) -> list[dict[str, str]]:

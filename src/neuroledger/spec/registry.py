@@ -73,6 +73,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
 # From a catalogue, a data set's spec, its text and what is said about a folder: `neuroledger.data.pin.downloads.Recorded`.
 Pins = Callable[..., Any]
+# From a measurement and the names of what its score varies with: what draws experiments (rng, models) like it.
+Simulates = Callable[..., Callable[..., Any]]
 Side = Literal["source", "target"]
 
 
@@ -96,6 +98,8 @@ class Registered:
         Whether a paradigm's data can be put in the model's place: they must then predict themselves.
     permuted
         Which side of a paradigm's measurement is permuted for the control that must not score.
+    simulates
+        Draws experiments like a measurement of a paradigm, with known truth.
     reads
         Which of a folder's files a reader reads.
     pins
@@ -119,6 +123,7 @@ class Registered:
     resampled_by: tuple[str, ...] = ()
     itself: bool = False
     permuted: Side | None = None
+    simulates: Simulates | None = None
     reads: Reads | None = None
     pins: Pins | None = None
     prepares: bool = False
@@ -269,11 +274,18 @@ def ceiling(
 
 
 def paradigm(
-    name: str, *, version: int, shows: Declared, asks: Declared, itself: bool, permuted: Side | None
+    name: str,
+    *,
+    version: int,
+    shows: Declared,
+    asks: Declared,
+    itself: bool,
+    permuted: Side | None,
+    simulates: Simulates | None = None,
 ) -> Callable[[F], F]:
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
-    Every paradigm declares what it shows to a model, what it asks back and which controls apply to it. Nothing has a
+    Every paradigm declares what it shows to a model, what it asks back and which controls apply to it. None of these has a
     default, so that a pair of model and benchmark is compatible or not before anything is built, and no control is lost.
 
     Parameters
@@ -287,6 +299,10 @@ def paradigm(
     permuted
         The side of the measurement that can be given to the wrong stimuli, `source` (what the model gave) or `target`;
         scored so, nothing must be left. None where neither can.
+    simulates
+        ``(measured, factors)`` to a function ``(rng, models)`` that draws a
+        :class:`neuroledger.stats.calibration.Experiment` like the measurement, new in each factor that its score varies
+        with; it raises a MetricError where nothing like it can be drawn. None: intervals cannot be calibrated.
 
     Raises
     ------
@@ -294,7 +310,8 @@ def paradigm(
         A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
     _known(f"paradigm {name!r}", shows, asks)
-    return _register("paradigm", name, version, inputs=shows, outputs=asks, itself=itself, permuted=permuted)
+    declared = {"itself": itself, "permuted": permuted, "simulates": simulates}
+    return _register("paradigm", name, version, inputs=shows, outputs=asks, **declared)
 
 
 def builder(

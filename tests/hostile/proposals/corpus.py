@@ -136,21 +136,23 @@ def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> 
 def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
     """The calibration of the benchmark in 100 simulated experiments: the truth was covered in ``coverage`` of them."""
     from neuroledger.spec.identity import spec_sha256
-    from neuroledger.stats.calibration import Calibration, rate
+    from neuroledger.stats.calibration import Calibration, Figure, share
 
-    found = Calibration(
-        "new stimuli", {"stimulus": 60}, 0.5, rate(coverage, 100), 1.0, rate(5, 100), rate(2, 100)
-    )
-    identity = {"benchmark": spec_sha256(lab.open().benchmark(RIDGE)), "metric": "x"}
+    width = Figure(1.0, 0.9, 1.1, 100)
+    few = (share(5, 100, 100), share(2, 100, 100))
+    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), width, *few)
     header = {
         "benchmark": RIDGE,
-        "metric": "ridge",
+        "headline": "ridge",
         "ceiling": "",
-        "identity": identity,
+        "identity": {"benchmark": spec_sha256(lab.open().benchmark(RIDGE))},
+        "code": {"sha256": "0" * 64},
         "seed": 0,
         "runs": 100,
+        "reason": "",
     }
-    return write(lab, f"results/calibration/{RIDGE}.json", json.dumps(header | found.to_dict() | fields))
+    metrics = {"metrics": {"ridge": found.to_dict() | fields}}
+    return write(lab, f"results/calibration/{RIDGE}.json", json.dumps(header | metrics))
 
 
 def attacker(lab: Lab, **builder: object) -> None:
@@ -262,13 +264,15 @@ def a_calibration_whose_verdict_is_forged(lab: Lab) -> None:
 def a_calibration_whose_rates_are_forged(lab: Lab) -> None:
     path = calibrated(lab, coverage=60)
     plain = json.loads(path.read_text())
-    plain["coverage"]["high"], plain["passed"] = 0.99, True
+    plain["metrics"]["ridge"]["coverage"]["high"], plain["metrics"]["ridge"]["passed"] = 0.99, True
     path.write_text(json.dumps(plain))
 
 
 @proposal("refused", "record.calibration")
 def a_calibration_of_another_spec(lab: Lab) -> None:
-    calibrated(lab, identity={"benchmark": "0" * 64, "metric": "x"})
+    path = calibrated(lab)
+    plain = json.loads(path.read_text())
+    path.write_text(json.dumps(plain | {"identity": {"benchmark": "0" * 64}}))
 
 
 @proposal("refused", "record.calibration")

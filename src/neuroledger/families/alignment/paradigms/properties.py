@@ -16,6 +16,7 @@ from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError
+from neuroledger.families.alignment.simulated import simulated_properties
 from neuroledger.families.alignment.tuning.receptive_fields import centres
 from neuroledger.families.alignment.tuning.studies import grating_grid, property_table
 from neuroledger.models.model import Model, record
@@ -36,6 +37,7 @@ MEDIAN_MAXIMUM, MEDIAN_SPONTANEOUS, MAXIMUM, RESPONSIVE = 33.8, 0.82, 243.1, 5.0
     asks=lambda values: {f"responses:{values['region']}"},
     itself=False,
     permuted=None,
+    simulates=simulated_properties,
 )
 def properties(
     model: Model,

@@ -15,6 +15,7 @@ from neuroledger.data.screen import spanning
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.alignment.preparation import Step, prepared
+from neuroledger.families.alignment.simulated import simulated_recordings
 from neuroledger.models.model import Model, record
 from neuroledger.spec.registry import paradigm
 from neuroledger.stats.splits import Split
@@ -29,7 +30,15 @@ def _asks(values: Mapping[str, Any]) -> set[str]:
 Condition = dict[str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]]
 
 
-@paradigm("recording", version=1, shows={"stimuli"}, asks=_asks, itself=True, permuted="target")
+@paradigm(
+    "recording",
+    version=1,
+    shows={"stimuli"},
+    asks=_asks,
+    itself=True,
+    permuted="target",
+    simulates=simulated_recordings,
+)
 def recording(
     model: Model,
     data: Dataset,

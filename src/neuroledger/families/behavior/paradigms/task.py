@@ -19,6 +19,7 @@ from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError, RequestError
+from neuroledger.families.behavior.simulated import simulated_trials
 from neuroledger.models.model import Model, Task, perform
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
@@ -59,6 +60,7 @@ Screen = Literal["visual_degrees", "as_is"]
     asks=lambda values: {f"decisions:{values['decide']}"},
     itself=False,
     permuted="source",
+    simulates=simulated_trials,
 )
 def task(
     model: Model,

@@ -31,6 +31,7 @@ from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Trai
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.signals import recording_digests
+from neuroledger.families.simulated_predictions import simulated_predictions
 from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
@@ -45,6 +46,7 @@ __all__ = ["decoding", "measure_folds", "people_left_out"]
     asks=lambda values: decoded(values["objective"]),
     itself=False,
     permuted=None,
+    simulates=simulated_predictions,
 )
 def decoding(
     model: Decoder,

@@ -1,0 +1,352 @@
+"""Experiments like a recording, drawn from a model that is fitted to it, so that the truth about them is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.assembly import average_repetitions
+from neuroledger.data.factorize import encode
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import MetricError
+from neuroledger.stats.calibration import Experiment
+from neuroledger.stats.splits import Split
+
+__all__ = ["simulated_properties", "simulated_recordings"]
+
+Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
+# Dimensions of what stimuli share.
+LATENT = 10
+# The most stimuli, neuroids and features that are simulated, and neuroids of each subject.
+STIMULI, NEUROIDS, FEATURES, OF_A_SUBJECT = 200, 60, 200, 60
+# Items are drawn from those measured, and moved by this share of their deviation: new ones, distributed alike.
+MOVED = 0.5
+# A model sees what stimuli share through noise that is as strong, and has noise of its own in each feature.
+SEEN, OWN = 1.0, 0.3
+# Deviation of what factors weigh in a subject, in logarithms, where subjects are drawn.
+BETWEEN = 0.3
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A factor model of responses: scores (stimulus, factor), loadings (neuroid, bin, factor), what is left, and noise.
+
+    ``shown`` is how often each stimulus was; without repetitions nothing is known of noise, and all that is left is signal.
+    """
+
+    scores: Floats
+    loadings: Floats
+    residual: Floats
+    noise: Floats
+    shown: Indices | None
+
+
+def simulated_recordings(measured: Measurement, factors: Collection[str]) -> Draw:
+    """Experiments like a recording: new stimuli and new neuroids, or new subjects, with the data's own variances.
+
+    Raises
+    ------
+    MetricError
+        The target is neither responses nor dissimilarities.
+    """
+    dims = set(measured.target.dims)
+    if {"stimulus", "stimulus_b"} <= dims:
+        return _dissimilarities(measured)
+    if not {"presentation", "neuroid"} <= dims <= {"presentation", "neuroid", "time_bin"}:
+        raise MetricError(
+            f"no generative model of data with dimensions {', '.join(sorted(map(str, dims)))} is known"
+        )
+    return _responses(measured, "subject" in factors, bool({"neuroid", "subject"} & set(factors)))
+
+
+def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
+    """Experiments with responses; ``new`` says whether their neuroids are."""
+    target = measured.target.transpose("presentation", "neuroid", ...)
+    values = np.asarray(target.values, dtype=np.float64).reshape(*target.shape[:2], -1)
+    usable: Booleans = np.isfinite(values).all(axis=(0, 2)) & (np.ptp(values, axis=0) > 0).all(axis=1)
+    if not usable.any():
+        raise MetricError("no neuroid varies without missing responses, so none can be simulated")
+    fitted = _fitted(values[:, usable], measured.repeated, target, usable)
+    rows = _rows_of(measured.splits, len(values))
+    groups = _groups(target, usable, subjects)
+    width = min(FEATURES, measured.source.sizes.get("neuroid", FEATURES))
+    bins = {n: c for n, c in target.coords.items() if c.dims == ("time_bin",)}
+    timed = "time_bin" in measured.source.dims
+    mixing = np.random.default_rng(0).standard_normal((fitted.scores.shape[1], width))
+    tested = measured.repeated is not None and len(set(measured.repeated["stimulus_id"].values)) < len(values)
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        kept, splits = rows(rng)
+        count, k = len(kept), fitted.scores.shape[1]
+        Z = _smoothed(fitted.scores[rng.integers(0, len(fitted.scores), count)], fitted.scores, rng)
+        neurons = rng if new else np.random.default_rng(0)
+        chosen, own = groups(neurons)
+        loadings = _smoothed(fitted.loadings[chosen], fitted.loadings, neurons)
+        if subjects:
+            of = np.unique(own, return_inverse=True)[1]
+            loadings = loadings * np.exp(BETWEEN * neurons.standard_normal((of.max() + 1, 1, k)))[of]
+        signal = np.einsum("sk,ntk->snt", Z, loadings)
+        signal += fitted.residual[chosen] * rng.standard_normal(signal.shape)
+        # The means of repetitions come sorted by the first coordinate.
+        described = {"stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in range(count)]))} | {
+            name: ("presentation", np.asarray(c.values)[kept])
+            for name, c in target.coords.items()
+            if c.dims == ("presentation",) and name not in ("stimulus_id", "repetition")
+        }
+        named: dict[str, Any] = {
+            "neuroid_id": ("neuroid", np.array([f"n{i:04d}" for i in range(len(chosen))]))
+        }
+        if own.size:
+            named["subject"] = ("neuroid", own)
+
+        def assembly(values: Floats, times: Indices) -> xr.DataArray:
+            whole = xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=named | bins)
+            coords = {name: (dim, column[times]) for name, (dim, column) in described.items()}
+            whole = whole.assign_coords(coords)
+            return whole if "time_bin" in target.dims else whole.isel(time_bin=0, drop=True)
+
+        repeated = averaged = assembly(signal, np.arange(count))
+        if fitted.shown is not None:
+            times = np.repeat(np.arange(count), fitted.shown[kept])
+            number = np.concatenate([np.arange(n) for n in fitted.shown[kept]])
+            noisy = signal[times] + fitted.noise[chosen] * rng.standard_normal(
+                (len(times), *signal.shape[1:])
+            )
+            repeated = assembly(noisy, times).assign_coords(repetition=("presentation", number))
+            averaged = average_repetitions(repeated)
+            if tested and splits is not None:
+                repeated = repeated.isel(presentation=np.flatnonzero(np.isin(times, splits[0].test)))
+        whole = repeated if measured.repeated is not None else None
+        one = Measurement(averaged, averaged, whole, splits=splits)
+        sources = []
+        for _ in range(models):
+            seen = Z + SEEN * rng.standard_normal(Z.shape)
+            # Models are equal and do not change between experiments: what they compute is one mixture of what they see.
+            features = seen @ mixing / np.sqrt(k) + OWN * rng.standard_normal((count, width))
+            sources.append(
+                _source(features, described["stimulus_id"][1], bins if timed else {}, signal.shape[2])
+            )
+        noiseless = assembly(signal, np.arange(count)) if fitted.shown is not None else None
+        return Experiment(
+            [replace(one, source=source) for source in sources],
+            None
+            if noiseless is None
+            else replace(one, source=noiseless.drop_vars("subject", errors="ignore")),
+        )
+
+    return draw
+
+
+def _source(features: Floats, ids: Any, bins: Any, times: int) -> xr.DataArray:
+    """A model's features, the same in every time bin."""
+    coords: dict[str, Any] = {
+        "stimulus_id": ("presentation", ids),
+        "neuroid_id": ("neuroid", np.array([f"f{i:04d}" for i in range(features.shape[1])])),
+    }
+    if not bins:
+        return xr.DataArray(features, dims=("presentation", "neuroid"), coords=coords)
+    values = np.repeat(features[:, :, None], times, axis=2)
+    return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords | bins)
+
+
+def _fitted(values: Floats, repeated: xr.DataArray | None, target: xr.DataArray, usable: Booleans) -> _Fitted:
+    """The factors of standardised responses (stimulus, neuroid, bin), and how much of the rest is noise."""
+    count, neuroids, bins = values.shape
+    flat = values.reshape(count, -1)
+    level, spread = flat.mean(axis=0), flat.std(axis=0)
+    U, s, V = np.linalg.svd((flat - level) / spread, full_matrices=False)
+    kept = min(LATENT, min(flat.shape) - 1)
+    scores = U[:, :kept] * np.sqrt(count)
+    loadings = (s[:kept, None] * V[:kept]).T / np.sqrt(count)
+    rest = ((flat - level) / spread - scores @ loadings.T).std(axis=0)
+    noise, shown = np.zeros(neuroids * bins), None
+    if repeated is not None and "repetition" in repeated.coords:
+        noise, shown = _noise(repeated, target, usable)
+        noise = noise / spread
+        rest = np.sqrt(np.maximum(rest**2 - noise**2 * float((1 / shown).mean()), 0.0))
+    shape = (neuroids, bins)
+    return _Fitted(scores, loadings.reshape(*shape, -1), rest.reshape(shape), noise.reshape(shape), shown)
+
+
+def _noise(repeated: xr.DataArray, target: xr.DataArray, usable: Booleans) -> tuple[Floats, Indices]:
+    """The deviation of one presentation from its stimulus's mean, (neuroid · bin,), and presentations of each stimulus."""
+    repeated = repeated.transpose("presentation", "neuroid", ...)
+    values = np.asarray(repeated.values, dtype=np.float64)[:, usable].reshape(len(repeated), -1)
+    ids = encode(repeated["stimulus_id"].values.astype(str))
+    counts = np.bincount(ids.codes)
+    there = np.isfinite(values)
+    filled = np.where(there, values, 0.0)
+    means, known = np.zeros((len(counts), values.shape[1])), np.zeros((len(counts), values.shape[1]))
+    np.add.at(means, ids.codes, filled)
+    np.add.at(known, ids.codes, there)
+    apart = np.where(there, filled - (means / np.maximum(known, 1))[ids.codes], 0.0)
+    free = np.maximum(known - 1, 0).sum(axis=0)
+    deviation = np.sqrt((apart**2).sum(axis=0) / np.maximum(free, 1))
+    own = target["stimulus_id"].values.astype(str)
+    labels = ids.labels.astype(str)
+    at = np.minimum(np.searchsorted(labels, own), len(labels) - 1)
+    # What a ceiling does not see, such as the train stimuli, was shown as often as its usual stimulus.
+    shown = np.where(labels[at] == own, counts[at], int(np.median(counts)))
+    return deviation, shown.astype(np.intp)
+
+
+def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[Indices, list[Split] | None]]:
+    """Which measured stimuli lend their coordinates, and a predefined division in its own proportions."""
+    size = min(count, STIMULI)
+
+    def rows(rng: np.random.Generator) -> tuple[Indices, list[Split] | None]:
+        if splits is None:
+            return np.sort(rng.choice(count, size, replace=False)), None
+        if len(splits) > 1:
+            raise MetricError("several predefined divisions of the stimuli are not simulated")
+        train, test = splits[0]
+        share = size / count
+        parts = [
+            np.sort(rng.choice(part, max(3, round(share * len(part))), replace=False))
+            for part in (train, test)
+        ]
+        both = np.concatenate(parts)
+        return both, [Split(np.arange(len(parts[0])), np.arange(len(parts[0]), len(both)))]
+
+    return rows
+
+
+def _groups(
+    target: xr.DataArray, usable: Booleans, subjects: bool
+) -> Callable[[np.random.Generator], tuple[Indices, Any]]:
+    """Which neuroids are drawn, and the subject of each: as many subjects as there are, with neuroids of one each."""
+    count = int(usable.sum())
+    if not subjects:
+        return lambda rng: (rng.integers(0, count, min(count, NEUROIDS)), np.empty(0, dtype=str))
+    own = encode(target["subject"].values.astype(str)[usable])
+    members = [np.flatnonzero(own.codes == code) for code in range(len(own.labels))]
+
+    def groups(rng: np.random.Generator) -> tuple[Indices, Any]:
+        chosen, of = [], []
+        for at in range(len(members)):
+            pool = members[rng.integers(0, len(members))]
+            size = min(len(pool), OF_A_SUBJECT)
+            chosen.append(rng.choice(pool, size))
+            of += [f"p{at}"] * size
+        return np.concatenate(chosen), np.array(of)
+
+    return groups
+
+
+def _smoothed(drawn: Floats, all_: Floats, rng: np.random.Generator) -> Floats:
+    """Items that were drawn, moved by noise and shrunk so that mean and deviation stay those of all."""
+    mean, spread = all_.mean(axis=0), all_.std(axis=0)
+    noise = spread * rng.standard_normal(drawn.shape)
+    return np.asarray(mean + np.sqrt(1 - MOVED**2) * (drawn - mean) + MOVED * noise)
+
+
+def _dissimilarities(measured: Measurement) -> Draw:
+    """Experiments like dissimilarities: new stimuli in the geometry that subjects share, subjects with some of their own.
+
+    The mean RDM of the subjects is embedded in a space [torgerson1952]; the stimuli's places there are drawn anew. What is
+    each subject's own is as strong as it must be for two of them to agree as they do in the data.
+    """
+    rdms = measured.target.transpose(..., "stimulus", "stimulus_b")
+    table = np.asarray(rdms.values, dtype=np.float64).reshape(-1, *rdms.shape[-2:])
+    upper = np.triu_indices(table.shape[1], 1)
+    pairs = np.stack([one[upper] for one in table])
+    if not np.isfinite(pairs).all():
+        raise MetricError("dissimilarities are missing, so none like them can be simulated")
+    shared = 0.5
+    if len(pairs) > 1:
+        agreement = np.corrcoef(pairs)
+        shared = float(agreement[np.triu_indices(len(pairs), 1)].mean())
+    mean = table.mean(axis=0)
+    n = len(mean)
+    centre = np.eye(n) - 1 / n
+    level, axes = np.linalg.eigh(-centre @ mean @ centre / 2)
+    kept = max(2, min(LATENT, int((level > 0).sum())))
+    places = axes[:, -kept:] * np.sqrt(np.maximum(level[-kept:], 1e-12))
+    names = [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
+    own = _own_share(places, shared)
+    mixing = np.random.default_rng(0).standard_normal((2 * kept, FEATURES))
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        Z = _smoothed(places[rng.integers(0, n, n)], places, rng)
+        ids = [f"s{i:04d}" for i in range(n)]
+
+        def rdm() -> Floats:
+            return _distances(np.hstack([Z, own * Z.std() * rng.standard_normal(Z.shape)]))
+
+        many = np.stack([rdm() for _ in range(max(1, len(names)))])
+        coords: dict[str, Any] = {"stimulus_id": ("stimulus", ids)}
+        shape: tuple[str, ...] = ("stimulus", "stimulus_b")
+        if names:
+            coords["subject"], shape = [f"p{i}" for i in range(len(names))], ("subject", *shape)
+        target = xr.DataArray(many if names else many[0], dims=shape, coords=coords)
+        sources = [
+            _source(
+                np.hstack([Z, Z.std() * rng.standard_normal(Z.shape)]) @ mixing,
+                ids,
+                {},
+                1,
+            )
+            for _ in range(models)
+        ]
+        whole = target if measured.repeated is not None else None
+        one = Measurement(target, target, whole)
+        return Experiment([replace(one, source=source) for source in sources])
+
+    return draw
+
+
+def _distances(patterns: Floats) -> Floats:
+    square = (patterns**2).sum(axis=1)
+    found = square[:, None] + square - 2 * patterns @ patterns.T
+    np.fill_diagonal(found, 0.0)
+    return np.asarray(np.maximum(found, 0.0))
+
+
+def _own_share(places: Floats, wanted: float) -> float:
+    """Strength of each subject's own dimensions at which the RDMs of two agree as wanted, by bisection."""
+    upper = np.triu_indices(len(places), 1)
+
+    def agreement(strength: float) -> float:
+        rng = np.random.default_rng(0)
+        two = [
+            _distances(np.hstack([places, strength * places.std() * rng.standard_normal(places.shape)]))[
+                upper
+            ]
+            for _ in range(6)
+        ]
+        return float(np.asarray(np.corrcoef(two))[np.triu_indices(6, 1)].mean())
+
+    low, high = 0.0, 8.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if agreement(middle) > wanted else (low, middle)
+    return (low + high) / 2
+
+
+def simulated_properties(measured: Measurement, factors: Collection[str]) -> Draw:
+    """Experiments like a distribution of properties: other neuroids of the same distribution, beside the same model.
+
+    A model has all its neuroids, so equal models are one and the same here.
+    """
+    target, source = measured.target, measured.source
+    if target.ndim != 2 or "neuroid" not in target.dims:
+        raise MetricError(f"no generative model of properties with dimensions {tuple(target.dims)} is known")
+    table = np.asarray(target.transpose("neuroid", ...).values, dtype=np.float64)
+    names = {n: c for n, c in target.coords.items() if c.dims and "neuroid" not in c.dims}
+    ids = [f"n{i:04d}" for i in range(len(table))]
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        own = xr.DataArray(
+            table[rng.integers(0, len(table), len(table))],
+            dims=target.transpose("neuroid", ...).dims,
+            coords=names | {"neuroid_id": ("neuroid", ids)},
+            attrs=target.attrs,
+        )
+        return Experiment([Measurement(source, own, own if measured.repeated is not None else None)] * models)
+
+    return draw

@@ -1,0 +1,231 @@
+"""Experiments like people's trials, drawn from a model of their ability and of the stimuli's difficulty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.special import expit, logit
+
+from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.error_agreement import (
+    TRUTHS,
+    Answers,
+    answers_of_people,
+    compare,
+)
+from neuroledger.families.behavior.agreement.error_agreement import (
+    measured as agreement_measured,
+)
+from neuroledger.stats.calibration import Experiment
+
+__all__ = ["simulated_trials"]
+
+Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
+# The share of a model's difficulties, in variance, that people have too.
+SHARED = 0.5
+# Log odds of the most and the least difficult that is simulated.
+EXTREME = 6.0
+# The deviation of a normal variable whose distribution function is nearly the logistic one's.
+SCALE = 1.702
+# Answers with which the deviation of difficulties is found, by simulation, and steps of a bisection.
+SAMPLES, STEPS, HARDEST = 4, 12, 8.0
+
+
+def simulated_trials(measured: Measurement, factors: Collection[str]) -> Draw:
+    """Experiments like trials of people: new stimuli and new people, in the layout of the trials that there are.
+
+    Raises
+    ------
+    MetricError
+        The target is not trials of people whose answers can be judged.
+    """
+    target = measured.target
+    if target.dims != ("presentation",) or coordinate(target, "stimulus_id") is None:
+        raise MetricError(f"no generative model of behaviour with dimensions {tuple(target.dims)} is known")
+    if coordinate(target, "dist_obj") is not None:
+        return _discriminations(measured)
+    if coordinate(target, *TRUTHS) is None or coordinate(target, "subject", "subject_id") is None:
+        raise MetricError("no generative model of behaviour without subjects and right answers is known")
+    return _answers(measured)
+
+
+def _answers(measured: Measurement) -> Draw:
+    target = measured.target
+    people = answers_of_people(target)
+    truth = np.asarray(coordinate(target, *TRUTHS)).astype(str)
+    labels = np.unique(np.concatenate([truth, np.asarray(target.values).astype(str)]))
+    subjects, stimuli = (
+        encode(coordinate(target, *names)) for names in (("subject", "subject_id"), ("stimulus_id",))
+    )
+    conditions = encode(
+        coordinate(target, "condition") if "condition" in target.coords else np.zeros(len(truth))
+    )
+    level, between = _abilities(people)
+    hard = _difficulty(people, level, between)
+    alone, level = _marginal(level, hard), _marginal(level, np.hypot(hard, between))
+    source = measured.source
+    own = np.asarray(source["stimulus_id"].values).astype(str)
+    order = np.argsort(stimuli.labels.astype(str))
+    shown = order[np.minimum(np.searchsorted(stimuli.labels.astype(str)[order], own), len(order) - 1)]
+    where = coordinate(source, "condition")
+    known = conditions.labels.astype(str).tolist()
+    of = (
+        [known.index(str(c)) if str(c) in known else 0 for c in where]
+        if where is not None
+        else [0] * len(own)
+    )
+    truths = dict(zip(np.asarray(coordinate(target, "stimulus_id")).astype(str), truth, strict=True))
+    right = np.array([truths.get(name, labels[0]) for name in own])
+    choices = labels if "choice" in source.dims else None
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        difficulty = hard * rng.standard_normal(len(stimuli.labels))
+        ability = between * rng.standard_normal(len(subjects.labels))
+        odds = level[conditions.codes] + ability[subjects.codes] + difficulty[stimuli.codes]
+        answers = _answered(truth, rng.random(len(truth)) < expit(odds), labels, rng)
+        simulated = target.copy(data=answers)
+        whole = simulated if measured.repeated is not None else None
+        found = []
+        for _ in range(models):
+            alike = np.sqrt(SHARED) * difficulty + np.sqrt(1 - SHARED) * hard * rng.standard_normal(
+                len(difficulty)
+            )
+            hit = rng.random(len(own)) < expit(alone[of] + alike[shown])
+            given = _answered(right, hit, labels, rng)
+            found.append(Measurement(_given(source, given, choices), simulated, whole))
+        return Experiment(found)
+
+    return draw
+
+
+def _given(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
+    """The model's answers, as probabilities where it gave such."""
+    coords = {name: c for name, c in source.coords.items() if c.dims == ("presentation",)}
+    if choices is None:
+        return xr.DataArray(answers, dims="presentation", coords=coords)
+    table = np.where(answers[:, None] == choices, 0.9, 0.1 / max(1, len(choices) - 1))
+    return xr.DataArray(table, dims=("presentation", "choice"), coords=coords | {"choice": choices})
+
+
+def _answered(truth: Any, right: Booleans, labels: Any, rng: np.random.Generator) -> Any:
+    """The right label, or any other."""
+    place = np.searchsorted(labels, truth)
+    wrong = labels[(place + rng.integers(1, max(2, len(labels)), len(place))) % len(labels)]
+    return np.where(right, truth, wrong)
+
+
+def _abilities(people: Answers) -> tuple[Floats, float]:
+    """Log odds of a right answer in each condition, and their deviation between people beyond that of counting."""
+    right, seen = people.correct.sum(axis=1), people.seen.sum(axis=1)
+    odds = np.log((right + 0.5) / (seen - right + 0.5))
+    noise = (1 / (right + 0.5) + 1 / (seen - right + 0.5)).mean()
+    between = float(np.sqrt(max(0.0, odds.var(ddof=1) - noise))) if len(odds) > 1 else 0.0
+    level = []
+    for c in range(len(people.conditions)):
+        cells = people.condition == c
+        share = (people.correct[:, cells].sum() + 0.5) / (people.seen[:, cells].sum() + 1)
+        level.append(float(np.clip(logit(share), -EXTREME, EXTREME)))
+    return np.array(level), between
+
+
+def _difficulty(people: Answers, level: Floats, between: float) -> float:
+    """Deviation of the stimuli's difficulty at which people agree, beyond chance, as often as these do."""
+    wanted = _kappa(people)
+
+    def agreement(hard: float) -> float:
+        rng = np.random.default_rng(0)
+        found = []
+        for _ in range(SAMPLES):
+            ability = between * rng.standard_normal((len(people.correct), 1))
+            odds = (
+                _marginal(level, np.hypot(hard, between))[people.condition]
+                + ability
+                + (hard * rng.standard_normal(len(people.stimuli)))[people.stimulus]
+            )
+            drawn = (rng.random(odds.shape) < expit(odds)) * people.seen
+            found.append(_kappa(replace(people, correct=drawn)))
+        return float(np.mean(found))
+
+    low, high = 0.0, HARDEST
+    for _ in range(STEPS if np.isfinite(wanted) and len(people.correct) > 1 else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if agreement(middle) < wanted else (low, middle)
+    return (low + high) / 2 if high < HARDEST else 1.0
+
+
+def _marginal(level: Floats, deviation: float) -> Floats:
+    """Log odds about which odds of this deviation have the given share on average (the logistic's near normality)."""
+    return np.asarray(level * np.sqrt(1 + (deviation / SCALE) ** 2))
+
+
+def _kappa(people: Answers) -> float:
+    values = agreement_measured(compare(people, people), "error_consistency")
+    apart = np.triu_indices(len(people.correct), 1)
+    found = values[:, apart[0], apart[1]]
+    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
+
+
+def _discriminations(measured: Measurement) -> Draw:
+    """Two-choice trials: new images of the same objects, each with a difficulty of its own against each distractor."""
+    target, source = measured.target, measured.source
+    if "choice" not in source.dims:
+        raise MetricError("no generative model of two-choice trials is known where models give labels alone")
+    names = {
+        name: np.asarray(target[name].values).astype(str)
+        for name in ("sample_obj", "dist_obj", "stimulus_id")
+    }
+    truth = np.asarray(coordinate(target, "truth", "sample_obj")).astype(str)
+    other = np.where(names["sample_obj"] == truth, names["dist_obj"], names["sample_obj"])
+    hit: Booleans = np.asarray(target.values).astype(str) == truth
+    objects = np.asarray(source["choice"].values).astype(str)
+    place: dict[str, int] = {name: i for i, name in enumerate(objects.tolist())}
+    images = encode(names["stimulus_id"])
+    own: Indices = np.zeros(len(images.labels), dtype=np.intp)
+    own[images.codes] = [place[name] for name in truth]
+    against = np.array([place[name] for name in other])
+    count = len(objects)
+    pairs = own[images.codes] * count + against
+    level = _odds(hit, pairs, count * count)[0].reshape(count, count)
+    _, deviation = _odds(hit, images.codes, len(images.labels))
+    _, finer = _odds(hit, images.codes * count + against, len(images.labels) * count)
+    fine = float(np.sqrt(max(0.0, finer**2 - deviation**2)))
+    at = {str(name): i for i, name in enumerate(images.labels)}
+    rows = [at.get(str(name), -1) for name in source["stimulus_id"].values]
+
+    def table(rng: np.random.Generator) -> Floats:
+        shape = (len(images.labels), count)
+        return deviation * rng.standard_normal((shape[0], 1)) + fine * rng.standard_normal(shape)
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        effect = table(rng)
+        odds = (level[own] + effect)[images.codes, against]
+        chosen = np.where(rng.random(len(odds)) < expit(odds), truth, other)
+        simulated = target.copy(data=chosen)
+        found = []
+        for _ in range(models):
+            alike = np.sqrt(SHARED) * effect + np.sqrt(1 - SHARED) * table(rng)
+            weight = np.exp(-np.clip(level[own] + alike, -EXTREME, EXTREME))
+            weight[np.arange(len(own)), own] = 1.0
+            share = weight / weight.sum(axis=1, keepdims=True)
+            given = np.where(np.array(rows)[:, None] >= 0, share[rows], 1 / count)
+            whole = simulated if measured.repeated is not None else None
+            found.append(Measurement(source.copy(data=given), simulated, whole))
+        return Experiment(found)
+
+    return draw
+
+
+def _odds(hit: Booleans, codes: Indices, size: int) -> tuple[Floats, float]:
+    """Log odds of a hit in each group, and their deviation beyond that of counting."""
+    right, count = np.bincount(codes, hit, minlength=size), np.bincount(codes, minlength=size)
+    odds = np.log((right + 0.5) / (count - right + 0.5))
+    seen = count > 0
+    noise = (1 / (right[seen] + 0.5) + 1 / (count[seen] - right[seen] + 0.5)).mean()
+    return odds, float(np.sqrt(max(0.05, odds[seen].var() - noise)))

@@ -1,0 +1,117 @@
+"""Experiments like predictions beside the truth: other people, trials or series, predicted as well as those were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import MetricError
+from neuroledger.stats.calibration import Experiment
+
+__all__ = ["simulated_predictions"]
+
+Floats = npt.NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
+# Deviation of the size of errors between models of an item, in logarithms.
+BETWEEN = 0.3
+
+
+def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Draw:
+    """Experiments like these predictions: new items of the factor that the score varies with, in the layout that there is.
+
+    Classes are predicted right as often as here, with log odds that vary between items as they do here. Numbers of an item
+    are those of one that was measured, with its own errors, made larger or smaller by each model.
+
+    Raises
+    ------
+    MetricError
+        Predictions and truth are neither classes nor numbers row by row.
+    """
+    source, target = measured.source, measured.target
+    if target.dims != ("presentation",) or "time_bin" in source.dims:
+        raise MetricError(
+            f"no generative model of predictions with dimensions {tuple(map(str, source.dims))} is known"
+        )
+    if source.sizes.get("presentation") != target.sizes["presentation"]:
+        raise MetricError("no generative model of predictions of several trainings is known")
+    rows = len(target)
+    by = next((name for name in factors if name in target.coords and target[name].dims == target.dims), None)
+    names = target[by].values.astype(str) if by is not None else np.arange(rows).astype(str)
+    codes = np.unique(names, return_inverse=True)[1].ravel()
+    if target.dtype.kind == "f" and source.dims == target.dims and source.dtype.kind == "f":
+        return _numbers(measured, codes)
+    if source.dims == target.dims or "choice" in source.dims:
+        return _classes(measured, codes)
+    raise MetricError(
+        f"no generative model of predictions with dimensions {tuple(map(str, source.dims))} is known"
+    )
+
+
+def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
+    source, target = measured.source, measured.target
+    truth = np.asarray(target.values).astype(str)
+    items = int(codes.max()) + 1
+    if "choice" in source.dims:
+        source = source.transpose("presentation", "choice")
+        labels = np.asarray(source["choice"].values).astype(str)
+        answers = labels[np.asarray(source.values).argmax(axis=1)]
+    else:
+        answers = np.asarray(source.values).astype(str)
+        labels = np.unique(np.concatenate([truth, answers]))
+    if len(labels) < 2 or not np.isin(truth, labels).all():
+        raise MetricError("no generative model of these predictions is known: they need two classes at least")
+    right, count = np.bincount(codes, answers == truth), np.bincount(codes)
+    odds = np.log((right.sum() + 0.5) / (len(truth) - right.sum() + 0.5))
+    each = np.log((right + 0.5) / (count - right + 0.5))
+    noise = (1 / (right + 0.5) + 1 / (count - right + 0.5)).mean()
+    between = np.sqrt(max(0.0, each.var(ddof=1) - noise)) if 1 < items < len(truth) else 0.0
+    place = np.array([labels.tolist().index(name) for name in truth])
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        # Items that are single rows may be of any class; those of many rows keep their layout.
+        of = rng.choice(place, len(place)) if items == len(truth) else place
+        simulated = target.copy(data=labels[of].astype(truth.dtype))
+        ability = between * rng.standard_normal(items)
+        found = []
+        for _ in range(models):
+            # Half of what differs between items is what any model finds difficult in them.
+            own = odds + np.sqrt(0.5) * ability + np.sqrt(0.5) * between * rng.standard_normal(items)
+            hit = rng.random(len(of)) < (1 / (1 + np.exp(-own)))[codes]
+            given = np.where(hit, of, (of + rng.integers(1, len(labels), len(of))) % len(labels))
+            values: Any = labels[given]
+            if "choice" in source.dims:
+                values = rng.dirichlet(np.ones(len(labels)), len(of)) / 2
+                values[np.arange(len(of)), given] += 0.5
+            found.append(Measurement(source.copy(data=values), simulated, splits=measured.splits))
+        return Experiment(found)
+
+    return draw
+
+
+def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
+    source, target = measured.source, measured.target
+    truth, given = (np.asarray(each.values, dtype=np.float64) for each in (target, source))
+    members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
+    if len({len(rows) for rows in members}) > 1:
+        raise MetricError("no generative model of numbers of items of different lengths is known")
+    table = np.stack(members)
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        from_ = rng.integers(0, len(table), len(table))
+        values, errors = np.empty_like(truth), np.empty_like(truth)
+        values[table] = truth[table[from_]]
+        errors[table] = given[table[from_]] - truth[table[from_]]
+        simulated = target.copy(data=values)
+        found = []
+        for _ in range(models):
+            size = np.exp(BETWEEN * rng.standard_normal(len(table)))[codes]
+            found.append(
+                Measurement(source.copy(data=values + size * errors), simulated, splits=measured.splits)
+            )
+        return Experiment(found)
+
+    return draw

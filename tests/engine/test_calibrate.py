@@ -1,0 +1,84 @@
+"""Calibrations: simulated like a benchmark's own data, with its metric and ceiling, and kept as records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from neuroledger.cli import main
+from neuroledger.data.gate.validate import validate
+from neuroledger.engine.calibrate import calibrate_benchmark, calibration_path, refuted
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.session import Session
+from neuroledger.errors import MetricError, RequestError
+from neuroledger.spec import registry
+from neuroledger.spec.identity import spec_sha256
+from neuroledger.stats.calibration import Calibration
+from tests.engine.lab import Lab
+
+RIDGE = "lab.V4-ridge"
+
+
+@pytest.fixture
+def valid(lab: Lab) -> Lab:
+    validate(lab.open(), "lab")
+    return lab
+
+
+def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> None:
+    catalog = valid.open()
+    found = calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)["ridge"]
+    assert isinstance(found, Calibration)
+    path = calibration_path(valid.root, RIDGE)
+    plain = json.loads(path.read_text())
+    assert plain["seed"] == 3 and plain["runs"] == 24 and plain["headline"] == "ridge"
+    assert plain["identity"]["benchmark"] == spec_sha256(catalog.benchmark(RIDGE))
+    assert plain["code"]["components"] == {
+        "metric:regression": registry.get("metric", "regression").version,
+        "ceiling:internal_consistency": registry.get("ceiling", "internal_consistency").version,
+    }
+    assert len(plain["code"]["sha256"]) == 64 and len(path.read_bytes()) < 4000
+    kept = plain["metrics"]["ridge"]
+    assert kept["passed"] and refuted(catalog) == {}
+    for name in ("coverage", "width", "false_positives", "false_ranks", "ceiling", "recovered"):
+        assert kept[name]["low"] <= kept[name]["value"] <= kept[name]["high"], name
+    assert found.ceiling is not None and found.recovered is not None
+    before = path.read_bytes()
+    calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)
+    assert path.read_bytes() == before, "the same seed gives the same bytes"
+
+
+def test_simulated_experiments_are_like_the_data(valid: Lab) -> None:
+    """The lab's noise has unit variance; its ceiling is that of the simulated experiments, and its neuroids are new."""
+    catalog = valid.open()
+    session, spec = Session(catalog), catalog.benchmark(RIDGE)
+    real = evaluate(session, spec, "pixels4", controls=False).headline
+    found = calibrate_benchmark(catalog, RIDGE, runs=24, write=False)["ridge"]
+    assert isinstance(found, Calibration) and real.ceiling is not None
+    assert found.sizes == {"stimulus": 60, "neuroid": 5}
+    assert found.recovered is not None and found.recovered.value == pytest.approx(1.0, abs=0.15)
+    assert not calibration_path(valid.root, RIDGE).exists()
+
+
+def test_what_cannot_be_simulated_is_recorded_with_its_reason(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = registry.get("paradigm", "recording")
+    monkeypatch.setitem(
+        registry._REGISTRY,
+        ("paradigm", "recording"),
+        registry.Registered(**{**known.__dict__, "simulates": None}),
+    )
+    with pytest.raises(MetricError, match="no generative model of what the paradigm recording measures"):
+        calibrate_benchmark(valid.open(), RIDGE, runs=20)
+    plain = json.loads(calibration_path(valid.root, RIDGE).read_text())
+    assert "no generative model" in plain["reason"] and plain["metrics"] == {}
+    assert refuted(valid.open()) == {}, "nothing is known of it, so nothing is withheld"
+
+
+def test_the_command_states_what_failed(valid: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(valid.root), "calibrate", RIDGE, "--runs", "20"]) == 0
+    assert "passed  lab.V4-ridge · ridge: coverage" in capsys.readouterr().out
+    with pytest.raises(RequestError, match="3 runs say nothing"):
+        calibrate_benchmark(valid.open(), RIDGE, runs=3)
