@@ -27,15 +27,6 @@ from neuroledger.spec.params import read_params
 __all__ = ["Page", "Picture", "World", "pages", "world"]
 
 COSTS = 3  # figures of score against cost on a benchmark's page
-# What a calibration measured, what it is called, and what it should be.
-RATES = (
-    ("coverage", "intervals that hold the truth", "0.95"),
-    ("width", "claimed over true standard error", "1"),
-    ("false_positives", "equal models that differ", "at most 0.05"),
-    ("false_ranks", "leagues of equal models with a false rank", "at most 0.05"),
-    ("ceiling", "ceiling's intervals that hold its mean", "0.95"),
-    ("recovered", "score of the noiseless responses", "1, less what fitting the readout loses"),
-)
 CHANGES = 40  # latest changes of scores on a benchmark's page
 
 
@@ -387,21 +378,15 @@ def _changes(of: World, benchmark: str) -> list[Step]:
 
 
 def _calibration(of: World, benchmark: str) -> dict[str, Any] | None:
-    """The rates of the simulated experiments of each metric, where there are any that can be read."""
+    """The simulated experiments of each metric, where there are any that can be read."""
     path = calibration_path(of.catalog.root, benchmark)
     try:
-        kept = calibration_in(path.read_bytes()) if path.is_file() else None
+        kept = calibration_in(path.read_bytes())
     except (OSError, ValueError):  # the board says what is wrong with it
         return None
-    if kept is None:
-        return None
-    held = []
-    for name in sorted(kept.metrics, key=lambda name: (name != kept.headline, name)):
-        one = kept.metrics[name]
-        rates = [(label, getattr(one, key, None), wanted) for key, label, wanted in RATES]
-        held.append((name, one, [rate for rate in rates if rate[1] is not None]))
+    first = sorted(kept.metrics.items(), key=lambda held: (held[0] != kept.headline, held[0]))
     changed = kept.identity.get("benchmark") != spec_sha256(of.catalog.benchmark(benchmark))
-    return {"runs": kept.runs, "reason": kept.reason, "metrics": held, "changed": changed}
+    return {"kept": kept, "metrics": first, "changed": changed}
 
 
 def _cited(of: World, keys: Sequence[str]) -> list[dict[str, str]]:

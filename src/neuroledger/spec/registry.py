@@ -73,7 +73,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
 # From a catalogue, a data set's spec, its text and what is said about a folder: `neuroledger.data.pin.downloads.Recorded`.
 Pins = Callable[..., Any]
-# From a measurement and the names of what its score varies with: what draws experiments (rng, models) like it.
 Simulates = Callable[..., Callable[..., Any]]
 Side = Literal["source", "target"]
 
@@ -274,15 +273,9 @@ def ceiling(
 
 
 def paradigm(
-    name: str,
-    *,
-    version: int,
-    shows: Declared,
-    asks: Declared,
-    itself: bool,
-    permuted: Side | None,
+    name: str, *, version: int, shows: Declared, asks: Declared, itself: bool, permuted: Side | None,
     simulates: Simulates | None = None,
-) -> Callable[[F], F]:
+) -> Callable[[F], F]:  # fmt: skip
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
     Every paradigm declares what it shows to a model, what it asks back and which controls apply to it. None of these has a
@@ -300,9 +293,8 @@ def paradigm(
         The side of the measurement that can be given to the wrong stimuli, `source` (what the model gave) or `target`;
         scored so, nothing must be left. None where neither can.
     simulates
-        ``(measured, factors)`` to a function ``(rng, models)`` that draws a
-        :class:`neuroledger.stats.calibration.Experiment` like the measurement, new in each factor that its score varies
-        with; it raises a MetricError where nothing like it can be drawn. None: intervals cannot be calibrated.
+        ``(measured, factors)`` to ``(rng, models)``, which draws a :class:`neuroledger.stats.calibration.Experiment` like
+        the measurement, new in each factor; a MetricError where that is unknown. None: intervals cannot be calibrated.
 
     Raises
     ------

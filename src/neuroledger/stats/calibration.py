@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,9 @@ __all__ = ["LEAGUE", "Calibration", "Experiment", "Figure", "Rate", "calibrate",
 
 Measured = TypeVar("Measured")
 
-LEAST_COVERED: Final = 0.93
-MOST_FALSE: Final = 0.06
-# Equal models of one experiment, which make a league.
-LEAGUE: Final = 5
-# Simulated experiments that are enough to speak of a rate.
-FEWEST: Final = 20
+LEAST_COVERED, MOST_FALSE = 0.93, 0.06
+# Equal models of one experiment, which make a league; experiments that are enough to speak of a rate.
+LEAGUE, FEWEST = 5, 20
 
 
 class Experiment(NamedTuple, Generic[Measured]):
@@ -67,10 +64,8 @@ class Calibration:
 
     Attributes
     ----------
-    truth
-        Mean score of all experiments and models: what the interval of a new experiment is about.
-    coverage
-        Intervals that hold the truth.
+    truth, coverage
+        Mean score of all experiments and models, which a new experiment's interval is about; intervals that hold it.
     width
         Mean standard error over the deviation of the score that there is.
     false_positives, false_ranks
@@ -78,8 +73,7 @@ class Calibration:
     ceiling
         Intervals of the ceiling that hold the mean ceiling.
     recovered
-        Mean score of the noiseless responses: what a true model loses because its readout is fitted to finitely many
-        stimuli is missing from 1.
+        Mean score of the noiseless responses: what a true model loses to finitely many stimuli is missing from 1.
     """
 
     covers: str
@@ -101,10 +95,8 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         # With as many digits as a simulation knows, so that processors agree about them.
-        plain: dict[str, Any] = json.loads(
-            json.dumps(asdict(self)), parse_float=lambda text: float(f"{float(text):.6g}")
-        )
-        return plain | {"passed": self.passed}
+        text, few = json.dumps(asdict(self)), lambda digits: float(f"{float(digits):.6g}")
+        return {**json.loads(text, parse_float=few), "passed": self.passed}
 
     def _repr_html_(self) -> str:
         rates: dict[str, Figure] = {
@@ -145,12 +137,10 @@ def calibrate(
 ) -> dict[str, Calibration | str]:
     """What intervals and tests of each score do in ``runs`` simulated experiments, or why nothing is known of them.
 
-    Experiments that cannot be scored, such as those whose ceiling holds 0, are left out; they must be few.
-
     Raises
     ------
     MetricError
-        More than a tenth of the experiments cannot be scored.
+        More than a tenth of the experiments cannot be scored; fewer are left out.
     """
     found: list[list[Mapping[str, Score]]] = []
     true: list[float] = []
@@ -165,17 +155,10 @@ def calibrate(
             reason = str(error)
             continue
         for one in (one for scores in league for one in scores.values()):
-            _ = (
-                one.spread,
-                one.low,
-                one.ceiling is not None and one.ceiling.low,
-            )  # made now: the experiment can go
+            _ = one.low, one.ceiling and one.ceiling.low  # made now, so that the experiment can go
         found.append(league)
     if len(found) < max(FEWEST, 0.9 * runs):
-        raise MetricError(
-            f"{runs - len(found)} of {runs} simulated experiments cannot be scored, so nothing is known of the others: "
-            f"{reason}"
-        )
+        raise MetricError(f"{runs - len(found)} of {runs} simulated experiments cannot be scored: {reason}")
     return {
         name: _calibrated([[each[name] for each in league] for league in found], [] if at else true)
         for at, name in enumerate(found[0][0])
@@ -189,17 +172,9 @@ def _calibrated(leagues: Sequence[Sequence[Score]], true: Sequence[float]) -> Ca
         return "the score has no interval"
     values = np.array([[each.value for each in league] for league in leagues])
     truth = float(values.mean())
-    low, high = (
-        np.array([[getattr(s, end) for s in league] for league in leagues]) for end in ("low", "high")
-    )
+    low, high = (np.array([[getattr(s, end) for s in one] for one in leagues]) for end in ("low", "high"))
     errors = [each.spread.error if each.spread is not None else np.nan for each in scores]
-    pairs = [
-        [
-            corrected([difference("", a, b)])[0].better != ""
-            for a, b in zip(league[::2], league[1::2], strict=False)
-        ]
-        for league in leagues
-    ]
+    pairs = [[_differ(*league[:2]), _differ(*league[2:4])] for league in leagues]
     ranks = [rank_sets(clearly_better([joint_mean([(1.0, each)]) for each in league])) for league in leagues]
     tops = [league[0].ceiling for league in leagues]
     return Calibration(
@@ -213,6 +188,10 @@ def _calibrated(leagues: Sequence[Sequence[Score]], true: Sequence[float]) -> Ca
         _of_ceiling([top for top in tops if top is not None and np.isfinite(top.low)]),
         _mean(true) if true else None,
     )
+
+
+def _differ(a: Score, b: Score) -> bool:
+    return corrected([difference("", a, b)])[0].better != ""
 
 
 def _width(error: float, values: npt.NDArray[np.float64]) -> Figure:
@@ -233,5 +212,5 @@ def _of_ceiling(tops: Sequence[Score]) -> Rate | None:
 
 
 def _mean(values: Sequence[float]) -> Figure:
-    mean, half = float(np.mean(values)), 1.96 * float(np.std(values, ddof=1)) / np.sqrt(len(values))
+    mean, half = float(np.mean(values)), 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return Figure(mean, mean - half, mean + half, len(values))
