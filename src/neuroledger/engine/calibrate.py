@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 import neuroledger.stats
 from neuroledger.display import visible
-from neuroledger.engine.evaluate import dummy_of, evaluate
+from neuroledger.engine.evaluate import Evaluation, dummy_of, evaluate
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.plan import fits
 from neuroledger.engine.resolve import Resolved, resolve
@@ -86,7 +85,7 @@ def calibrate_benchmark(
     kept = Kept(benchmark, job.first, top, {"benchmark": spec_sha256(spec)}, _code(job), seed, runs, {})
     path = calibration_path(catalog.root, benchmark)
     try:
-        found = _calibrated(session, job, real.measured, real.scores, runs, seed)
+        found = _calibrated(session, job, real, runs)
     except MetricError as error:
         if write:
             write_json(path, asdict(replace(kept, reason=str(error))))
@@ -97,33 +96,26 @@ def calibrate_benchmark(
     return found
 
 
-def _calibrated(
-    session: Session,
-    job: Resolved,
-    measured: Measurement,
-    scores: Mapping[str, Score],
-    runs: int,
-    seed: int,
-) -> dict[str, Calibration | str]:
-    costs = [name for name in scores if name in measured.costs]
-    if job.first in costs:
+def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) -> dict[str, Calibration | str]:
+    measured = real.measured
+    if job.first in measured.costs:
         raise MetricError(f"{job.first} is counted in one pass of a network: nothing of it is drawn")
     if job.paradigm.simulates is None:
         raise MetricError(f"no generative model of what the paradigm {job.paradigm.name} measures is known")
-    spread = scores[job.first].spread
-    if spread is None:
+    if real.headline.spread is None:
         raise MetricError("the score has no interval")
-    draw = job.paradigm.simulates(measured, spread.factors)
-    kept = replace(job, metrics={name: one for name, one in job.metrics.items() if name not in costs})
-    floored = job.benchmark.normalised_by == "floor"
-    dummy = dummy_of(session, job) if floored else None
+    draw = job.paradigm.simulates(measured, real.headline.spread.factors)
+    kept = replace(
+        job, metrics={name: one for name, one in job.metrics.items() if name not in measured.costs}
+    )
+    dummy = dummy_of(session, job) if job.benchmark.normalised_by == "floor" else None
 
     def scored(one: Measurement) -> dict[str, Score]:
         if len(session.ceilings) > 1:  # one experiment has one ceiling, whatever number of models are scored
             session.ceilings.clear()
         return score(kept, one, session, dummy)
 
-    return calibrate(scored, draw, runs=runs, seed=seed)
+    return calibrate(scored, draw, runs=runs, seed=session.request.seed)
 
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
