@@ -74,13 +74,30 @@ def test_ids_modules_models_and_scores_are_taken_alike(here: Lab) -> None:
     assert nl.cost("pixels4")["synaptic_operations"].scale == costs["synaptic_operations"].scale
 
 
+def test_records_of_objects_are_returned_beside_those_of_ids_and_not_kept(
+    here: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = nl.models.torch(small(), id="mine", regions={"V4": "hidden"}, preprocessing=GREY)
+    by_id, other, mine = nl.run(["pixels4", model], suite="lab")
+    assert other.model == "pixels4"
+    assert (by_id.model, mine.model) == ("pixels4", "mine")
+    assert mine.status == "scored" and mine.score and by_id.score and mine.benchmark == "lab.V4-ridge"
+    assert mine.score["value"] == nl.score(model, "lab.V4-ridge").value
+    assert mine.score["low"] <= mine.score["value"] <= mine.score["high"]
+    assert mine.inputs["model"] == {"id": "mine", "in_memory": type(model).__name__}
+    assert [path.name for path in (here.root / "results" / "records").rglob("*.json")] == ["pixels4.json"] * 2
+    assert "skipped lab.IT-ridge · mine:" in capsys.readouterr().err
+    (module,) = nl.run([small()], suite="lab", regions={"V4": "flat"}, preprocessing=GREY)
+    assert module.model == "small" and module.controls == mine.controls
+
+
 def test_what_a_module_does_not_declare_is_asked_for_with_its_layers(here: Lab) -> None:
     with pytest.raises(RequestError, match=r"regions=.*readout.*its layers are flat, hidden"):
         nl.score(small(), "lab.V4-ridge")
     with pytest.raises(RequestError, match="only a torch module needs declarations"):
         nl.evaluate("pixels4", suite="lab", regions={"V4": "flat"})
-    with pytest.raises(RequestError, match=r"nl\.evaluate\(model, suite"):
-        nl.run([small()])  # type: ignore[list-item]
+    with pytest.raises(RequestError, match=r"regions=.*readout.*its layers are flat, hidden"):
+        nl.run([small()])
     with pytest.raises(RequestError, match=r"neither a model .* nor a graph"):
         nl.cost("nothing.of.the.kind")
 

@@ -20,15 +20,14 @@ from neuroledger.data.pin.yaml_edit import inline, with_entries, without
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate as evaluate_pair
-from neuroledger.engine.plan import require_compatible, some, unavailable
+from neuroledger.engine.plan import some
 from neuroledger.engine.resolve import model_of
-from neuroledger.engine.run import not_ready
+from neuroledger.engine.run import closed
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, ModelError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.cost import shown_cost
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
-from neuroledger.models.model import Model
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.params import read_params
@@ -152,9 +151,7 @@ def evaluate(
         for number, id in enumerate(ids):
             display.progress("evaluate", number, len(ids))
             spec = catalog.benchmark(id)
-            reason = unavailable(catalog, spec) or not_ready(catalog, "datasets", spec.dataset)
-            reason = reason or _incompatible(catalog, id, one)
-            if reason:
+            if reason := closed(catalog, id, one):
                 skipped[id] = reason
                 continue
             try:
@@ -170,15 +167,6 @@ def evaluate(
         for note in found.notes():
             display.line(note)
     return found
-
-
-def _incompatible(catalog: Catalog, benchmark: str, model: Model | str) -> str:
-    """What the benchmark shows and asks, where the model does not take or give it."""
-    try:
-        require_compatible(catalog, benchmark, model)
-    except RequestError as error:
-        return str(error).split("; ")[1]
-    return ""
 
 
 def package_model(

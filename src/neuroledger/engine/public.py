@@ -15,6 +15,7 @@ from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate, layer_scores
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.run import closed, run_object
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
@@ -118,37 +119,54 @@ def _session(request: Request) -> Iterator[Session]:
 
 
 def run(
-    models: Sequence[str] = (),
+    models: Sequence[Any] = (),
     *,
     suite: str | None = None,
     benchmarks: Sequence[str] = (),
     seed: int | None = None,
+    **declared: Any,
 ) -> list[Record]:
     """Score what is missing and return the records of the request.
 
     Incompatible pairs, and benchmarks whose data are not here or not validated, are skipped: one line says which and why.
 
+    Parameters
+    ----------
+    models
+        Ids, models in memory, or torch modules. The records of objects are returned and not kept: a record that others can
+        reproduce is of a model with a spec (``neuroledger package model ID CHECKPOINT``).
+    declared
+        Of torch modules, the arguments of :func:`neuroledger.models.torch`.
+
     Raises
     ------
     RequestError
-        Unknown ids, or models that are no ids: a record says what its model was made of, which is in the model's spec.
+        Unknown ids, or a module of which nothing is declared.
     """
-    objects = [type(model).__name__ for model in models if not isinstance(model, str)]
-    if objects:
-        raise RequestError(
-            f"{objects[0]} is not the id of a model: nl.run records scores of models that have a spec; score an object in "
-            "memory with nl.evaluate(model, suite=…), or give it a spec with `neuroledger package model ID CHECKPOINT`"
-        )
     catalog = open_catalog()
     params = read_params(catalog.root)
     request = Request(seed=params.seed if seed is None else seed, device=params.device)
     suites = suites_of(catalog, suite) if suite else () if benchmarks else to_score(catalog, params.suite)
-    planned = plan(catalog, models=models, benchmarks=benchmarks, suites=suites, request=request)
+    given = [model if isinstance(model, str) else wrapped(model, **declared) for model in models]
+    ids = [model for model in given if isinstance(model, str)]
     with choose() as display:
-        for note in planned.notes():
-            display.line(note)
-        outcomes = run_jobs(catalog, planned.jobs, request, display)
-    return [outcome.record for outcome in outcomes]
+        found = []
+        if ids or not given:
+            planned = plan(catalog, models=ids, benchmarks=benchmarks, suites=suites, request=request)
+            for note in planned.notes():
+                display.line(note)
+            found = [outcome.record for outcome in run_jobs(catalog, planned.jobs, request, display)]
+        asked = dict.fromkeys([*benchmarks, *(item.id for each in suites for item in each.benchmarks)])
+        session = Session(catalog, request, open_store(catalog.root, display))
+        for one in (model for model in given if not isinstance(model, str)):
+            for id in asked:
+                if reason := closed(catalog, id, one):
+                    display.line(f"skipped {id} · {one.id}: {reason}")
+                else:
+                    record, words = run_object(session, id, one)
+                    found.append(record)
+                    display.line(words)
+    return found
 
 
 def records(folder: Path | None = None) -> list[Record]:

@@ -17,7 +17,7 @@ from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
-from neuroledger.engine.plan import Job, other_models, some
+from neuroledger.engine.plan import Job, inputs_of, other_models, require_compatible, some, unavailable
 from neuroledger.engine.record import (
     Record,
     environment,
@@ -28,13 +28,15 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
-from neuroledger.errors import DataError, NeuroLedgerError
+from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.models.activation_store import open_store
+from neuroledger.models.model import Model
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.identity import sha256_of
 from neuroledger.stats.spread import pack
 from neuroledger.store.files import sweep
 
-__all__ = ["Outcome", "Work", "current", "grouped", "not_ready", "run", "run_job"]
+__all__ = ["Outcome", "Work", "closed", "current", "grouped", "not_ready", "run", "run_job", "run_object"]
 
 
 @dataclass(frozen=True)
@@ -214,14 +216,36 @@ _FOR_WANT_OF_DATA = frozenset(
 )
 
 
-def run_job(session: Session, job: Job) -> tuple[Record, Evaluation | None]:
+def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str:
+    """Why a model cannot be scored on a benchmark here and now; empty where it can."""
+    spec = catalog.benchmark(benchmark)
+    try:
+        require_compatible(catalog, benchmark, model)
+    except RequestError as error:
+        return str(error).split("; ")[1]
+    return unavailable(catalog, spec) or not_ready(catalog, "datasets", spec.dataset) or ""
+
+
+def run_object(session: Session, benchmark: str, model: Model) -> tuple[Record, str]:
+    """The record of a model in memory, not written: its inputs name the model, and cannot say what it is made of.
+
+    Also one line on it.
+    """
+    spec = session.catalog.benchmark(benchmark)
+    inputs = inputs_of(session.catalog, spec, None, session.request)
+    inputs["model"] = {"id": model.id, "in_memory": type(model).__name__}
+    record, evaluation = run_job(session, Job(model.id, benchmark, sha256_of(inputs), inputs), model)
+    return record, f"{_sign(record)} {benchmark} · {model.id}: {_words(record, evaluation)}"
+
+
+def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Record, Evaluation | None]:
     """Evaluate one job and describe the outcome; whatever goes wrong becomes a failed record without a score."""
     started, began = time.perf_counter(), time.process_time()
     evaluation: Evaluation | None = None
     error: dict[str, str] | None = None
     plain: tuple[dict[str, Any] | None, dict[str, Any]] = None, {}
     try:
-        done = evaluate(session, session.catalog.benchmark(job.benchmark), job.model)
+        done = evaluate(session, session.catalog.benchmark(job.benchmark), model or job.model)
         plain, evaluation = (
             _plain(session, job, done),
             done,
