@@ -72,11 +72,7 @@ def compare(path: Path, stated: Stated, *, fix: str = "") -> None:
     size = path.stat().st_size
     if stated.size is not None and size != stated.size:
         raise IntegrityError(_differs(path, fix, f"{size:,} bytes", f"{stated.size:,}"))
-    wanted: Mapping[str, str | None] = {
-        "MD5": stated.md5,
-        "SHA-1": stated.sha1,
-        "SHA-256": stated.sha256,
-    }
+    wanted: Mapping[str, str | None] = {"MD5": stated.md5, "SHA-1": stated.sha1, "SHA-256": stated.sha256}
     digests = {
         name: hashlib.new(name.replace("-", ""), usedforsecurity=False)
         for name, value in wanted.items()

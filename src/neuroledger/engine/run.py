@@ -18,14 +18,7 @@ from neuroledger.display import Display
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
 from neuroledger.engine.plan import Job, inputs_of, other_models, require_compatible, some, unavailable
-from neuroledger.engine.record import (
-    Record,
-    environment,
-    read_record,
-    record_path,
-    relative,
-    write_record,
-)
+from neuroledger.engine.record import Record, environment, read_record, record_path, relative, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError

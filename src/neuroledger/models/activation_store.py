@@ -205,12 +205,7 @@ class DiskStore:
 
 
 def _made_of(identity: Mapping[str, Any], stimuli: StimulusSet, layer: str) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "identity": dict(identity),
-        "stimuli": stimuli.content_sha256,
-        "layer": layer,
-    }
+    return {"format": FORMAT, "identity": dict(identity), "stimuli": stimuli.content_sha256, "layer": layer}
 
 
 def time_in_words(seconds: float) -> str:

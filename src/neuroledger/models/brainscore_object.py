@@ -107,12 +107,7 @@ class BrainScoreModel:
         return _neuroids(answer, region, self.id)
 
     def _recorded(
-        self,
-        candidate: Any,
-        region: str,
-        bins: Sequence[tuple[float, float]],
-        shown: PathTable,
-        trials: int,
+        self, candidate: Any, region: str, bins: Sequence[tuple[float, float]], shown: PathTable, trials: int
     ) -> xr.DataArray:
         try:
             candidate.start_recording(_named(candidate, "RecordingTarget", region), time_bins=list(bins))

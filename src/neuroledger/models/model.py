@@ -139,11 +139,7 @@ class Model(Protocol):
 
 
 def record(
-    model: Model,
-    stimuli: StimulusSet,
-    region: str,
-    time_bins: Sequence[Bin] | None = None,
-    trials: int = 1,
+    model: Model, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
 ) -> xr.DataArray:
     """Responses of a region; see :class:`Record`.
 

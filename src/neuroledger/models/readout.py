@@ -97,11 +97,7 @@ def odd_one_out(
         pairs = pairs / np.stack([norms[:, i] * norms[:, j] for i, j in PAIRS], axis=1)
     odd = rows[np.arange(len(rows)), 2 - np.argmax(pairs, axis=1)]
     joined = np.array(["|".join(map(str, names[triplet])) for triplet in rows], dtype=object)
-    return xr.DataArray(
-        names[odd],
-        dims="presentation",
-        coords={"stimulus_id": ("presentation", joined)},
-    )
+    return xr.DataArray(names[odd], dims="presentation", coords={"stimulus_id": ("presentation", joined)})
 
 
 def label(

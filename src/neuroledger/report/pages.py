@@ -196,11 +196,7 @@ def _model_pages(of: World) -> Iterator[Page]:
         spec = of.catalog.model(id)
         records = [record for record in of.records if record.model == id and record.benchmark in known]
         row = rows.get(id)
-        context = {
-            "spec": spec,
-            "blocks": _blocks(of, row),
-            "cited": _cited(of, spec.cite),
-        }
+        context = {"spec": spec, "blocks": _blocks(of, row), "cited": _cited(of, spec.cite)}
         yield Page(f"models/{id}.html", "model.html.j2", context | _source(of, "models", id))
         scored = sum(record.status == "scored" for record in records)
         state, tone = (f"{scored} scores", "good") if scored else ("no record", "")

@@ -273,12 +273,10 @@ ValueExpectation = Dims | Shape | Coords | Dtype | ValuesFinite | ValuesBetween 
 RecordingExpectation = SamplingRate | Channels | Units | Aligned | Repetitions
 
 StimuliExpectation = Annotated[
-    RowExpectation | RowCount | Columns | FileExpectation,
-    Field(discriminator="check"),
+    RowExpectation | RowCount | Columns | FileExpectation, Field(discriminator="check")
 ]
 AssemblyExpectation = Annotated[
-    RowExpectation | RowCount | ValueExpectation | RecordingExpectation,
-    Field(discriminator="check"),
+    RowExpectation | RowCount | ValueExpectation | RecordingExpectation, Field(discriminator="check")
 ]
 Expectation = RowExpectation | RowCount | Columns | FileExpectation | ValueExpectation | RecordingExpectation
 

@@ -245,13 +245,7 @@ def _shape(
         _known(dim, recording.dims, "dimension", "the assembly")
     spans = {dim: size if isinstance(size, tuple) else (size, size) for dim, size in sizes.items()}
     questions = [
-        ask.between(
-            dim,
-            low,
-            high,
-            f"length of '{dim}': {ask.span(low, high)} declared, found",
-            quote="only",
-        )
+        ask.between(dim, low, high, f"length of '{dim}': {ask.span(low, high)} declared, found", quote="only")
         for dim, (low, high) in spans.items()
     ]
     return gather.lengths(recording), questions
