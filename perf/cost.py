@@ -1,10 +1,17 @@
-"""``python -m perf.cost``: what counting adds to a bare forward pass, of a small convolutional network and of others."""
+"""``python -m perf.cost``: what counting adds to a bare forward pass, of a small convolutional network and of others.
+
+Where NeuroBench or SpikingJelly can be imported
+(``pip install --no-deps neurobench spikingjelly loguru``), what their counters of operations add stands beside.
+"""
 
 from __future__ import annotations
 
 import argparse
+import copy
+import io
 import time
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from statistics import median
 from typing import Any
 
@@ -75,6 +82,80 @@ def others() -> dict[str, tuple[nn.Module, Tensor]]:
     }
 
 
+def images() -> dict[str, tuple[nn.Module, Tensor]]:
+    """Networks for images of more than 10 million weights, one image each."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    before = 3
+    for wide, pooled in ((64, 1), (128, 1), (256, 0), (256, 1), (512, 0), (512, 1), (512, 0), (512, 1)):
+        layers += [nn.Conv2d(before, wide, 3, padding=1), nn.ReLU(), *[nn.MaxPool2d(2)] * pooled]
+        before = wide
+    readout = (nn.Flatten(), nn.Linear(512 * 49, 512), nn.ReLU(), nn.Linear(512, 1000))
+    layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+    return {
+        "convolutions of 22 million weights": (nn.Sequential(*layers, *readout), torch.randn(1, 3, 224, 224)),
+        "transformer of 19 million weights, 197 places": (
+            nn.TransformerEncoder(layer, 6),
+            torch.randn(1, 197, 512),
+        ),
+    }
+
+
+def neurobench(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
+    """A run of NeuroBench's harness with its synaptic operations; None where it is not there or fails on the network."""
+    try:
+        from neurobench.benchmarks import Benchmark
+        from neurobench.metrics.workload import SynapticOperations
+        from neurobench.models import TorchModel
+    except ImportError:
+        return None
+    labelled = TensorDataset(batch, torch.zeros(len(batch), dtype=torch.long))
+    harness = Benchmark(
+        TorchModel(module), DataLoader(labelled, len(batch)), [], [], [[], [SynapticOperations]]
+    )
+    with redirect_stdout(io.StringIO()):
+        found = harness.run(quiet=True)["SynapticOperations"]
+    return (lambda: harness.run(quiet=True)) if isinstance(found, dict) and found["Dense"] else None
+
+
+def spikingjelly(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
+    """A pass under SpikingJelly's counters of MACs and ACs; None where they are not there, or miss most of the work."""
+    try:
+        from spikingjelly.activation_based.op_counter import ACCounter, DispatchCounterMode, MACCounter
+    except ImportError:
+        return None
+
+    def run() -> float:
+        counters = [MACCounter(), ACCounter()]
+        with torch.no_grad(), DispatchCounterMode(counters):
+            module(batch)
+        return float(sum(counter.get_total() for counter in counters))
+
+    here = cost(module, [batch], OPERATIONS)
+    done = (here["effective_macs"].value + here["effective_acs"].value) * len(batch)
+    return run if run() > done / 2 else None
+
+
+def beside(module: nn.Module, batch: Tensor, rounds: int) -> str:
+    """How many times a bare pass the peers' counters take, as cells of a table."""
+    cells = []
+    for peer in (neurobench, spikingjelly):
+        run = peer(copy.deepcopy(module), batch)  # it leaves hooks behind
+        if run is None:
+            cells.append("")
+            continue
+        with redirect_stdout(io.StringIO()):
+            found = in_turn({"bare": lambda: bare_pass(module, batch), "peer": run}, rounds)
+        cells.append(f"{found['peer'] / found['bare']:.2f}")
+    return " | ".join(cells) + " |"
+
+
+def bare_pass(module: nn.Module, batch: Tensor) -> None:
+    """The forward pass alone."""
+    with torch.no_grad():
+        module(batch)
+
+
 def ratios(module: nn.Module, batches: Iterable[Any], rounds: int) -> str:
     """Milliseconds of a bare pass, of operation counts and of all eight metrics, as cells of a table."""
 
@@ -93,29 +174,40 @@ def ratios(module: nn.Module, batches: Iterable[Any], rounds: int) -> str:
     return f"{base:.2f} | {operations:.2f} | {operations / base:.2f} | {everything:.2f} | {everything / base:.2f} |"
 
 
-def main() -> None:
-    """Print milliseconds and ratios, by the number of passes over the images in one run and by batch size."""
-    parser = argparse.ArgumentParser(prog="python -m perf.cost", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=40, help="repeats of each run; medians are printed")
-    given = parser.parse_args()
-    torch.set_num_threads(1)
+def convolutions(columns: str, rounds: int) -> None:
+    """Print the table of the small convolutional network."""
     module = network()
     images = torch.rand(IMAGES, 64, generator=torch.Generator().manual_seed(0))
     images[images < 0.4] = 0
-    print(f"{IMAGES} images, one thread, CPU time, medians of {given.rounds}\n")
-    columns = "bare ms | operations ms | ratio | all eight metrics ms | ratio |"
+    print(f"{IMAGES} images, one thread, CPU time, medians of {rounds}\n")
     print(f"| passes over the images | batch | {columns}\n|--:|--:|--:|--:|--:|--:|--:|")
     for passes in (1, 10):
         for size in SIZES:
-            cells = ratios(module, list(images.split(size)) * passes, given.rounds)
+            cells = ratios(module, list(images.split(size)) * passes, rounds)
             print(f"| {passes} | {size} | {cells}")
     labelled = TensorDataset(images, torch.zeros(IMAGES, dtype=torch.long))
     for size in SIZES:
-        cells = ratios(module, DataLoader(labelled, batch_size=size), given.rounds)
+        cells = ratios(module, DataLoader(labelled, batch_size=size), rounds)
         print(f"| 1, from a DataLoader | {size} | {cells}")
-    print(f"\n| network | batch | {columns}\n|---|--:|--:|--:|--:|--:|--:|")
-    for name, (other, batch) in others().items():
-        print(f"| {name} | {len(batch)} | {ratios(other.eval(), [batch], given.rounds)}")
+
+
+def main() -> None:
+    """Print milliseconds and ratios, by the number of passes over the images in one run and by batch size."""
+    parser = argparse.ArgumentParser(prog="python -m perf.cost", description=__doc__)
+    parser.add_argument("--others", action="store_true", help="print the table of other networks alone")
+    parser.add_argument("--rounds", type=int, default=40, help="repeats of each run; medians are printed")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    columns = "bare ms | operations ms | ratio | all eight metrics ms | ratio |"
+    if not given.others:
+        convolutions(columns, given.rounds)
+    peers = "NeuroBench ratio | SpikingJelly ratio |"
+    print(f"\n| network | batch | {columns} {peers}\n|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for name, (other, batch) in (others() | images()).items():
+        own = ratios(other.eval(), [batch], given.rounds)
+        print(
+            f"| {name} | {len(batch)} | {own} {beside(other, batch, max(3, given.rounds // 4))}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -391,15 +391,20 @@ class Tally:
 
         Steps through the first axis of the input mean that this axis is time.
         """
-        self._calls[name] = self._calls.get(name, 0) + 1
-        self._steps[name] = self._steps.get(name, 0) + steps
+        self.stepped(name, fired, steps)
         shape = self._shape
         whole = membrane is not None and fired.dim() > 1 and fired.shape[1:] == membrane.shape
         if len(shape) < 2 or shape[0] == shape[1] or not fired.dim():
             return
         if whole and tuple(fired.shape[:2]) == shape[:2]:
             self.clash = f"the spiking layer {name!r} steps through axis 0 of the input"
-        elif self._calls[name] == shape[0] and fired.shape[0] == shape[1]:
+
+    def stepped(self, name: str, fired: Tensor, steps: int = 1) -> None:
+        """Note some steps of a spiking layer. As many calls as axis 0 is long, on samples of axis 1, make axis 0 time."""
+        calls = self._calls[name] = self._calls.get(name, 0) + 1
+        self._steps[name] = self._steps.get(name, 0) + steps
+        shape = self._shape
+        if len(shape) > 1 and calls == shape[0] != shape[1] and fired.dim() and fired.shape[0] == shape[1]:
             self.clash = f"the spiking layer {name!r} was called {shape[0]} times on {shape[1]} samples"
 
     def sequences(self, name: str, shape: Sequence[int]) -> None:

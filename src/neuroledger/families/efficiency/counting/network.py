@@ -286,10 +286,10 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
     if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
         return None
     axis = 0 if network.sample_axis else 1
-    sample = inputs.narrow(network.sample_axis, 0, 1)
+    sample = inputs.narrow(network.sample_axis, 0, 1).clone()  # a network may write into what it is given
     try:
         with evaluation(network):
-            answer = module(sample.select(axis, 0))
+            answer = module(sample.select(axis, 0).clone())
     except CALL_ERRORS:
         return None
     if not (isinstance(answer, (tuple, list)) and len(answer) >= 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import torch
@@ -129,7 +130,7 @@ class Scratch:
     def __init__(self) -> None:
         self._held: dict[tuple[torch.dtype, torch.device, int], Tensor] = {}
         self._borrowed: list[Tensor] = []
-        self._mask = np.empty(PIECE, dtype=np.bool_)
+        self._mask, self._ones = (np.empty(PIECE, dtype=np.bool_) for _ in range(2))
         self.due = False  # whether numbers of an inbox wait on a device to be fetched
 
     def piece(self, dtype: torch.dtype) -> Tensor:
@@ -193,51 +194,73 @@ class Scratch:
         active: Floats = np.add.reduce(bytes_[:left], axis=0, dtype=np.float64)
         return active
 
-    def amounts(self, rows: Tensor, fan: Fan) -> Tensor:
-        """Operations of each row: the sum of the fan-outs of its values that are not zero."""
+    def amounts(self, rows: Tensor, fan: Fan, *, binary: bool = False) -> Tensor:
+        """Operations of each row: the sum of the fan-outs of its values that are not zero.
+
+        ``binary`` rows are all 0 and 1, so that they are weighted with the fan-outs as they are.
+        """
+        if binary and fan.each is not None and rows.shape[1] < EXACT:
+            return rows.sum(1).to(torch.float64) * fan.each
         driven = fan.of(torch.float64, rows.device)
+        if binary and driven.dtype == rows.dtype:
+            return rows @ driven
         parts = _parts(rows)
         if len(parts) == 1:
             return torch.ne(rows, 0, out=self.like(rows, 2, driven.dtype)) @ driven
         return torch.cat([torch.ne(p, 0, out=self.like(p, 2, driven.dtype)) @ driven for p in parts])
 
     def plain(self, rows: Tensor) -> Tensor | bool:
-        """Whether each row is all -1, 0 and 1, so that products with it need no multiplier; one answer if all agree.
+        """Whether each row is all -1, 0 and 1, so that products with it need no multiplier; one answer if all agree."""
+        return self.judged(rows)[0]
+
+    def judged(self, rows: Tensor) -> tuple[Tensor | bool, bool]:
+        """Whether each row is all -1, 0 and 1, one answer if all agree; and whether all rows are 0 and 1.
 
         Of a row of such values every sum weighted with integers is an integer. Where that is not so of its first
         values, which for most analogue rows it is not, nothing else needs looking at.
         """
         rows = signed(rows)
         if rows.numel() == 0:
-            return True
+            return True, False
         if not rows.is_cpu:
-            return self._signs(rows)
+            return self._signs(rows), False
         if rows.dtype in FLOATS:
+            first = rows[0, :TRIED].numpy()
+            if np.equal(np.abs(first), np.not_equal(first, 0)).all():  # likely spikes
+                kinds = {self._kind(part) for part in _parts(rows)}
+                if None not in kinds:
+                    return True, kinds == {"binary"}
             width = min(rows.shape[1], TRIED)
             sums = (rows[:, :width] @ trial(width, rows.dtype)).numpy()
             whole = np.rint(sums) == sums
             undecided = int(np.count_nonzero(whole))
             if not undecided:
-                return False
+                return False, False
             if undecided < len(rows):
                 some = torch.from_numpy(np.flatnonzero(whole))
                 found = self._signs(rows[some])
                 if not bool(found.any()):
-                    return False
+                    return False, False
                 answer = torch.zeros(len(rows), dtype=torch.bool)
                 answer[some] = found
-                return answer
-            if all(self._are_signs(part) for part in _parts(rows)):
-                return True
+                return answer, False
         elif all(torch.equal(part, torch.sign(part, out=self.like(part))) for part in _parts(rows)):
-            return True
+            return True, False
         found = self._signs(rows)
-        return found if bool(found.any()) else False
+        return (found if bool(found.any()) else False), False
 
-    def _are_signs(self, part: Tensor) -> bool:
-        """Whether all values equal their signs."""
-        signs = torch.sign(part, out=self.like(part)).numpy()
-        return bool(np.equal(part.numpy(), signs).all())
+    def _kind(self, part: Tensor) -> Literal["binary", "signs"] | None:
+        """``binary`` if all values are 0 and 1, ``signs`` if there are -1 too, None if there are others."""
+        values, count = part.numpy(), part.numel()
+        small = count <= PIECE
+        spare = (self._mask, self._ones) if small else (np.empty(count, np.bool_), np.empty(count, np.bool_))
+        some, ones = (mask[:count].reshape(values.shape) for mask in spare)
+        np.not_equal(values, 0, out=some)
+        np.equal(values, 1, out=ones)
+        if some.tobytes() == ones.tobytes():
+            return "binary"
+        ones |= np.equal(values, -1)
+        return "signs" if some.tobytes() == ones.tobytes() else None
 
     def per_row(self, values: Tensor) -> Tensor:
         """Number of values that are not zero along the last axis, float32: exact for fewer than ``EXACT``."""
@@ -288,7 +311,7 @@ class Inbox:
         self._segments: list[_Segment] = []
         self._single = True
         # Of the batch that is not over: operations of each sample, and which samples are plain so far.
-        self._open: tuple[int, Tensor, Tensor] | None = None
+        self._open: tuple[int, Tensor, Tensor | bool] | None = None
         self._analogue: int | None = None
         self.total = self.plain = 0.0
         self.due: list[Tensor] = []
@@ -350,7 +373,7 @@ class Inbox:
         """Count what waits; samples of batches other than ``batch`` are complete."""
         if self._segments and self._buffer is not None:
             rows = self._buffer[: self._filled]
-            plain = self._scratch.plain(rows)
+            plain, binary = self._scratch.judged(rows)
             whole = self._open is None and self._segments[0][0] != self._analogue
             if self._single and whole and self._segments[-1][0] != batch:
                 if isinstance(plain, bool):
@@ -359,7 +382,7 @@ class Inbox:
                 else:
                     self._emit(self._scratch.amounts(rows, self.fan), plain)
             else:
-                amounts, start = self._scratch.amounts(rows, self.fan), 0
+                amounts, start = self._scratch.amounts(rows, self.fan, binary=binary), 0
                 for of, size, leading, count in self._segments:
                     own = slice(start, start + count)
                     self.fold(
@@ -380,13 +403,15 @@ class Inbox:
     def _weigh(self, batch: int, size: int, leading: Sequence[int], rows: Tensor) -> None:
         """Count rows of one batch."""
         self._close(batch)
+        if rows.is_cpu and rows.numel() <= PIECE and not rows.is_contiguous():
+            rows = rows.contiguous()  # they are read several times
         apart = _apart(size, leading)
-        plain = False if apart and self._analogue == batch else self._scratch.plain(rows)
+        plain, binary = (False, False) if apart and self._analogue == batch else self._scratch.judged(rows)
         if plain is False and apart and self._open is None:
             self._analogue = batch
             self._book(self._scratch.total(rows, self.fan), 0.0)
         else:
-            self.fold(batch, size, leading, self._scratch.amounts(rows, self.fan), plain)
+            self.fold(batch, size, leading, self._scratch.amounts(rows, self.fan, binary=binary), plain)
 
     def fold(
         self, batch: int, size: int, leading: Sequence[int], per_row: Tensor, plain: Tensor | bool
@@ -404,19 +429,21 @@ class Inbox:
         if not apart:
             self._emit(per_row, plain)
             return
-        if isinstance(plain, bool):
-            plain = torch.ones(len(per_row), dtype=torch.bool, device=per_row.device)
         if len(leading) != 1 or leading[0] != size:
-            if leading[0] == size:
-                per_row = per_row.view(size, -1).sum(1, dtype=torch.float64)
-                plain = plain.view(size, -1).all(1)
-            else:
-                shape = (leading[0], size, -1)
-                per_row = per_row.view(shape).sum((0, 2), dtype=torch.float64)
-                plain = plain.view(shape).all(2).all(0)
-        if self._open is not None:
-            per_row, plain = per_row.to(torch.float64) + self._open[1], plain & self._open[2]
-        self._open = (batch, per_row, plain)
+            first = leading[0] == size
+            shape, over = ((size, -1), (1,)) if first else ((leading[0], size, -1), (0, 2))
+            per_row = per_row.view(shape).sum(over, dtype=torch.float64)
+            if not isinstance(plain, bool):
+                plain = plain.view(shape).all(1) if first else plain.view(shape).all(2).all(0)
+        if self._open is None:
+            self._open = (batch, per_row.to(torch.float64), plain)
+            return
+        _, amounts, so_far = self._open
+        if not isinstance(plain, bool):
+            plain = plain if so_far is True else plain & so_far
+        else:  # rows that are all plain: those that are all not were booked above
+            plain = so_far
+        self._open = (batch, amounts + per_row, plain)
 
     def _emit(self, amounts: Tensor, plain: Tensor | bool) -> None:
         if amounts.is_cpu:

@@ -18,8 +18,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from neuroledger.families.efficiency.counting.known_zeros import zeros_of
 from neuroledger.families.efficiency.counting.layer_counts import Site, Tally
-from neuroledger.families.efficiency.counting.rows import EXACT, Fan, few_zeros
+from neuroledger.families.efficiency.counting.rows import EXACT, Fan
 from neuroledger.families.efficiency.counting.static import nonzero
 
 __all__ = [
@@ -100,7 +101,7 @@ def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
 
 def column_sums(tally: Tally, weight: Tensor, bound: float) -> Fan:
     """Non-zero weights of each input, for W ``(out, in)``; a large matrix is read once."""
-    zeros = None if id(weight) in tally.full else few_zeros(weight)
+    zeros = None if id(weight) in tally.full else zeros_of(weight)
     if zeros is not None and zeros.size:
         missing = np.bincount(zeros % weight.shape[1], minlength=weight.shape[1])
         return Fan(

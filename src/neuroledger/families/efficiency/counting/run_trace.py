@@ -301,7 +301,7 @@ def _steps(inputs: Any, axis: Any, sample_axis: int) -> int:
 
 
 def _time_axis(network: Network, inputs: Any) -> int | None:
-    return steps_through_time(network, copied(inputs)) if network.spiking else None
+    return steps_through_time(network, inputs) if network.spiking else None
 
 
 def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:

@@ -32,6 +32,8 @@ BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
     }
 )  # fmt: skip
 RESETS = ("reset", "reset_states", "reset_mem")
+# Packages whose neurons without parts of their own multiply nothing but value by value.
+VALUE_BY_VALUE = frozenset({"snntorch", "neuroledger"})
 
 # Operations of one update of a neuron, by snntorch's class and way of resetting, as NeuroBench 2.3 counts them.
 OPERATIONS: Mapping[tuple[str, str], int] = MappingProxyType(
@@ -60,6 +62,18 @@ class SpikingLayer:
         else:
             value = getattr(self.module, self.state[0], None) if self.state else None
         return value if isinstance(value, torch.Tensor) and value.numel() else None
+
+    def connects_nothing(self) -> bool:
+        """Whether its code is known to work value by value, and runs alone: no function in it is worth watching."""
+        part = self.module
+        return (
+            type(part).__module__.partition(".")[0] in VALUE_BY_VALUE
+            and "forward" not in vars(part)
+            and not part._modules
+            and not part._forward_hooks
+            and not part._forward_pre_hooks
+            and all(x is None or x.dim() < 2 for x in part._parameters.values())
+        )
 
     def record(self) -> None:
         """Make a layer that takes a whole sequence in one call keep its membrane potential at every step."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from neuroledger.families.efficiency.counting.counts import Weights
+from neuroledger.families.efficiency.counting.known_zeros import LARGE, zeros_of
 from neuroledger.families.efficiency.counting.rows import count_nonzero
 from neuroledger.families.efficiency.counting.spiking import spiking_layer
 
@@ -203,7 +204,8 @@ def count_weights(
         for _, tensor in _connections_of(prefix, child):
             if id(tensor) not in met:
                 met[id(tensor)] = tensor
-                found = tensor.numel() - count_nonzero(tensor)
+                few = zeros_of(tensor) if tensor.numel() >= LARGE else None
+                found = tensor.numel() - count_nonzero(tensor) if few is None else few.size
                 zeros += found
                 connections += tensor.numel()
                 if full is not None and not found and not tensor.is_inference():

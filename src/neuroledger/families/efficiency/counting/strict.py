@@ -257,6 +257,10 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 for table in args[:2]:
                     if isinstance(table, torch.Tensor) and self.tally.weight_of(table) is not None:
                         self.tally.beside(table)
+                # The numbers that rows of a bag are weighted with stand behind its sixth argument, if there are any.
+                weighted = (kwargs or {}).get("per_sample_weights")
+                if weighted is not None or any(isinstance(value, torch.Tensor) for value in args[6:]):
+                    self._miss(name, args, f"no rule counts the weighted rows of torch's {name}")
             elif action == _LEAVE:
                 if isinstance(first, torch.Tensor) and first.numel() > 1:
                     self.tally.miss(name, LEFT)
@@ -444,7 +448,9 @@ class StrictPass:
         # Membranes as they were handed over, to find out layers that write into theirs; those that do not are kept.
         self._versions: dict[nn.Module, tuple[Tensor, int]] = {}
         self._replaces: set[nn.Module] = set()
+        self._single: set[str] = set()  # layers that took a single step at their first call in this batch
         self._hooks: list[RemovableHandle] = []
+        self._unwatched: list[Any] = []  # what keeps the watch away while such a layer runs
 
     def __enter__(self) -> StrictPass:
         if self.network.spiking:
@@ -455,9 +461,9 @@ class StrictPass:
     def _register(self) -> None:
         watched = {"operations", "activations", "membranes"} & self.needs
         for name, layer in self.network.spiking.items() if watched else ():
-            child = layer.module
-            self._hooks.append(child.register_forward_pre_hook(self._spiking_starts(layer)))
-            end = self._spiking_ends(name or type(child).__name__, layer)
+            child, quiet = layer.module, layer.connects_nothing()
+            self._hooks.append(child.register_forward_pre_hook(self._spiking_starts(layer, quiet)))
+            end = self._spiking_ends(name or type(child).__name__, layer, quiet)
             self._hooks.append(child.register_forward_hook(end, always_call=True))
 
     def __exit__(self, *_: object) -> None:
@@ -472,6 +478,7 @@ class StrictPass:
         self.tally.begin(size, shape)
         self._before.clear()
         self._versions.clear()
+        self._single.clear()
         self._thread = threading.get_ident()
         if self.watch.below is not None:
             self.watch.below.__enter__()
@@ -479,6 +486,8 @@ class StrictPass:
 
     def end(self) -> None:
         """Count no more."""
+        while self._unwatched:  # a hook of others failed between this pass's own
+            self._unwatched.pop().__exit__(None, None, None)
         self.watch.__exit__(None, None, None)
         if self.watch.below is not None:
             self.watch.below.__exit__(None, None, None)
@@ -514,13 +523,16 @@ class StrictPass:
     def _mine(self) -> bool:
         return self._thread == threading.get_ident()
 
-    def _spiking_starts(self, layer: SpikingLayer) -> Callable[..., None]:
+    def _spiking_starts(self, layer: SpikingLayer, quiet: bool) -> Callable[..., None]:
         def start(module: nn.Module, given: Any) -> None:
             if self._mine():
                 self.watch.inside += 1
-                self._before[module] = self._membrane(layer.membrane(given), module)
                 if "membranes" in self.needs:
+                    self._before[module] = self._membrane(layer.membrane(given), module)
                     layer.record()
+                if quiet:
+                    self._unwatched.append(torch._C.DisableTorchFunction())
+                    self._unwatched[-1].__enter__()
 
         return start
 
@@ -533,10 +545,12 @@ class StrictPass:
                 self._versions[layer] = (found, found._version)
             return found.clone()
 
-    def _spiking_ends(self, label: str, layer: SpikingLayer) -> Callable[..., None]:
+    def _spiking_ends(self, label: str, layer: SpikingLayer, quiet: bool) -> Callable[..., None]:
         def end(module: nn.Module, _: Any, output: Any) -> None:
             if not self._mine():
                 return
+            if quiet and self._unwatched:
+                self._unwatched.pop().__exit__(None, None, None)
             self.watch.inside -= 1
             before = self._before.pop(module, None)
             handed, version = self._versions.pop(module, (None, 0))
@@ -558,10 +572,15 @@ class StrictPass:
         fired = spikes(output)
         if "activations" in self.needs:
             self.tally.activations(label, fired)
+        if label in self._single and "membranes" not in self.needs:
+            self.tally.stepped(label, fired)
+            return
         after, path = layer.membrane(output), layer.over_time(output)
         self.tally.spiked(label, fired, after, 1 if path is None else path[0].shape[path[1]])
         counts.neuron, counts.per_update = type(layer.module).__name__, layer.operations_per_update()
         counts.state_bytes = layer.state_bytes(output, fired.numel() if after is None else after.numel())
+        if path is None:
+            self._single.add(label)
         if "membranes" not in self.needs:
             return
         if path is not None and path[0].numel() == fired.numel():

@@ -1,0 +1,72 @@
+"""Where the zeros of large matrices are, remembered from one count to the next: to read such a matrix is a pass's cost.
+
+A matrix is known by its identity, its place, torch's count of the writes into it, and a sample of its values, every
+``STRIDE``-th of them. The count misses what is written through ``.data``; the sample then finds every change of a row, of a
+column, or of more than a few values in a thousand. Matrices of fewer than ``LARGE`` values are read at every count.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from neuroledger.data.arrays import Array, Indices
+from neuroledger.families.efficiency.counting.rows import FLOATS, few_zeros
+
+__all__ = ["LARGE", "zeros_of"]
+
+LARGE: Final = 2**21
+STRIDE: Final = 509
+"""A prime: rows and columns of any width have values in the sample."""
+
+
+class _Known(NamedTuple):
+    matrix: weakref.ref[Tensor]
+    place: int
+    version: int
+    sample: Array
+    zeros: Indices | None
+
+
+_KNOWN: dict[int, _Known] = {}
+_GUARD = threading.Lock()
+
+
+def zeros_of(matrix: Tensor) -> Indices | None:
+    """Places of the zeros of a matrix read row by row; None if they are not few, or it is not one that is read so."""
+    if (
+        matrix.numel() < LARGE
+        or not matrix.is_cpu
+        or matrix.dtype not in FLOATS
+        or not matrix.is_contiguous()
+        or matrix.is_inference()
+    ):
+        return few_zeros(matrix)
+    key, place, version = id(matrix), matrix.data_ptr(), matrix._version
+    sample = matrix.detach().numpy().ravel()[::STRIDE]
+    known = _KNOWN.get(key)
+    if (
+        known is not None
+        and known.matrix() is matrix
+        and (known.place, known.version) == (place, version)
+        and np.array_equal(known.sample, sample)
+    ):
+        return known.zeros
+    zeros = few_zeros(matrix)
+    with _GUARD:
+        _KNOWN[key] = _Known(weakref.ref(matrix, _forget(key)), place, version, sample.copy(), zeros)
+    return zeros
+
+
+def _forget(key: int) -> Callable[[weakref.ref[Tensor]], None]:
+    def forget(gone: weakref.ref[Tensor]) -> None:
+        known = _KNOWN.get(key)
+        if known is not None and known.matrix is gone:
+            _KNOWN.pop(key, None)
+
+    return forget

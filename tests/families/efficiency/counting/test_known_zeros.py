@@ -1,0 +1,100 @@
+"""Large matrices are read once: whatever is written into one, by any of torch's ways, is counted anew."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import neuroledger as nl
+from neuroledger.families.efficiency.counting import known_zeros
+from neuroledger.families.efficiency.counting.known_zeros import LARGE, STRIDE
+
+WIDE = 2048
+ASKED = ["effective_macs", "connection_sparsity"]
+
+
+def counted(module, x):
+    found = nl.cost(module, [x], ASKED)
+    return found["effective_macs"].value, found["connection_sparsity"].value
+
+
+def by_hand(module, x):
+    nonzero = module.weight.detach().ne(0)
+    return (
+        float((x.ne(0).double() @ nonzero.double().T).sum()),
+        1 - float(nonzero.double().mean()),
+    )
+
+
+def changes():
+    rng = torch.Generator().manual_seed(3)
+    places = torch.rand(LARGE, generator=rng)
+
+    def in_place(w):
+        with torch.no_grad():
+            w[5, 7] = 0
+
+    def row_by_data(w):
+        w.data[11] = 0
+
+    def column_by_data(w):
+        w.data[:, 1000] = 0
+
+    def pruned_by_data(w):
+        w.data.mul_(places.view_as(w) > 0.02)
+
+    def by_optimiser(w):
+        w.grad = torch.zeros_like(w)
+        w.grad[0, 0] = w.detach()[0, 0]
+        torch.optim.SGD([w], lr=1.0).step()
+
+    def other_storage(w):
+        w.data = torch.where(places.view_as(w) < 0.5, 0.0, 1.0)
+
+    return [in_place, row_by_data, column_by_data, pruned_by_data, by_optimiser, other_storage]
+
+
+@pytest.mark.parametrize("change", changes(), ids=lambda f: f.__name__)
+def test_a_change_between_two_counts_is_seen(change):
+    torch.manual_seed(0)
+    module, x = nn.Linear(WIDE, LARGE // WIDE, bias=False), torch.randn(1, WIDE)
+    assert module.weight.numel() == LARGE
+    before = counted(module, x)
+    assert before == pytest.approx(by_hand(module, x)) and before == counted(module, x)
+    change(module.weight)
+    after = counted(module, x)
+    assert after == pytest.approx(by_hand(module, x)) and after[0] < before[0]
+
+
+def test_a_known_matrix_is_not_read_again(monkeypatch):
+    torch.manual_seed(0)
+    module, x = nn.Linear(WIDE, LARGE // WIDE, bias=False), torch.randn(1, WIDE)
+    first = counted(module, x)
+    monkeypatch.setattr(known_zeros, "few_zeros", lambda _: pytest.fail("read again"))
+    assert counted(module, x) == first
+
+
+def test_what_is_gone_is_forgotten_and_takes_no_memory():
+    module = nn.Linear(WIDE, LARGE // WIDE)
+    counted(module, torch.randn(1, WIDE))
+    key = id(module.weight)
+    assert key in known_zeros._KNOWN and known_zeros._KNOWN[key].sample.size <= LARGE // STRIDE + 1
+    del module
+    gc.collect()
+    assert key not in known_zeros._KNOWN
+
+
+def test_rows_and_columns_of_any_width_have_values_in_the_sample():
+    for wide in (256, 509, 1000, 2048, 4096, 50257):
+        high = LARGE // wide + 1
+        sampled = np.zeros(wide * high, dtype=bool)
+        sampled[::STRIDE] = True
+        grid = sampled.reshape(high, wide)
+        if wide >= STRIDE:
+            assert grid.any(axis=1).all()
+        if high >= STRIDE and wide % STRIDE:
+            assert grid.any(axis=0).all()

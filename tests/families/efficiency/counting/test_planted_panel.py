@@ -1,0 +1,266 @@
+"""Work planted behind a layer, in every way that torch has: counted as loops count it, or named; alike in any batches."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+import neuroledger as nl
+
+WIDTH, SAMPLES = 6, 64
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+ASKED = ["effective_macs", "effective_acs", "dense_operations"]
+
+
+def weights(*shape):
+    """A third of them zero."""
+    rng = np.random.default_rng(sum(shape))
+    return torch.from_numpy((rng.normal(size=shape) * (rng.random(shape) < 2 / 3)).astype(np.float32))
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h, w):
+        ctx.save_for_backward(h, w)
+        return h.mm(w.t())
+
+    @staticmethod
+    def backward(ctx, upstream):
+        h, w = ctx.saved_tensors
+        return upstream @ w, upstream.t() @ h
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(weights(WIDTH, WIDTH))
+
+    def forward(self, h):
+        return h @ self.w.t()
+
+
+def frozen():
+    return torch.jit.freeze(torch.jit.script(Inner().eval()))
+
+
+class Host(nn.Module):
+    """A layer, rectifiers, and the planted work, with what it holds."""
+
+    def __init__(self, plant: Any, **held: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.plant = nn.Linear(WIDTH, WIDTH), plant
+        for name, value in held.items():
+            setattr(self, name, value)
+
+    def hidden(self, x):
+        return torch.relu(self.first(x))
+
+    def forward(self, x):
+        return self.plant(self, self.hidden(x))
+
+
+def matrix(**more):
+    return {"w": nn.Parameter(weights(WIDTH, WIDTH)), **more}
+
+
+PRODUCTS = {
+    "scripted module": lambda: Host(lambda s, h: s.inner(h), inner=torch.jit.script(Inner())),
+    "traced module": lambda: Host(
+        lambda s, h: s.inner(h), inner=torch.jit.trace(Inner(), torch.zeros(2, WIDTH))
+    ),
+    "frozen module": lambda: Host(lambda s, h: s.inner(h), inner=frozen()),
+    "vmap": lambda: Host(lambda s, h: torch.vmap(lambda row: s.w @ row)(h), **matrix()),
+    "autograd function": lambda: Host(lambda s, h: Double.apply(h, s.w), **matrix()),
+    "einsum": lambda: Host(lambda s, h: torch.einsum("bi,oi->bo", h, s.w), **matrix()),
+    "einsum of three": lambda: Host(
+        lambda s, h: torch.einsum("bi,oi,->bo", h, s.w, torch.tensor(2.0)), **matrix()
+    ),
+    "sparse product": lambda: Host(lambda s, h: torch.sparse.mm(s.w.to_sparse(), h.t()).t(), **matrix()),
+    "rows of columns": lambda: Host(lambda s, h: h @ s.w.to_sparse_csr().t(), **matrix()),
+    "operator": lambda: Host(lambda s, h: torch.ops.aten.mm(h, s.w.t()), **matrix()),
+    "functional call": lambda: Host(
+        lambda s, h: torch.func.functional_call(s.inner, {"w": s.inner.w}, (h,)), inner=Inner()
+    ),
+    "convolution of one pixel": lambda: Host(
+        lambda s, h: F.conv1d(h[:, :, None], s.w[:, :, None])[:, :, 0], **matrix()
+    ),
+    "recurrent cell from rest": lambda: Host(lambda s, h: s.cell(h), cell=cell()),
+}
+
+
+def cell():
+    made = nn.RNNCell(WIDTH, WIDTH, bias=False)
+    with torch.no_grad():
+        made.weight_ih.copy_(weights(WIDTH, WIDTH))
+    return made
+
+
+def first_layer(x):
+    return (x.ne(0).sum() * WIDTH).item()
+
+
+def counted(module, batches):
+    found = nl.cost(module, batches, ASKED)
+    return found, (found["effective_macs"].value + found["effective_acs"].value)
+
+
+def data(samples=SAMPLES):
+    return torch.randn(samples, WIDTH, generator=torch.Generator().manual_seed(5))
+
+
+def by_loops(h, w):
+    """Products of two factors that are not zero, one by one."""
+    h, w = h.tolist(), w.tolist()
+    return sum(
+        1
+        for row, out in itertools.product(h, w)
+        for value, weight in zip(row, out, strict=True)
+        if value != 0 and weight != 0
+    )
+
+
+@pytest.mark.parametrize("way", PRODUCTS)
+def test_a_planted_product_is_counted_as_loops_count_it(way):
+    module, x = PRODUCTS[way]().eval(), data(9)
+    with torch.no_grad():
+        h = module.hidden(x)
+    found, total = counted(module, [x])
+    assert total * 9 == first_layer(x) + by_loops(h, weights(WIDTH, WIDTH))
+    assert found["effective_macs"].status == "scored" and found["effective_macs"].n["coverage"] == 1
+
+
+@pytest.mark.parametrize("way", PRODUCTS)
+def test_planted_products_count_alike_in_batches_of_one_to_sixty_four(way):
+    module, x = PRODUCTS[way]().eval(), data()
+    expected = [counted(module, [x])[0][name].value for name in ASKED]
+    for sizes in ([1] * 64, [64], [2] * 32, [7, 57], [63, 1], [16, 3, 45]):
+        found, _ = counted(module, x.split(sizes))
+        assert [found[name].value for name in ASKED] == pytest.approx(expected, rel=1e-12), sizes
+
+
+def bilinear():
+    module = Host(lambda s, h: F.bilinear(h, h, s.w), w=nn.Parameter(weights(3, WIDTH, WIDTH)))
+    return module, lambda h: int(
+        torch.einsum("bi,oij,bj->", h.ne(0).float(), module.w.detach().ne(0).float(), h.ne(0).float())
+    )
+
+
+def attention():
+    module = Host(lambda s, h: F.scaled_dot_product_attention(*[h.view(-1, 1, 3, 2)] * 3))
+
+    def loops(h):
+        total = 0
+        for q in h.view(-1, 3, 2):
+            shares = torch.softmax(q @ q.t() / 2**0.5, -1)
+            total += sum(1 for a, b in itertools.product(q, q) for s, t in zip(a, b, strict=True) if s and t)
+            total += sum(1 for row in shares for s, v in zip(row, q, strict=True) for t in v if s and t)
+        return total
+
+    return module, loops
+
+
+def transposed():
+    module = Host(lambda s, h: s.up(h.view(-1, 2, 3)), up=nn.ConvTranspose1d(2, 4, 3, stride=2, bias=False))
+    with torch.no_grad():
+        module.up.weight.copy_(weights(2, 4, 3))
+
+    def loops(h):
+        w = module.up.weight.detach()
+        return sum(
+            1
+            for sample in h.view(-1, 2, 3)
+            for c, t in itertools.product(range(2), range(3))
+            for o, k in itertools.product(range(4), range(3))
+            if sample[c, t] and w[c, o, k]
+        )
+
+    return module, loops
+
+
+@pytest.mark.parametrize("make", [bilinear, attention, transposed], ids=lambda f: f.__name__)
+def test_other_products_are_counted_as_loops_count_them(make):
+    module, loops = make()
+    x = data(9)
+    with torch.no_grad():
+        expected = first_layer(x) + loops(module.hidden(x))
+    found, total = counted(module.eval(), [x])
+    assert total * 9 == expected and found["effective_macs"].status == "scored"
+    for sizes in ([1] * 9, [4, 5]):
+        assert counted(module, x.split(sizes))[1] == pytest.approx(total, rel=1e-12)
+
+
+def leaves(s, h):
+    return torch.from_numpy(h.detach().numpy() @ s.w.detach().numpy().T)
+
+
+NAMED = {
+    "fft": (lambda: Host(lambda s, h: torch.fft.rfft(h).abs()), "fft"),
+    "distances": (lambda: Host(lambda s, h: torch.cdist(h, s.w), **matrix()), "cdist"),
+    "weighted bags": (
+        lambda: Host(
+            lambda s, h: F.embedding_bag(
+                torch.arange(WIDTH).repeat(len(h), 1), s.w, mode="sum", per_sample_weights=h
+            ),
+            **matrix(),
+        ),
+        "embedding_bag",
+    ),
+    "NumPy": (lambda: Host(leaves, **matrix()), "leave torch"),
+    "values one by one": (lambda: Host(lambda s, h: (h[:, None] * s.w).sum(2), **matrix()), "value by value"),
+    "masked sums": (lambda: Host(lambda s, h: torch.where(h[:, None] > 0, s.w, 0.0).sum(2), **matrix()), "w"),
+    "solve": (
+        lambda: Host(lambda s, h: torch.linalg.solve(s.w + 9 * torch.eye(WIDTH), h.t()).t(), **matrix()),
+        "solve",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", NAMED)
+def test_planted_work_that_no_rule_counts_is_named(way):
+    make, words = NAMED[way]
+    for asked in ASKED:
+        found = nl.cost(make().eval(), [data(9)], [asked])[asked]
+        assert found.status == "partial" and words in found.reason, (found.status, found.reason)
+
+
+def test_bags_of_rows_multiply_nothing():
+    module = Host(lambda s, h: F.embedding_bag(h.gt(0).long(), s.w, mode="mean"), **matrix())
+    found, total = counted(module.eval(), [data(9)])
+    assert total * 9 == first_layer(data(9)) and found["effective_macs"].status == "scored"
+
+
+def test_work_planted_in_or_on_a_spiking_layer_is_counted():
+    snntorch = pytest.importorskip("snntorch")
+
+    class Planted(snntorch.Leaky):
+        def forward(self, x, mem=None):
+            return super().forward(x @ weights(WIDTH, WIDTH).t(), mem)
+
+    def net(layer):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(WIDTH, WIDTH), layer).eval()
+
+    x = data(9)
+    with torch.no_grad():
+        h = net(nn.Identity())(x)
+    plain, hooked = snntorch.Leaky(0.9, init_hidden=True), snntorch.Leaky(0.9, init_hidden=True)
+    hooked.register_forward_pre_hook(lambda _, args: (args[0] @ weights(WIDTH, WIDTH).t(),))
+    patched = snntorch.Leaky(0.9, init_hidden=True)
+    whole = patched.forward
+    patched.forward = lambda x, mem=None: whole(x @ weights(WIDTH, WIDTH).t())
+    planted = by_loops(h, weights(WIDTH, WIDTH))
+    for layer, more in (
+        (plain, 0),
+        (Planted(0.9, init_hidden=True), planted),
+        (hooked, planted),
+        (patched, planted),
+    ):
+        assert counted(net(layer), [x])[1] * 9 == first_layer(x) + more
