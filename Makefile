@@ -109,7 +109,7 @@ mutants: $(READY)
 hostile: $(READY)
 	python -m tests.hostile.proposals
 	python -m tests.hostile.crash_points
-	python -m tests.hostile.fuzz --minutes 12
+	python -m tests.hostile.fuzz --minutes 10
 	OMP_NUM_THREADS=1 pytest -q tests/engine/test_workers.py
 
 perf: $(READY)

@@ -1,7 +1,10 @@
 """Damaged files: every parser and every registered reader is given mutated bytes, and answers or gives one clear error.
 
-    python -m tests.hostile.fuzz                      # 100,000 inputs; prints what became of them
-    python -m tests.hostile.fuzz --inputs 2000 --seed 5 --only yaml --only reader:netcdf
+    python -m tests.hostile.fuzz --minutes 10         # prints what became of them
+    python -m tests.hostile.fuzz --each 2000 --seed 5 --only yaml --only reader:netcdf
+
+Each parser and reader gets the same time, so that quick ones try more inputs, but none more than ``--each``. An input follows
+from the seed, the name of its case and its number alone.
 
 Text and table parsers that run in the program's own process may raise nothing but the project's errors. Readers of foreign
 files run in a child process with limits; there any outcome of a library is one clear error, which is checked through that
@@ -17,7 +20,6 @@ import argparse
 import faulthandler
 import functools
 import json
-import mmap
 import os
 import pickle
 import random
@@ -255,56 +257,63 @@ def _read(name: str, names: Sequence[str], parameters: dict[str, Any], folder: P
 
 
 def fuzz(
-    cases: Sequence[Case], inputs: int, seed: int, *, until: float = float("inf")
+    cases: Sequence[Case], each: int, seed: int, *, until: float = float("inf")
 ) -> Counter[tuple[str, str, str]]:
-    """Try so many inputs, drawn over the cases in turn by name; counts by case, outcome and what was said."""
+    """Try ``each`` inputs of every name of a case, or as many as there is time for, which all share alike.
+
+    Counts by case, outcome and what was said.
+    """
     by_name: dict[str, list[Case]] = {}
     for case in cases:
         by_name.setdefault(case.name, []).append(case)
-    names = sorted(by_name)
+    spent = dict.fromkeys(sorted(by_name), 0.0)
+    done = dict.fromkeys(spent, 0)
     counts: Counter[tuple[str, str, str]] = Counter()
-    done = 0
-    while done < inputs and time.monotonic() < until:
-        name = names[(done // BATCH) % len(names)]
-        number = min(BATCH, inputs - done)
-        jobs = [(by_name[name][k % len(by_name[name])], f"{seed}:{done + k}") for k in range(number)]
-        for (_, key), outcome in zip(jobs, _batch(jobs), strict=True):
+    while spent and time.monotonic() < until:
+        name = min(spent, key=spent.__getitem__)
+        began, first = time.monotonic(), done[name]
+        numbers = range(first, min(first + BATCH, each))
+        jobs = [(by_name[name][k % len(by_name[name])], f"{seed}:{name}:{k}") for k in numbers]
+        for (_, key), outcome in zip(jobs, _batch(jobs, until), strict=False):
             counts[name, outcome.kind, f"{key} {outcome.said}" if outcome.kind == "WRONG" else ""] += 1
-        done += number
+            done[name] += 1
+        spent[name] += time.monotonic() - began
+        if done[name] == each:
+            del spent[name]
     return counts
 
 
-def _batch(jobs: Sequence[tuple[Case, str]]) -> Iterator[Outcome]:
-    """Outcomes of the jobs; a child does them one after the other, and a new one goes on where one died."""
+def _batch(jobs: Sequence[tuple[Case, str]], until: float = float("inf")) -> Iterator[Outcome]:
+    """Outcomes of the jobs in time; a child does them one after the other, and a new one goes on where one died."""
     at = 0
-    while at < len(jobs):
-        outcomes = _in_child(jobs[at:])
+    while at < len(jobs) and time.monotonic() < until:
+        outcomes, died = _in_child(jobs[at:], until)
         yield from outcomes
         at += len(outcomes)
-        if at < len(jobs):  # the child died of this input
+        if died:  # of this input
             yield _through_the_product(*jobs[at])
             at += 1
 
 
-def _in_child(jobs: Sequence[tuple[Case, str]]) -> list[Outcome]:
+def _in_child(jobs: Sequence[tuple[Case, str]], until: float) -> tuple[list[Outcome], bool]:
+    """Outcomes of the first jobs, as many as were done in time, and whether the next one killed the child."""
     reading, writing = os.pipe()
-    alive = mmap.mmap(-1, 8)
     child = os.fork()
     if child == 0:
         os.close(reading)
         with os.fdopen(writing, "wb") as said:
-            _work(jobs, said, alive)
+            _work(jobs, said, until)
         os._exit(0)
     os.close(writing)
     outcomes = []
     with os.fdopen(reading, "rb") as said:
         while head := said.read(4):
             outcomes.append(Outcome(*json.loads(said.read(struct.unpack("<I", head)[0]))))
-    os.waitpid(child, 0)
-    return outcomes
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return outcomes, status != 0
 
 
-def _work(jobs: Sequence[tuple[Case, str]], said: Any, alive: mmap.mmap) -> None:
+def _work(jobs: Sequence[tuple[Case, str]], said: Any, until: float) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
@@ -314,6 +323,8 @@ def _work(jobs: Sequence[tuple[Case, str]], said: Any, alive: mmap.mmap) -> None
     resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for case, key in jobs:
+        if time.monotonic() > until:
+            return
         signal.alarm(SECONDS)
         outcome = _tried(case, key, case.run)
         signal.alarm(0)
@@ -362,12 +373,16 @@ def _through_the_product(case: Case, key: str) -> Outcome:
 def main() -> int:
     """Collect, fuzz, print; exit 1 if anything went wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=__doc__.splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument(
+        "--each", type=int, default=8000, help="inputs of each parser and reader (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name begins like this")
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time (%(default)s)")
     options = parser.parse_args()
     began = time.monotonic()
+    if os.access("/dev/shm", os.W_OK):
+        tempfile.tempdir = "/dev/shm"  # files of one input live for milliseconds
     with tempfile.TemporaryDirectory(prefix="corpus-") as corpus:
         cases = list(parser_cases())
         if not options.only or any(name.startswith("reader") for name in options.only):
@@ -379,7 +394,7 @@ def main() -> int:
             parser.error("nothing to fuzz: no case has such a name")
         readers = {case.name for case in cases if not case.inside}
         print(f"{len(cases)} sets of files, {len(readers)} readers", flush=True)
-        counts = _side_by_side(cases, options.inputs, options.seed, began + 60 * options.minutes)
+        counts = _side_by_side(cases, options.each, options.seed, began + 60 * options.minutes)
     for name in sorted({name for name, _, _ in counts}):
         kinds = Counter(dict.fromkeys(("read", "refused", "translated", "contained", "WRONG"), 0))
         for (of, kind, _), count in counts.items():
@@ -397,9 +412,7 @@ def main() -> int:
     return int(bool(wrong))
 
 
-def _side_by_side(
-    cases: Sequence[Case], inputs: int, seed: int, until: float
-) -> Counter[tuple[str, str, str]]:
+def _side_by_side(cases: Sequence[Case], each: int, seed: int, until: float) -> Counter[tuple[str, str, str]]:
     """Each processor takes its share of the inputs, with seeds of its own."""
     workers = os.cpu_count() or 1
     pipes = []
@@ -408,7 +421,7 @@ def _side_by_side(
         if os.fork() == 0:
             os.close(reading)
             with os.fdopen(writing, "wb") as said:
-                pickle.dump(fuzz(cases, -(-inputs // workers), seed * workers + number, until=until), said)
+                pickle.dump(fuzz(cases, -(-each // workers), seed * workers + number, until=until), said)
             os._exit(0)
         os.close(writing)
         pipes.append(reading)

@@ -225,9 +225,12 @@ def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]
     """
     try:
         with zipfile.ZipFile(path) as opened:
-            members = [info for info in opened.infolist() if not info.is_dir()]
+            found = opened.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise AssemblyError(f"{path.name} is not a readable zip ({error}); fetch it again") from error
+    if not all(info.filename for info in found):
+        raise AssemblyError(f"{path.name}: a member without a name; pack it again")
+    members = [info for info in found if not info.is_dir()]
     seen: dict[str, tuple[int, int]] = {}
     for info in members:
         name = PurePosixPath(info.filename)
