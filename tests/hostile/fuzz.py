@@ -34,7 +34,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +47,8 @@ __all__ = ["Case", "Outcome", "collect", "fuzz", "mutated", "parser_cases", "rea
 ROOT: Final = Path(__file__).resolve().parents[2]
 BATCH: Final = 200
 SECONDS: Final = 10
+SLICE: Final = 2
+"""Seconds after which another case has its turn."""
 MEMORY: Final = 4 << 30
 LARGEST: Final = 4 << 20
 """Bytes of a set of stand-ins; larger ones are left out."""
@@ -228,7 +229,10 @@ def _images() -> dict[str, bytes]:
 
 
 def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 240) -> None:
-    """Run tests of readers and keep, below ``folder``, the files and parameters of what each reader read."""
+    """Run tests of readers and keep, below ``folder``, the files and parameters of what each reader read.
+
+    It prints when time did not suffice for all of these tests: then some readers have nothing to try.
+    """
     environment = {
         **os.environ,
         "NEUROLEDGER_CORPUS": str(folder),
@@ -236,8 +240,12 @@ def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 240
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.hostile.recorder", "-p", "no:cacheprovider"]
     command += ["-n", str(os.cpu_count()), "--continue-on-collection-errors", *tests]
-    with suppress(subprocess.TimeoutExpired):
+    try:
         subprocess.run(command, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, check=False)
+    except subprocess.TimeoutExpired:
+        print(
+            f"the files of some readers are missing: their tests took more than {seconds:.0f} s", flush=True
+        )
 
 
 def reader_cases(corpus: Path) -> Iterator[Case]:
@@ -274,7 +282,7 @@ def fuzz(
         began, first = time.monotonic(), done[name]
         numbers = range(first, min(first + BATCH, each))
         jobs = [(by_name[name][k % len(by_name[name])], f"{seed}:{name}:{k}") for k in numbers]
-        for (_, key), outcome in zip(jobs, _batch(jobs, until), strict=False):
+        for (_, key), outcome in zip(jobs, _batch(jobs, min(until, began + SLICE)), strict=False):
             counts[name, outcome.kind, f"{key} {outcome.said}" if outcome.kind == "WRONG" else ""] += 1
             done[name] += 1
         spent[name] += time.monotonic() - began
