@@ -3,8 +3,8 @@
     python -m tests.hostile.fuzz --minutes 10         # prints what became of them
     python -m tests.hostile.fuzz --each 2000 --seed 5 --only yaml --only reader:netcdf
 
-Each parser and reader gets the same time, so that quick ones try more inputs, but none more than ``--each``. An input follows
-from the seed, the name of its case and its number alone.
+Each parser and reader gets the same time, so that quick ones try more inputs, but none more than ``--each``. An input
+follows from the seed, the name of its case and its number alone.
 
 Text and table parsers that run in the program's own process may raise nothing but the project's errors. Readers of foreign
 files run in a child process with limits; there any outcome of a library is one clear error, which is checked through that
