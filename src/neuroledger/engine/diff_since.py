@@ -89,9 +89,7 @@ def review(root: Path, since: str) -> Review:
         findings |= set(Proposal(base, here).findings())
         paths = {*here.entries, *head.entries}
         moved = sum(here.entries.get(path) != head.entries.get(path) for path in paths)
-        words = (
-            f"{moved} files of the working tree are not committed as they are; both versions were examined"
-        )
+        words = f"{moved} files of the working tree are not as committed; both versions were examined"
         findings.add(Finding("review.uncommitted", "note", "working tree", words))
     if any(Path(place or ".").resolve().is_relative_to(root) for place in sys.path):
         words = "this review runs code of the folder that it reviews"
@@ -199,6 +197,8 @@ class Proposal:
             words = f"{state}: every clone writes its own lock, so that two proposals with one conflict"
             fix = f"git rm --cached {path}" if state == "added" else f"restore {path} from the base branch"
             yield _error("review.lock", path, words, fix)
+        elif path == "dvc.yaml" and state == "changed" and self._lists_data():
+            yield _note("review.derived", path, "changed: its stages list the data files that are pinned")
         elif self._is_derived(path, state):
             words = f"{state}: written by the pipeline; not needed in a proposal"
             yield _note("review.derived", path, words)
@@ -235,20 +235,16 @@ class Proposal:
             words = "it could not be read before" if state == "changed" else "added"
             yield _note("review.spec", path, f"{kind[:-1]} {words}")
             return
-        fields = [
-            name
-            for name in type(new).model_fields
-            if name != "version" and getattr(old, name) != getattr(new, name)
-        ]
+        fields = [name for name in type(new).model_fields if getattr(old, name) != getattr(new, name)]
+        fields = [name for name in fields if name != "version"]
         moved = _moved_pins(old, new)
         words = ", ".join(fields) + (f"; pins moved: {', '.join(moved)}" if moved else "")
         if new.version != old.version:
             words = f"version {old.version} → {new.version}: {words}"
         yield _note("review.spec", path, f"{kind[:-1]} changed: {words or 'layout'}")
         decisive = [one for one in fields if one not in ONLY_SAYS.get(kind, DESCRIPTIVE)]
-        if new.version < old.version or (
-            decisive and new.version == old.version and not getattr(old, "unavailable", None)
-        ):
+        same = new.version == old.version and not getattr(old, "unavailable", None)
+        if new.version < old.version or (decisive and same):
             line, column = parse(self._text(self.now, path), path).position(("version",))
             words = f"{', '.join(decisive) or 'version'} changed and `version` is still {new.version}"
             fix = f"write `version: {old.version + 1}`"
@@ -504,6 +500,21 @@ class Proposal:
             )
             words = f"{state}: {done}, as reported; not simulated here"
             yield found("review.calibration", path, words)
+
+    def _lists_data(self) -> bool:
+        """Whether the stages differ from those of the base in nothing but pinned data files on which they depend."""
+        pointed = {path.removesuffix(".dvc") for path in self.now.entries if _data_file(path, ".dvc")}
+
+        def rest(tree: Tree) -> Any:
+            plain = parse(self._text(tree, "dvc.yaml"), "dvc.yaml").data
+            for stage in plain["stages"].values():
+                stage["deps"] = set(stage["deps"]) - pointed
+            return plain
+
+        try:
+            return bool(rest(self.base) == rest(self.now))
+        except (SpecError, LookupError, TypeError, AttributeError):
+            return False
 
     def _is_derived(self, path: str, state: State) -> bool:
         """Whether a file is what the pipeline writes, and says nothing that its sources do not."""

@@ -184,12 +184,8 @@ def git(root: Path, *words: str, given: bytes = b"", may_fail: bool = False) -> 
     try:
         done = subprocess.run(
             [program, "--no-replace-objects", "-C", str(root), *settings, *words],
-            env=kept | ENVIRONMENT,
-            input=given,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS,
-        )
+            env=kept | ENVIRONMENT, input=given, capture_output=True, check=False, timeout=SECONDS,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RequestError(f"git cannot be run here: {error}") from error
     if done.returncode and not may_fail:

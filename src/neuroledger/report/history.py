@@ -50,10 +50,8 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
         if held and held[-1].value == value:
             continue
         before = held[-1].value if held else None
-        change = (
-            "first" if not held else "" if None in (before, value) else f"{(value or 0) - (before or 0):+.4g}"
-        )
-        held.append(Step(commit, date, raw["benchmark"], raw["model"], value, change))
+        moved = "" if value is None or before is None else f"{value - before:+.4g}"
+        held.append(Step(commit, date, raw["benchmark"], raw["model"], value, moved if held else "first"))
     return {pair: tuple(held) for pair, held in steps.items()}
 
 

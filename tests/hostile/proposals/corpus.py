@@ -200,6 +200,34 @@ def a_data_set_with_its_attribution(lab: Lab) -> None:
     write(lab, "data/more/ATTRIBUTION.md", "# Responses\n\nBy A. Author, CC0-1.0.\n")
 
 
+def stages(lab: Lab, *data: str, command: str = "neuroledger validate") -> None:
+    """A pipeline that depends on these files."""
+    plain = {"stages": {"validate": {"cmd": command, "deps": ["specs", *data]}}}
+    write(lab, "dvc.yaml", yaml.safe_dump(plain))
+
+
+@proposal("clean", "review.derived")
+def a_data_set_that_the_pipeline_lists(lab: Lab) -> None:
+    stages(lab)
+    git(lab.root, "add", "dvc.yaml")
+    git(lab.root, "commit", "-m", "stages")
+    git(lab.root, "branch", "-f", "main")
+    a_data_set_with_its_attribution(lab)
+    stages(lab, "data/more/responses.nc")
+
+
+@proposal("needs a person", "review.code")
+def a_command_beside_the_data_that_the_pipeline_lists(lab: Lab) -> None:
+    a_data_set_that_the_pipeline_lists(lab)
+    stages(lab, "data/more/responses.nc", command=COMMAND)
+
+
+@proposal("needs a person", "review.code")
+def a_pipeline_that_depends_on_a_file_of_nobody(lab: Lab) -> None:
+    a_data_set_that_the_pipeline_lists(lab)
+    stages(lab, "data/more/responses.nc", "data/more/../../../etc/passwd", "data/more/other.nc")
+
+
 @proposal("clean", "review.calibration")
 def a_calibration(lab: Lab) -> None:
     calibrated(lab)
