@@ -72,6 +72,27 @@ def test_a_file_says_how_its_numbers_were_counted():
     assert both["CountingMode"] == "mixed" and both["ModelExecutionRate"] == 250
 
 
+def test_what_is_partly_counted_or_not_at_all_has_no_number_in_the_nested_file():
+    counted = {"samples": 4, "time_steps": 3}
+    half = Score(5.0, status="partial", reason="half", n=counted, notes=("mode strict",))
+    scores = {
+        "effective_macs": half,
+        "effective_acs": Score(1.0, n=counted),
+        "spikes": half,
+        "activation_sparsity": half,
+    }
+    found = nested("digits", "m", scores)
+    assert found["metrics"]["complexity"] == {
+        "total_parameters": None, "synaptic_operations": None, "activation_sparsity": None, "total_spikes": None,
+        "timesteps": 3,
+    }  # fmt: skip
+    assert found["counting_mode"] == "strict"
+    still = nested("digits", "m", {"dense_operations": Score(9.0, n={"samples": 4})})
+    assert still["metrics"]["complexity"]["timesteps"] == 1
+    bare = nested("digits", "m", {"accuracy": Score(0.5)})
+    assert bare["metrics"]["complexity"]["timesteps"] is None and "counting_mode" not in bare
+
+
 def test_modelled_energy_is_never_in_the_field_of_measured_energy():
     modelled = Score(2e-6, notes=("evidence: modelled (a source)", "mode strict"))
     measured = Score(3e-6, notes=("evidence: measured, by RAPL", "mode strict"))

@@ -78,12 +78,19 @@ def flat(
     neurons = {key: _whole(scores[name]) for name, key in NEURONS.items() if name in scores}
     if neurons:
         result["NeuronOperations" if version == "v2" else "neuron_operations"] = neurons
-    modes = {note[5:] for score in scores.values() for note in _notes(score) if note.startswith("mode ")}
+    modes = _modes(scores)
     if modes - {"neurobench-2.3"}:
-        result["CountingMode" if version == "v2" else "counting_mode"] = (
-            modes.pop() if len(modes) == 1 else "mixed"
-        )
+        result["CountingMode" if version == "v2" else "counting_mode"] = _one_mode(modes)
     return result
+
+
+def _one_mode(modes: set[str]) -> str:
+    return next(iter(modes)) if len(modes) == 1 else "mixed"
+
+
+def _modes(scores: Mapping[str, Score | Mapping[str, Any]]) -> set[str]:
+    """By which definitions costs were counted."""
+    return {note[5:] for score in scores.values() for note in _notes(score) if note.startswith("mode ")}
 
 
 def _notes(score: Score | Mapping[str, Any]) -> Sequence[str]:
@@ -141,10 +148,11 @@ def nested(
     """sc-neurocore's result object: correctness, complexity and system, and beside ``metrics`` what is ``extra``.
 
     Spikes and operations are totals over all samples, as sc-neurocore's are; latency and energy are of one sample;
-    ``units`` says so. Definitions are those of this repository: sc-neurocore divides spikes by parameters. What was not
-    measured is null, never 0, and so is NaN; modelled energy is among ``extra`` only.
+    ``units`` says so. Definitions are those of this repository, in the ``counting_mode`` stated: sc-neurocore divides spikes
+    by parameters. What was not measured is null, never 0, and so is NaN and what was only partly counted; modelled energy
+    is among ``extra`` only.
     """
-    values = {name: plain(score) for name, score in scores.items()}
+    values = {name: _whole(score) for name, score in scores.items()}
     energies = {
         name: value for name, value in values.items() if value is not None and name.startswith("energy")
     }
@@ -153,7 +161,9 @@ def nested(
     ]
     parts = [scores[name] for name in ("effective_macs", "effective_acs") if name in scores]
     totals = [_total(score) for score in parts]
+    # Networks that take no steps state none; where nothing was counted, it is not known.
     steps = [n["time_steps"] for n in map(_counts, scores.values()) if "time_steps" in n]
+    steps += [1 for name in OPERATIONS if values.get(name) is not None]
     parameters, latency = values.get("parameter_count"), values.get("latency")
     result: dict[str, Any] = {
         "task": task,
@@ -165,7 +175,7 @@ def nested(
                 "synaptic_operations": sum(filter(None, totals)) if len(totals) == 2 and None not in totals else None,
                 "activation_sparsity": values.get("activation_sparsity"),
                 "total_spikes": _total(scores.get("spikes")),
-                "timesteps": int(steps[0]) if steps else 1,
+                "timesteps": int(steps[0]) if steps else None,
             },
             "system": {
                 "latency_ms": None if latency is None else latency * 1e3,
@@ -178,6 +188,8 @@ def nested(
         },
         "framework": "neuroledger",
     }  # fmt: skip
+    if modes := _modes(scores):
+        result["counting_mode"] = _one_mode(modes)
     modelled = {f"{name}_nj": value * 1e9 for name, value in energies.items() if name not in metered}
     if extra or modelled:
         beside = {str(key): _json(value) for key, value in (extra or {}).items()}
@@ -191,7 +203,7 @@ def _counts(score: Score | Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _total(score: Score | Mapping[str, Any] | None) -> int | None:
     """A number per sample times the samples."""
-    each = None if score is None else plain(score)
+    each = None if score is None else _whole(score)
     samples = None if score is None else _counts(score).get("samples")
     return None if each is None or samples is None else round(each * samples)
 
