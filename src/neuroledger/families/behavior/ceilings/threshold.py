@@ -11,6 +11,7 @@ from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     elevations_of_people,
     leave_one_out,
+    of_new_people,
     people_thresholds,
 )
 from neuroledger.spec.registry import ceiling
@@ -18,7 +19,7 @@ from neuroledger.spec.registry import ceiling
 __all__ = ["threshold", "threshold_elevation"]
 
 
-@ceiling("threshold", version=1, input="behaviour")
+@ceiling("threshold", version=2, input="behaviour")
 def threshold(
     assembly: Any,
     *,
@@ -57,6 +58,8 @@ def threshold(
         raise CeilingError("one subject: a threshold can be compared with others' only if there are others")
     out = xr.DataArray(leave_one_out(people.values, procedure=procedure), dims=("subject",))
     out.attrs["notes"] = people.notes
+    if (influence := of_new_people(people, procedure)) is not None:
+        out.attrs["influence"] = influence
     return out
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     model_threshold,
     nearness,
+    of_new_people_and_stimuli,
     people_thresholds,
 )
 from neuroledger.spec.registry import metric
@@ -19,7 +20,7 @@ __all__ = ["threshold"]
 Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
 
 
-@metric("threshold", version=1, input="behaviour")
+@metric("threshold", version=2, input="behaviour")
 def threshold(
     source: Any,
     target: Any,
@@ -55,7 +56,8 @@ def threshold(
     Returns
     -------
     xr.DataArray
-        ``(target,)``; all zero, with a note that says why, when the model has no threshold.
+        ``(target,)``; all zero, with a note that says why, when the model has no threshold. ``attrs["influence"]``: how
+        people, and stimuli by way of the model's fit, move their mean.
 
     Raises
     ------
@@ -66,26 +68,21 @@ def threshold(
     -----
     Wichmann and Hill (2001); Malania et al. (2007).
     """
-    people = people_thresholds(
-        target,
-        independent_variable=independent_variable,
-        accuracy=threshold_accuracy,
-        required=required_accuracy,
-        search=search,
-        guess=guess,
-    )
-    found = model_threshold(
-        source,
-        independent_variable=independent_variable,
-        accuracy=threshold_accuracy,
-        required=required_accuracy,
-        search=search,
-        guess=guess,
-    )
+    fitting: dict[str, Any] = {
+        "independent_variable": independent_variable,
+        "accuracy": threshold_accuracy,
+        "required": required_accuracy,
+        "search": search,
+        "guess": guess,
+    }
+    people = people_thresholds(target, **fitting)
+    found = model_threshold(source, **fitting)
     near = people.values * 0 if found.failure else nearness(found.value, people.values)
     out = xr.DataArray(near, dims=("target",))
     notes = [f"no threshold, counted as 0: {found.failure}"] if found.failure else []
     if not found.determined:
         notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
     out.attrs["notes"] = [*people.notes, *notes]
+    if not found.failure and people.values.size > 1:
+        out.attrs["influence"] = lambda: of_new_people_and_stimuli(people, found.value, source, **fitting)
     return out

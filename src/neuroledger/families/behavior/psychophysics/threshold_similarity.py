@@ -13,12 +13,15 @@ from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.families.behavior.psychophysics.psychometric import Threshold, threshold
+from neuroledger.stats.spread import Influence, left_out, moved
 
 __all__ = [
     "elevations_of_people",
     "leave_one_out",
     "model_threshold",
     "nearness",
+    "of_new_people",
+    "of_new_people_and_stimuli",
     "people_thresholds",
     "values_of_people",
 ]
@@ -29,6 +32,7 @@ class Measured(NamedTuple):
 
     values: Floats
     notes: list[str]
+    names: list[str]
 
 
 def model_threshold(
@@ -79,7 +83,8 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
     """
     subject = coordinate(target, "subject", "subject_id") if isinstance(target, xr.DataArray) else None
     if subject is None or "presentation" not in target.dims:
-        return Measured(values_of_people(target, error=error), [])
+        given = values_of_people(target, error=error)
+        return Measured(given, [], [str(i) for i in range(given.size)])
     people = encode(subject)
     found = [
         model_threshold(target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting)
@@ -90,7 +95,8 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
     if not kept:
         raise error(f"nobody has a threshold ({'; '.join(lost[:2])})")
     notes = [f"{len(lost)} people without a threshold were left out ({'; '.join(lost[:3])})"] if lost else []
-    return Measured(values_of_people([one.value for one in kept], error=error), notes)
+    named = [str(name) for name, one in zip(people.labels, found, strict=True) if not one.failure]
+    return Measured(values_of_people([one.value for one in kept], error=error), notes, named)
 
 
 def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> Floats:
@@ -166,6 +172,37 @@ def _by_condition(
 def nearness(value: float, targets: Floats) -> Floats:
     """``max(1 − |t − v| / t, 0)`` for each target ``t``."""
     return np.asarray(np.maximum(1 - np.abs(targets - value) / targets, 0.0))
+
+
+def of_new_people_and_stimuli(people: Measured, value: float, source: Any, **fitting: Any) -> Influence:
+    """How people move the mean nearness of a model's threshold, and how stimuli do by way of its fit.
+
+    Trials with the same stimulus intensity and outcome leave the same threshold behind when one of them is left out.
+    """
+    near = nearness(value, people.values)
+    factors = {"subject": moved(people.names, (near - near.mean()) / near.size)}
+    x = coordinate(source, fitting["independent_variable"]) if isinstance(source, xr.DataArray) else None
+    if x is not None and source.ndim and x.size > 1:
+        right = np.asarray(correctness(source), dtype=bool)
+        pairs, first, codes = np.unique(
+            np.stack([x.astype(np.float64), right]), axis=1, return_index=True, return_inverse=True
+        )
+        without = np.empty(pairs.shape[1])
+        for at, row in enumerate(first):
+            left = model_threshold(source.isel(presentation=np.delete(np.arange(x.size), row)), **fitting)
+            without[at] = np.nan if left.failure else nearness(left.value, people.values).mean()
+        ids = coordinate(source, "stimulus_id")
+        factors["stimulus"] = left_out(np.arange(x.size) if ids is None else ids, without[codes.ravel()])
+    return Influence(factors)
+
+
+def of_new_people(people: Measured, procedure: Literal["each", "brainscore"]) -> Influence | None:
+    """How people move the mean nearness among them: the mean with each of them left out. None of the peer's procedure."""
+    if procedure != "each" or people.values.size < 3:
+        return None
+    every = range(people.values.size)
+    without = [leave_one_out(np.delete(people.values, i), procedure="each").mean() for i in every]
+    return Influence({"subject": left_out(people.names, np.array(without))})
 
 
 def leave_one_out(values: Floats, *, procedure: Literal["each", "brainscore"]) -> Floats:
