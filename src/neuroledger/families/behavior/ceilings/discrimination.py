@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,7 @@ from neuroledger.spec.registry import ceiling
 __all__ = ["discrimination"]
 
 
-@ceiling("discrimination", version=1, input="behaviour")
+@ceiling("discrimination", version=2, input="behaviour")
 def discrimination(
     assembly: xr.DataArray,
     *,
@@ -47,19 +47,20 @@ def discrimination(
     Rajalingham et al. (2018).
     """
     trials = read_trials(assembly, error=CeilingError)
-    patterns, scores = [], []
+    pairs, scores = [], []
     for first, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
+        both = trials.rates_of_both(first)
         one, two = (
             pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
-            for rates in trials.rates_of_both(first)
+            for rates in both
         )
         known = ~(np.isnan(one) | np.isnan(two))
         scores.append(pearson(one[known], two[known]))
-        patterns.append((one, two))
+        pairs.append(both)
     if np.isnan(scores).any():
         raise CeilingError("the halves share too few images to be correlated; more trials are needed")
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
     out.attrs["n"] = {"stimuli": len(trials.images)}
-    if level == "image":
-        out.attrs["influence"] = lambda: of_new_images(trials.images, patterns)
+    kind: dict[str, Any] = {"level": level, "distractors": distractors, "normalise": normalise}
+    out.attrs["influence"] = lambda: of_new_images(trials.images, trials.truth, pairs, **kind)
     return out

@@ -15,6 +15,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     cell_influence,
     compare,
     measured,
+    of_new_stimuli_and_people,
 )
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
@@ -22,7 +23,7 @@ from neuroledger.stats.resampling import Cells
 __all__ = ["agreement"]
 
 
-@metric("agreement", version=1, input="behaviour")
+@metric("agreement", version=2, input="behaviour")
 def agreement(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -54,7 +55,7 @@ def agreement(
     Returns
     -------
     xr.DataArray
-        ``attrs["cells"]``: how each stimulus moves the agreement with each person.
+        ``attrs["cells"]``: how each stimulus moves the agreement with each person; of squares, ``attrs["influence"]``.
 
     Raises
     ------
@@ -79,10 +80,17 @@ def agreement(
         dims=("condition", "subject"),
         coords={"condition": people.conditions, "subject": people.observers},
     )
-    out.attrs["cells"] = lambda: Cells(
-        people.stimuli[people.stimulus],
-        [(np.arange(len(people.stimulus)), cell_influence(model, people, pairs, measure))],
-    )
+    if measure == "squared_accuracy_difference" and not np.isnan(values).any():
+        # A square has no slope where observers are equally right: it is computed again with weights.
+        each = np.stack(
+            [np.zeros(len(people.observers), dtype=np.intp), np.arange(len(people.observers))], axis=1
+        )
+        out.attrs["influence"] = lambda: of_new_stimuli_and_people(model, people, each, measure=measure)
+    else:
+        out.attrs["cells"] = lambda: Cells(
+            people.stimuli[people.stimulus],
+            [(np.arange(len(people.stimulus)), cell_influence(model, people, pairs, measure))],
+        )
     out.attrs["notes"] = _notes(missing, int((pairs.n[:, 0, :] == 0).sum()))
     return out
 

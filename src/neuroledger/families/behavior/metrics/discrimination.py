@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from neuroledger.spec.registry import metric
 __all__ = ["discrimination"]
 
 
-@metric("discrimination", version=1, input="behaviour")
+@metric("discrimination", version=2, input="behaviour")
 def discrimination(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -58,7 +58,7 @@ def discrimination(
     Returns
     -------
     xr.DataArray
-        ``(split,)`` Pearson correlations. ``attrs["influence"]``: how images move their mean; patterns of objects have none.
+        ``(split,)`` Pearson correlations. ``attrs["influence"]``: how new images of the same objects move their mean.
 
     Raises
     ------
@@ -72,16 +72,15 @@ def discrimination(
     trials = read_trials(target, objects=_choices(source))
     rates, notes = _model_rates(source, trials)
     model = pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
-    patterns, scores, undefined = [], [], 0
+    pairs, scores, undefined = [], [], 0
     for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
-        people = pattern(
-            trials.rates(half), trials.truth, level=level, distractors=distractors, normalise=normalise
-        )
+        own = trials.rates(half)
+        people = pattern(own, trials.truth, level=level, distractors=distractors, normalise=normalise)
         known = ~np.isnan(people)
         undefined += int((known & np.isnan(model)).sum())
         known &= ~np.isnan(model)
         scores.append(pearson(model[known], people[known]))
-        patterns.append((model, people))
+        pairs.append((rates, own))
     if undefined:
         notes.append(f"{undefined} cells where the model's d-prime is undefined were left out")
     if np.isnan(scores).any():
@@ -89,8 +88,8 @@ def discrimination(
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
     out.attrs["n"] = {"stimuli": len(trials.images)}
     out.attrs["notes"] = notes
-    if level == "image":
-        out.attrs["influence"] = lambda: of_new_images(trials.images, patterns)
+    kind: dict[str, Any] = {"level": level, "distractors": distractors, "normalise": normalise}
+    out.attrs["influence"] = lambda: of_new_images(trials.images, trials.truth, pairs, **kind)
     return out
 
 

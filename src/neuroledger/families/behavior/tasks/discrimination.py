@@ -5,7 +5,7 @@ The measures of Rajalingham et al. (2018): ``i1``/``i2`` on images, ``o1``/``o2`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -29,7 +29,6 @@ __all__ = [
     "rates_from_probabilities",
     "rates_from_trials",
     "of_new_images",
-    "weighted_pearson",
 ]
 
 LIMIT = 5.0  # d-prime of a perfect observer
@@ -175,24 +174,123 @@ def pearson(x: Floats, y: Floats) -> float:
     return float(np.clip(x @ y / scale, -1.0, 1.0)) if scale > 0 else float("nan")
 
 
-def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Correlation of two ``(row, column)`` arrays with NaN gaps under each of ``(draw, row)`` row weights."""
-    present = ~(np.isnan(x) | np.isnan(y))
-    a, b = np.where(present, x, 0.0), np.where(present, y, 0.0)
-    a = np.where(present, a - a.sum() / max(int(present.sum()), 1), 0.0)
-    b = np.where(present, b - b.sum() / max(int(present.sum()), 1), 0.0)
-    sums = np.stack(
-        [present.sum(1), a.sum(1), b.sum(1), (a * a).sum(1), (b * b).sum(1), (a * b).sum(1)], axis=1
-    )
-    n, sa, sb, saa, sbb, sab = (weights @ sums).T
-    with np.errstate(invalid="ignore", divide="ignore"):
-        r: Floats = (sab - sa * sb / n) / np.sqrt((saa - sa**2 / n) * (sbb - sb**2 / n))
-    return r
+def of_new_images(
+    images: Array,
+    truth: Indices,
+    rates: Sequence[tuple[Floats, Floats]],
+    *,
+    level: str,
+    distractors: str,
+    normalise: bool,
+) -> Influence:
+    """How new images of the same objects move the mean correlation of the patterns of pairs of rates ``(image, object)``.
+
+    An image is in its own row, in the false alarms of other objects' images, and in the means that are taken off.
+    """
+    of = _of_weighted_images if level == "image" else _of_weighted_objects
+    again = [of(one, other, truth, distractors, normalise) for one, other in rates]
+    stretch, whole = 1.0, np.zeros(len(again))
+    if normalise or level == "object":  # what is random lies within objects, whose images are few
+        few, all_ = float(np.median(np.bincount(truth)[np.unique(truth)])), len(images)
+        if few > 1:
+            stretch = float(np.sqrt((few + 1) / (few - 1) / ((all_ + 1) / (all_ - 1))))
+        whole = np.array([each(np.ones((1, all_)))[0] for each in again])
+
+    def values(weights: Mapping[str, Floats]) -> Floats:
+        found = np.stack([each(weights["stimulus"]) for each in again])
+        return np.asarray((whole[:, None] + stretch * (found - whole[:, None])).mean(axis=0))
+
+    return reweighted({"stimulus": images}, values)
 
 
-def of_new_images(images: Array, patterns: Sequence[tuple[Floats, Floats]]) -> Influence:
-    """How new images move the mean correlation over pairs of ``(image, column)`` patterns."""
-    return reweighted(
-        {"stimulus": images},
-        lambda w: np.asarray(np.mean([weighted_pearson(x, y, w["stimulus"]) for x, y in patterns], axis=0)),
-    )
+Correlation = Callable[[Floats], Floats]
+
+
+def _of_weighted_objects(
+    one: Floats, other: Floats, truth: Indices, distractors: str, _: bool
+) -> Correlation:
+    """The correlation of object patterns, (draw,), whose rates are means over images with weights (draw, image)."""
+
+    def again(weights: Floats) -> Floats:
+        sides = []
+        for rates in (one, other):
+            known = _weighted_means(rates, truth, weights)
+            with np.errstate(invalid="ignore"):
+                values = np.clip(ndtri(1.0 - known.transpose(0, 2, 1)) - ndtri(known), -LIMIT, LIMIT)
+            if distractors == "mean":
+                present = ~np.isnan(values)
+                count = present.sum(axis=2)
+                total = np.where(present, values, 0.0).sum(axis=2)
+                values = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+            sides.append(values.reshape(len(weights), -1))
+        return np.array([pearson(x[known], y[known]) for x, y in zip(*sides, strict=True)
+                         for known in (~(np.isnan(x) | np.isnan(y)),)])  # fmt: skip
+
+    return again
+
+
+def _weighted_means(rates: Floats, truth: Indices, weights: Floats) -> Floats:
+    """Mean rates over the images of each object, missing ones skipped, (draw, object, choice)."""
+    count = rates.shape[1]
+    present = ~np.isnan(rates)
+    filled = np.where(present, rates, 0.0)
+    found = np.full((len(weights), count, count), np.nan)
+    for group in range(count):
+        rows = np.flatnonzero(truth == group)
+        total, weight = (weights[:, rows] @ table[rows] for table in (filled, present.astype(np.float64)))
+        np.divide(total, weight, out=found[:, group], where=weight > 0)
+    return found
+
+
+def _of_weighted_images(
+    one: Floats, other: Floats, truth: Indices, distractors: str, normalise: bool
+) -> Correlation:
+    """The correlation of image patterns, (draw,), for weights of images (draw, image).
+
+    Values of the images of one object against one choice move together: by their mean where that is taken off, else with
+    the false alarms. So their weighted sums are enough.
+    """
+    patterns = [
+        pattern(rates, truth, level="image", distractors=distractors, normalise=normalise)
+        for rates in (one, other)
+    ]
+    known = ~(np.isnan(patterns[0]) | np.isnan(patterns[1]))
+    x, y = (np.where(known, values, 0.0) for values in patterns)
+    x, y = (np.where(known, values - values.sum() / max(int(known.sum()), 1), 0.0) for values in (x, y))
+    tables = np.stack([known.astype(np.float64), x, y, x * x, y * y, x * y])
+    groups = [np.flatnonzero(truth == group) for group in range(one.shape[1])]
+    alarms = [group_mean(rates, truth, rates.shape[1]) for rates in (one, other)]
+
+    def moves(weights: Floats, sums: Floats) -> list[Floats]:
+        if normalise:
+            weight = np.where(sums[0] > 0, sums[0], 1.0)
+            return [part / weight for part in (sums[1], sums[2])]
+        found = []
+        for rates, before in zip((one, other), alarms, strict=True):
+            with np.errstate(invalid="ignore"):
+                moved = np.nan_to_num(
+                    ndtri(_weighted_means(rates, truth, weights)) - ndtri(before), posinf=0, neginf=0
+                )
+            moved = moved.transpose(
+                0, 2, 1
+            )  # of choice's false alarms with the object: (draw, object, choice)
+            if distractors == "mean":
+                moved = moved.sum(axis=2, keepdims=True) / max(1, moved.shape[2] - 1)
+            found.append(moved)
+        return found
+
+    def again(weights: Floats) -> Floats:
+        sums = np.stack(
+            [np.stack([weights[:, rows] @ table[rows] for rows in groups], axis=1) for table in tables]
+        )
+        a, b = moves(weights, sums)
+        w, sx, sy, sxx, syy, sxy = sums  # each (draw, object, choice)
+        n = w.sum(axis=(1, 2))
+        tx, ty = (part.sum(axis=(1, 2)) for part in (sx - a * w, sy - b * w))
+        txx = (sxx - 2 * a * sx + a * a * w).sum(axis=(1, 2))
+        tyy = (syy - 2 * b * sy + b * b * w).sum(axis=(1, 2))
+        txy = (sxy - a * sy - b * sx + a * b * w).sum(axis=(1, 2))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((txy - tx * ty / n) / np.sqrt((txx - tx**2 / n) * (tyy - ty**2 / n)))
+
+    return again
