@@ -162,3 +162,32 @@ def test_a_shallow_clone_is_told_how_to_get_the_rest(committed: Lab, tmp_path: P
     git(committed, "clone", "--depth", "1", f"file://{committed.root}", str(tmp_path / "shallow"))
     with pytest.raises(RequestError, match="git fetch --unshallow"):
         review(tmp_path / "shallow", "HEAD~1")
+
+
+def test_a_name_of_two_commits_is_refused(committed: Lab) -> None:
+    """Git takes the tag before the branch: a proposal could bring a tag called main, which hides all of it."""
+    git(committed, "commit", "--allow-empty", "--message", "the proposal")
+    assert review(committed.root, "main").verdict == "clean"
+    git(committed, "tag", "main", "HEAD")
+    with pytest.raises(RequestError, match="'main' names several commits"):
+        review(committed.root, "main")
+    assert review(committed.root, "refs/heads/main").verdict == "clean"
+
+
+def test_a_branch_named_like_a_commit_is_refused(committed: Lab) -> None:
+    short = subprocess.check_output(
+        ["git", "rev-parse", "--short", "main"], cwd=committed.root, text=True
+    ).strip()
+    git(committed, "commit", "--allow-empty", "--message", "the proposal")
+    assert review(committed.root, short).commit.startswith(short)
+    git(committed, "branch", short, "HEAD")
+    with pytest.raises(RequestError, match="names several commits"):
+        review(committed.root, short)
+
+
+def test_a_repository_without_all_of_its_objects_is_told_so(committed: Lab) -> None:
+    named = ["git", "rev-parse", f"HEAD:{BENCHMARK}"]
+    id = subprocess.check_output(named, cwd=committed.root, text=True).strip()
+    (committed.root / ".git" / "objects" / id[:2] / id[2:]).unlink()
+    with pytest.raises(RequestError, match="is missing or damaged"):
+        review(committed.root, "main")

@@ -71,3 +71,19 @@ def test_two_scoring_proposals_merge_without_a_hand(start: Path, tmp_path: Path)
         root / "specs/benchmarks/lab.V4-rdm.yaml"
     ).exists()
     assert review(root, "main").verdict == "clean"
+
+
+def test_a_catalogue_that_cannot_be_opened_is_refused_not_left_to_a_person(
+    start: Path, tmp_path: Path
+) -> None:
+    """The ids of files that git ignores are no part of a proposal, and still keep it from being checked."""
+    from neuroledger.cli import main
+
+    root = tmp_path / "clone"
+    shutil.copytree(start, root, symlinks=True)
+    held = next((root / "specs" / "benchmarks").glob("*.yaml"))
+    (root / ".git" / "info" / "exclude").write_text("more/\n")
+    (held.parent / "more").mkdir()
+    shutil.copy(held, held.parent / "more" / held.name)
+    assert review(root, "main").verdict == "clean"
+    assert main(["--root", str(root), "check", "--since", "main"]) == 3

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuroledger.cli.output import say, say_json, say_table
-from neuroledger.errors import SIGNS
+from neuroledger.errors import SIGNS, SpecError
 from neuroledger.spec.base import Override, Spec
 from neuroledger.spec.catalog import Catalog, Entry, find_repository, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
@@ -276,7 +276,10 @@ def _reviewed(
     # Links and files without end are refused before anything follows them.
     if reviewed.verdict == "refused":
         return reviewed, 0
-    problems, count = _checked(root, paths, schemas=schemas)
+    try:
+        problems, count = _checked(root, paths, schemas=schemas)
+    except SpecError as error:  # a catalogue that cannot be opened, such as one with an id twice
+        problems, count = error.findings, 0
     touched = {finding.where for finding in reviewed.findings}
     # Warnings about files that the proposal does not touch are none of its doing.
     ours = [one for one in problems if one.severity == "error" or one.where in touched]

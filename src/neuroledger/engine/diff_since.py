@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 import unicodedata
@@ -39,8 +40,17 @@ ONLY_SAYS: Final = {
 }
 MOST_EMBEDDED: Final = 50 * 1000**2
 MOST_PATHS: Final = 5000
+LONGEST_PATH: Final = 1000
+LONGEST_NAME: Final = 240  # bytes; file systems hold 255, and temporary files have longer names
 STORE: Final = ".dvcstore/files/md5"
 PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md")
+# What of a page the tests or a browser run: blocks of code, HTML, attributes, and links that are no plain addresses.
+BLOCK: Final = re.compile(r"(?:^\*\*`[^`]+`\*\*\n\n)?^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
+ACTIVE: Final = re.compile(
+    r"^[ \t>]*+(?:```|~~~)[^\n]*|<(?!https?://[^\s<>]*+>)[A-Za-z!/?][^>]*"
+    r"|\]\(\s*+<?(?!https?://|mailto:)[^][()#?\"':]*+:|^[ >]*+\[[^][\n]+\]:\s*+<?(?!https?://|mailto:)[^#?\"'\n:]*+:"
+    r"|\{[^{}=\n]*+=|&(?:#|colon|tab|newline)", re.MULTILINE | re.IGNORECASE
+)  # fmt: skip
 POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
 # Files that tell git, DVC or a shell what to run, wherever they are.
 NESTED: Final = frozenset(
@@ -150,7 +160,8 @@ class Proposal:
         if nested and not (parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]):
             words = f"{nested[0]} configures git or DVC from inside the repository"
             yield _error("review.nested", path, words, "remove it")
-        if any(RESERVED.fullmatch(part) for part in parts):
+        long = len(path) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts)
+        if long or any(RESERVED.fullmatch(part) for part in parts):
             yield _error("review.path", path, "not a file name on every system", "rename it")
         if parts[0] == "data" and "prepared" in parts[1:]:
             words = "prepared windows are computed from pinned files, never contributed"
@@ -169,7 +180,9 @@ class Proposal:
             yield _warning("review.code", path, f"{state}: the file is executable")
         elif spec and path.endswith(".yaml"):
             yield from self._spec(path, parts[1], state)
-        elif spec and path.endswith(".jsonl") and self._beside_spec(path):
+        elif spec and path.endswith(".jsonl") and (beside := self._beside(path)):
+            if beside not in self.changed:
+                yield from self._spec(beside, parts[1], "changed")
             yield _note("review.spec", path, f"{state}: a list of a spec, compared with the hash in it")
         elif path == "specs/references.bib" and state == "changed":
             yield _note("review.spec", path, "changed: the bibliography")
@@ -187,7 +200,7 @@ class Proposal:
         elif _data_file(path, ".gitignore") and state != "removed" and self._ignores_pins(path):
             yield _note("review.pointer", path, f"{state}: git ignores the files that DVC provides")
         elif PAGES.fullmatch(path) or (state != "removed" and self._is_attribution(path)):
-            yield _note("review.page", path, f"{state}: documentation")
+            yield from self._page(path, state)
         elif self._is_attribution(path):
             words = "the attribution was removed, which the licence of the data may require"
             yield _warning("review.removed", path, words, "restore it from the base branch")
@@ -206,10 +219,28 @@ class Proposal:
             fix = "read it before anything of this proposal is run"
             yield _warning("review.code", path, f"{state}: code or settings", fix)
 
+    def _page(self, path: str, state: State) -> Iterator[Finding]:
+        old, now = (self._text(tree, path) for tree in (self.base, self.now))
+        new = [one for kind in (BLOCK, ACTIVE) for one in sorted({*kind.findall(now)} - {*kind.findall(old)})]
+        if new:
+            shown = " ".join(new[0].split())[:60]
+            words = f"{state}: code that tests run, or HTML or links that browsers obey: {shown}"
+            yield _warning("review.code", path, words, "read it before anything of this proposal is run")
+        else:
+            yield _note("review.page", path, f"{state}: documentation")
+
     def _collisions(self) -> Iterator[Finding]:
-        """Paths that are one file where a file system folds case or composes characters."""
+        """Paths that are one file where a file system folds case or composes characters; specs with one id."""
         folded: dict[str, str] = {}
+        specs: dict[tuple[str, str], str] = {}
         for path in self.now.entries:
+            parts = PurePosixPath(path).parts
+            if parts[0] == "specs" and len(parts) > 2 and path.endswith(".yaml"):
+                other = specs.setdefault((parts[1], parts[-1]), path)
+                if other != path and {other, path} & self.changed.keys():
+                    yield _error(
+                        "spec.duplicate-id", path, f"its id is already taken by {other}", "rename it"
+                    )
             key = unicodedata.normalize("NFC", path).casefold()
             other = folded.setdefault(key, path)
             if other != path and {other, path} & self.changed.keys():
@@ -291,10 +322,14 @@ class Proposal:
             return False
         return bool(remote) and f"{STORE}/{md5[:2]}/{md5[2:]}" not in self.now.entries
 
-    def _beside_spec(self, path: str) -> bool:
+    def _beside(self, path: str) -> str | None:
+        """The spec beside a table that names it."""
         folder, name = path.rsplit("/", 1)
         stem = name.removesuffix(".jsonl")
-        return any(f"{folder}/{stem.rsplit('.', cut)[0]}.yaml" in self.now.entries for cut in (0, 1))
+        for spec in (f"{folder}/{stem}.yaml", f"{folder}/{stem.rsplit('.', 1)[0]}.yaml"):
+            if re.search(rf"\btable: ['\"]?{re.escape(name)}['\"]?\s", f"{self._text(self.now, spec)}\n"):
+                return spec
+        return None
 
     def _text(self, tree: Tree, path: str) -> str:
         return (tree.read(path) or b"").decode("utf-8", "replace")
@@ -373,6 +408,10 @@ class Proposal:
             )
             yield _error("review.pointer-wrong", path, words, "`dvc add` it again, and pin it")
             return
+        if remote and remote not in self._remotes:
+            words = f"no configuration of DVC has a remote {remote!r}: nobody could fetch anything"
+            yield _error("review.pointer-wrong", path, words, "name a remote of .dvc/config, or none")
+            return
         content = self.now.read(stored)
         if content is None and remote:
             yield _note("review.pointer", path, f"{size:,} bytes of remote {remote}, verified when fetched")
@@ -399,6 +438,11 @@ class Proposal:
             yield _error("review.object-wrong", path, "no pointer names this object", "remove it")
         else:
             yield _note("review.object", path, f"{len(content):,} bytes")
+
+    @cached_property
+    def _remotes(self) -> set[str]:
+        held = [self._text(self.now, path) for path in self.now.entries if path.endswith(".dvc/config")]
+        return {name for text in held for name in re.findall(r'remote "([^"\n]+)"', text)}
 
     @cached_property
     def _pointed(self) -> set[str]:

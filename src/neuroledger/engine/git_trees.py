@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -80,6 +81,11 @@ def fork_point(root: Path, since: str) -> str:
     if not named:
         more = " (this clone has the last commits only: `git fetch --unshallow` gets all)" * is_shallow(root)
         raise RequestError(f"no commit {since!r} in this repository; name a branch, a tag or a commit{more}")
+    places = [f"{place}/{since}^{{commit}}" for place in ("refs", "refs/tags", "refs/heads", "refs/remotes")]
+    tips = {git(root, *words[:-1], place, may_fail=True).decode().strip() for place in places} - {""}
+    if tips - {named} or (tips and re.fullmatch("[0-9a-f]{4,}", since)):
+        fix = "name one in full, such as refs/heads/main or refs/remotes/origin/main"
+        raise RequestError(f"{since!r} names several commits of this repository (branch, tag or id): {fix}")
     commit = git(root, "merge-base", named, "HEAD", may_fail=True).decode().strip()
     if not commit:
         raise RequestError(f"{since!r} and the present branch have no commit in common")
@@ -98,6 +104,9 @@ def committed(root: Path, commit: str) -> Tree:
         if line:
             told, _, path = line.partition(b"\t")
             mode, _, id, size = told.decode().split()
+            if size == "BAD":
+                words = f"object {id} of {path.decode(errors='replace')!r} is missing or damaged"
+                raise RequestError(f"{words}: clone the repository again, with all of its objects")
             entries[_text(path)] = Entry(mode, id, 0 if size == "-" else int(size))
     return Tree(root, entries, {})
 

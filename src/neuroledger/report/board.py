@@ -13,21 +13,9 @@ import pandas as pd
 from neuroledger.spec.hierarchy import Group
 
 __all__ = [
-    "Cell",
-    "Column",
-    "FORMATS",
-    "Leaderboard",
-    "Role",
-    "Row",
-    "Status",
-    "as_csv",
-    "as_json",
-    "as_latex",
-    "as_markdown",
-    "as_text",
-    "leaderboard_text",
-    "number",
-]
+    "Cell", "Column", "FORMATS", "Leaderboard", "Role", "Row", "Status", "as_csv", "as_json", "as_latex",
+    "as_markdown", "as_text", "leaderboard_text", "number",
+]  # fmt: skip
 
 Status = Literal["scored", "partial", "failed", "stale", "edited", "missing", "unavailable"]
 Role = Literal["model", "positive", "negative"]

@@ -10,21 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 __all__ = [
-    "ID_PATTERN",
-    "PATTERNS",
-    "Component",
-    "Frozen",
-    "Id",
-    "Override",
-    "Published",
-    "Scale",
-    "Sha256",
-    "SourceFile",
-    "Spec",
-    "Stated",
-    "is_pattern",
-    "worded",
-]
+    "ID_PATTERN", "PATTERNS", "Component", "Frozen", "Id", "Override", "Published", "Scale", "Sha256",
+    "SourceFile", "Spec", "Stated", "is_pattern", "worded",
+]  # fmt: skip
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$"
 URL_PATTERN = r"^(https|s3)://\S+$"
@@ -66,28 +54,10 @@ Region = Annotated[
     Field(exclude_if=lambda value: value is None),
 ]
 Scale = Literal[
-    "correlation",
-    "reliability",
-    "half_reliability",
-    "explained_variance",
-    "similarity",
-    "consistency",
-    "accuracy",
-    "f1",
-    "auroc",
-    "fraction",
-    "rate",
-    "rank",
-    "distance",
-    "error",
-    "score",
-    "count",
-    "bytes",
-    "operations",
-    "seconds",
-    "per_second",
-    "joules",
-]
+    "correlation", "reliability", "half_reliability", "explained_variance", "similarity", "consistency",
+    "accuracy", "f1", "auroc", "fraction", "rate", "rank", "distance", "error", "score", "count", "bytes",
+    "operations", "seconds", "per_second", "joules",
+]  # fmt: skip
 Direction = Literal["higher", "lower"]
 
 

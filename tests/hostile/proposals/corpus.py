@@ -18,6 +18,7 @@ from tests.report.ledger import keep, record
 
 RIDGE = "lab.V4-ridge"
 COMMAND = "touch CANARY"
+PAGE = "# A page\n\nSee <https://example.org> and [it](../README.md).\n\n```python\nx = 1\n```\n\nThe end.\n"
 LOCK = """schema: '2.0'
 stages:
   check:
@@ -65,7 +66,7 @@ def base(root: Path, repository: Path) -> Lab:
     shutil.copytree(repository / "specs" / "schema", root / "specs" / "schema")
     keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))
     (root / "docs").mkdir()
-    (root / "docs" / "page.md").write_text("# A page\n")
+    (root / "docs" / "page.md").write_text(PAGE)
     (root / "src").mkdir()
     (root / "src" / "module.py").write_text("x = 1\n")
     (root / ".gitignore").write_text("results/scratch/\n")
@@ -235,7 +236,9 @@ def a_calibration(lab: Lab) -> None:
 
 @proposal("clean", "review.page")
 def documentation(lab: Lab) -> None:
-    write(lab, "docs/page.md", "# A page\n\nBetter.\n")
+    write(
+        lab, "docs/page.md", PAGE.replace("See", "See [this](page.md#end) and").replace("The end", "Better")
+    )
 
 
 @proposal("clean", "review.spec")
@@ -316,6 +319,46 @@ def a_calibration_that_withholds_the_intervals_of_others(lab: Lab) -> None:
 @proposal("needs a person", "review.code")
 def code_in_docs(lab: Lab) -> None:
     write(lab, "docs/conf.py", f"import os; os.system('{COMMAND}')\n")
+
+
+@proposal("needs a person", "review.code")
+def code_in_a_page_that_tests_run(lab: Lab) -> None:
+    write(lab, "docs/page.md", PAGE.replace("x = 1", f"import os; os.system('{COMMAND}')"))
+
+
+@proposal("needs a person", "review.code")
+def code_in_a_new_page(lab: Lab) -> None:
+    write(lab, "docs/other.md", f"# Another\n\n```sh\n{COMMAND}\n```\n")
+
+
+@proposal("needs a person", "review.code")
+def a_page_with_a_script(lab: Lab) -> None:
+    write(lab, "docs/page.md", PAGE + "\n<script>alert(1)</script>\n")
+
+
+@proposal("needs a person", "review.code")
+def a_page_with_an_address_that_is_an_element(lab: Lab) -> None:
+    write(lab, "docs/page.md", PAGE + "\n<https://example.org onmouseover=alert(1)>\n")
+
+
+@proposal("needs a person", "review.code")
+def a_page_with_a_link_that_is_a_script(lab: Lab) -> None:
+    write(lab, "docs/page.md", PAGE + "\n[x](java\tscript:alert%281%29)\n")
+
+
+@proposal("needs a person", "review.code")
+def a_page_with_an_attribute_that_is_a_script(lab: Lab) -> None:
+    write(lab, "docs/page.md", PAGE + "\n[x](page.md){: onclick=alert(1) }\n")
+
+
+@proposal("needs a person", "review.code")
+def an_attribution_with_an_element(lab: Lab) -> None:
+    write(lab, "data/lab/ATTRIBUTION.md", "# By <img src=x onerror=alert(1)>\n")
+
+
+@proposal("needs a person", "review.code")
+def a_table_that_no_spec_names(lab: Lab) -> None:
+    write(lab, f"specs/benchmarks/{RIDGE}.jsonl", '{"name": "cargo"}\n')
 
 
 @proposal("needs a person", "review.code")
@@ -521,6 +564,11 @@ def a_pointer_to_other_bytes(lab: Lab) -> None:
 
 
 @proposal("refused", "review.pointer-wrong")
+def a_pointer_to_a_remote_that_nothing_configures(lab: Lab) -> None:
+    point(lab, lab.data / "responses.nc", remote="elsewhere")
+
+
+@proposal("refused", "review.pointer-wrong")
 def a_pointer_without_an_object(lab: Lab) -> None:
     (pointer := lab.data / "responses.nc.dvc").write_text(
         yaml.safe_dump({"outs": [yaml.safe_load(pointer.read_text())["outs"][0] | {"md5": "0" * 32}]})
@@ -655,6 +703,17 @@ def a_page_with_text_that_only_machines_read(lab: Lab) -> None:
 @proposal("refused", "review.path")
 def a_name_that_differs_in_case(lab: Lab) -> None:
     write(lab, f"specs/benchmarks/{RIDGE.upper()}.yaml", "id: x\n")
+
+
+@proposal("refused", "spec.duplicate-id")
+def a_spec_with_the_id_of_another(lab: Lab) -> None:
+    held = (lab.root / "specs" / "benchmarks" / f"{RIDGE}.yaml").read_text()
+    write(lab, f"specs/benchmarks/more/{RIDGE}.yaml", held)
+
+
+@proposal("refused", "review.path")
+def a_name_that_few_file_systems_hold(lab: Lab) -> None:
+    write(lab, f"docs/{'a' * 250}.md", "x\n")
 
 
 @proposal("refused", "review.path")

@@ -7,22 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 __all__ = [
-    "Answer",
-    "Question",
-    "between",
-    "decodes",
-    "distinct",
-    "each",
-    "has_columns",
-    "holds_all",
-    "in_set",
-    "not_null",
-    "pairs",
-    "row_count",
-    "span",
-    "states",
-    "unique_together",
-]
+    "Answer", "Question", "between", "decodes", "distinct", "each", "has_columns", "holds_all", "in_set",
+    "not_null", "pairs", "row_count", "span", "states", "unique_together",
+]  # fmt: skip
 
 Quote = Literal["values", "rows", "both", "only"]
 """What a breach quotes: its values, what its rows are called, both, or its only value to end the sentence."""

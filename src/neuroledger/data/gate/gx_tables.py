@@ -24,21 +24,9 @@ if TYPE_CHECKING:
     from neuroledger.data.stimuli import StimulusSet
 
 __all__ = [
-    "Facts",
-    "content",
-    "coordinate_names",
-    "coordinates",
-    "files",
-    "lengths",
-    "repetitions",
-    "select",
-    "site_names",
-    "sites",
-    "stimuli",
-    "time_steps",
-    "value_range",
-    "values",
-]
+    "Facts", "content", "coordinate_names", "coordinates", "files", "lengths", "repetitions", "select",
+    "site_names", "sites", "stimuli", "time_steps", "value_range", "values",
+]  # fmt: skip
 
 MS_PER_SECOND: Final = 1000.0
 
