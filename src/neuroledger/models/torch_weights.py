@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 
 
 def load_weights(
-    module: torch.nn.Module, weights: Mapping[str, Path], model: str, *, fresh: tuple[str, ...] = ()
+    module: torch.nn.Module,
+    weights: Mapping[str, Path],
+    model: str,
+    *,
+    fresh: tuple[str, ...] = (),
+    adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> None:
     """Fill a module with the tensors of one or several safetensors files, each of which it must have.
 
-    Tensors whose names begin with one of `fresh` are left out on both sides and keep their random values.
+    Tensors whose names begin with one of `fresh` are left out on both sides and keep their random values. `adapt` makes of
+    the files' tensors those that the module is to have.
 
     Raises
     ------
@@ -42,7 +48,7 @@ def load_weights(
                 f"model {model!r}: weights {name!r} are not a whole safetensors file ({error}); fetch them again, "
                 "or convert them with safetensors.torch.save_file"
             ) from error
-    own = module.state_dict()
+    state, own = adapt(state), module.state_dict()
     unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
     if unused:
         raise ModelError(f"model {model!r}: no tensor of the module begins with {unused[0]!r} (fresh)")

@@ -17,6 +17,7 @@ from pydantic import Field, JsonValue
 
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
+from neuroledger.families.decoding.models.pretrained_contract import Arranged, Contract, adapted, arranged
 from neuroledger.families.decoding.models.response_networks import residual_mlp
 from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
 from neuroledger.families.decoding.training.decoding_recipes import NeuralBench, Recipe, TrainingRecipe
@@ -227,6 +228,7 @@ def braindecode_decoder(
     parameters: Arguments | None = None,
     weights: Mapping[str, Path] = MappingProxyType({}),
     fresh: tuple[str, ...] = (),
+    contract: Contract | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
 ) -> Decoder:
@@ -245,6 +247,9 @@ def braindecode_decoder(
     fresh
         Parts of the network, by the beginning of their tensors' names, that start from random values whatever the
         file holds: `final_layer`, as a rule, since it has as many outputs as there were classes.
+    contract
+        What the weights were made for: channels by name, rate, length and unit of windows, and which of the file's
+        tensors this network does not take. Windows that break it are refused before anything is trained.
 
     Raises
     ------
@@ -260,18 +265,23 @@ def braindecode_decoder(
         if not hasattr(models, name):
             near = ", ".join(_like(architecture, models)) or "see braindecode.models"
             raise ModelError(f"model {id!r}: braindecode has no network {architecture!r}; near: {near}")
+        seen = Arranged(signature, tuple(range(signature.channels)), 1.0)
+        if contract is not None:
+            seen = arranged(contract, signature, recipe, id)
+        signature = seen.signature
         known = {"chs_info": _channels(signature)}
         made = getattr(models, name)
         if not (isinstance(made, type) and hasattr(made, "forward")):
             raise ModelError(f"model {id!r}: {architecture!r} of braindecode is not a network")
         network = built(made, signature, parameters or {}, id, known)
         if weights:
-            load_weights(network, weights, id, fresh=fresh)
-        elif fresh:
+            adapt = dict if contract is None else adapted(contract, network, id)
+            load_weights(network, weights, id, fresh=fresh, adapt=adapt)
+        elif fresh or contract is not None:
             raise ModelError(
-                f"model {id!r}: `fresh` says what pretrained weights leave out, and there are none"
+                f"model {id!r}: `fresh` and `contract` are about pretrained weights, and there are none"
             )
-        return _one_answer(network, signature)
+        return _one_answer(network, seen)
 
     return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
 
@@ -351,10 +361,11 @@ def _like(name: str, models: ModuleType) -> list[str]:
     return difflib.get_close_matches(name, [key for key in dir(models) if key[:1].isupper()], 3)
 
 
-def _one_answer(network: Any, signature: Signature) -> Any:
+def _one_answer(network: Any, seen: Arranged) -> Any:
     """The network, told the names of its channels where it asks for them, with one answer per window."""
     from torch import nn
 
+    signature, rows, factor = seen
     asks = "ch_names" in inspect.signature(network.forward).parameters
     names: Sequence[str] = signature.channel_ids
 
@@ -366,6 +377,9 @@ def _one_answer(network: Any, signature: Signature) -> Any:
             self.network = network
 
         def forward(self, windows: Any) -> Any:
+            if rows != tuple(range(windows.shape[1])):
+                windows = windows[:, list(rows)]
+            windows = windows if factor == 1.0 else windows * factor
             try:
                 found = network(windows, ch_names=list(names)) if asks else network(windows)
             except (ValueError, LookupError) as error:

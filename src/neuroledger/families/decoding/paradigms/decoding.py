@@ -360,6 +360,7 @@ def _signature(
         positions=_positions(assembly),
         symbols=symbols,
         recipe=recipe,
+        units=str(assembly.attrs["units"]),
     )
 
 

@@ -34,7 +34,7 @@ class Signature(NamedTuple):
 
     `outputs` counts classes, labels, numbers or dimensions of an embedding, and for texts their `symbols` and a blank after
     them; `sampling_rate` is in Hz; `positions` are those of the channels in metres, NaN where one is unknown, None where
-    all are; `recipe` is what the benchmark asks of the training of networks.
+    all are; `recipe` is what the benchmark asks of the training of networks; `units` are those of the amplitudes.
     """
 
     objective: Objective
@@ -47,6 +47,7 @@ class Signature(NamedTuple):
     positions: tuple[tuple[float, float, float], ...] | None = None
     symbols: tuple[str, ...] | None = None
     recipe: TaskRecipe | None = None
+    units: str = "arbitrary"
 
 
 @runtime_checkable

@@ -1,0 +1,189 @@
+"""A network with pretrained weights by its contract, on a small stand-in for braindecode: what breaks it is said, once."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuroledger as nl
+from neuroledger.errors import ModelError
+from neuroledger.families.decoding.models.network_decoders import braindecode_decoder
+from neuroledger.families.decoding.models.pretrained_contract import Contract
+from neuroledger.families.decoding.protocols.decoder import Signature
+from neuroledger.families.decoding.training.decoding_recipes import Laptop
+from neuroledger.families.signals.signals import signals
+
+torch = pytest.importorskip("torch")
+
+RATE = 100.0
+KNOWN = ("FP1", "C3", "CZ", "C4", "OZ")
+UNSCALED = Laptop(epochs=1, scale="none", clamp=0.0)
+
+
+class Tiny(torch.nn.Module):
+    """Windows of up to eight moments of 50 samples; the first ones of its embedding of moments are added."""
+
+    def __init__(self, n_chans: int, n_times: int, n_outputs: int, sfreq: float) -> None:
+        super().__init__()
+        self.mixed = torch.nn.Linear(n_chans, 4)
+        self.moments = torch.nn.Parameter(torch.zeros(1, n_times // 50 + 1, 4))
+        self.final_layer = torch.nn.Linear(4, n_outputs)
+
+    def forward(self, windows: Any) -> Any:
+        self.seen = windows.detach().clone()
+        moments = windows.unfold(2, 50, 50).mean(dim=3).transpose(1, 2)
+        return self.final_layer((self.mixed(moments) + self.moments[:, 1:]).mean(dim=1))
+
+
+class Named(Tiny):
+    """The same, told the names of its channels."""
+
+    def forward(self, windows: Any, ch_names: list[str]) -> Any:
+        self.names = ch_names
+        return super().forward(windows)
+
+
+@pytest.fixture(autouse=True)
+def zoo(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = types.ModuleType("braindecode.models")
+    vars(models).update(Tiny=Tiny, Named=Named)
+    monkeypatch.setitem(sys.modules, "braindecode.models", models)
+
+
+def checkpoint(
+    folder: Path, *, channels: int = len(KNOWN), rename: dict[str, str] | None = None
+) -> dict[str, Path]:
+    """Weights of a longer network, with a head of its pretraining, as they are published."""
+    from safetensors.torch import save_file
+
+    torch.manual_seed(5)
+    state = Tiny(channels, 400, 7, RATE).state_dict() | {"pretext.weight": torch.ones(3)}
+    state["moments"] = torch.arange(36.0).reshape(1, 9, 4)
+    state = {(rename or {}).get(name, name): value.contiguous() for name, value in state.items()}
+    save_file(state, folder / "model.safetensors")
+    return {"model.safetensors": folder / "model.safetensors"}
+
+
+def contract(**changed: Any) -> Contract:
+    said: dict[str, Any] = {
+        "channels": KNOWN, "sampling_rate": RATE, "whole": 0.5, "longest": 4.0, "one": 100.0, "unused": ("pretext.",),
+        "cut": {"moments": 1},
+    }  # fmt: skip
+    return Contract.model_validate(said | changed)
+
+
+def signature(names: tuple[str, ...] = ("Fp1", "C3", "Cz", "C4", "Oz"), **changed: Any) -> Signature:
+    told = Signature("classification", len(names), 100, 2, RATE, names, 33, units="uV")
+    return told._replace(**changed)
+
+
+def network(weights: dict[str, Path], about: Signature | None = None, **how: Any) -> Any:
+    given = {
+        "contract": contract(),
+        "fresh": ("final_layer",),
+        "recipe": UNSCALED,
+        "architecture": "Tiny",
+    } | how
+    decoder = braindecode_decoder(id="tiny", weights=weights, **given)
+    return decoder.make(about or signature()).make(about or signature())
+
+
+def test_weights_find_their_places_and_windows_come_in_their_unit_and_order(tmp_path: Path) -> None:
+    weights = checkpoint(tmp_path)
+    mixed = ("Oz", "C4", "Fp1", "Cz", "C3")
+    made = network(weights, signature(mixed))
+    assert torch.equal(made.network.moments, torch.arange(36.0).reshape(1, 9, 4)[:, :3])
+    windows = torch.arange(5.0)[None, :, None].expand(1, 5, 100) * 100.0
+    made(windows)
+    # Row by row Fp1, C3, Cz, C4, Oz, in hundreds of microvolts.
+    assert made.network.seen[0, :, 0].tolist() == [2.0, 4.0, 3.0, 1.0, 0.0]
+    volts = network(weights, signature(mixed, units="V"))
+    volts(windows / 1e6)
+    torch.testing.assert_close(volts.network.seen, made.network.seen)
+
+
+def test_a_network_that_knows_names_receives_those_that_are_there(tmp_path: Path, caplog: Any) -> None:
+    weights = checkpoint(tmp_path, channels=3)
+    about = signature(("C4", "X7", "C3", "Oz"))
+    with pytest.raises(ModelError, match=r"do not know channels X7 \(`others: drop`"):
+        network(weights, about, architecture="Named", contract=contract(needs="some"))
+    with caplog.at_level(logging.WARNING, "neuroledger"):
+        made = network(weights, about, architecture="Named", contract=contract(needs="some", others="drop"))
+    assert "channels X7 are left out" in caplog.text
+    made(torch.zeros(1, 4, 100))
+    assert made.network.names == ["C4", "C3", "Oz"]
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        (signature(("Fp1", "C3", "Cz", "Oz")), "channels C4 are missing"),
+        (signature(("a", "b")), "none of the channels a, b is known to the weights"),
+        (signature(sampling_rate=128.0), "128 Hz, not 100: resample"),
+        (signature(samples=120), "windows of 1.2 s are no multiple of 0.5 s"),
+        (signature(samples=450), "windows of 4.5 s, at most 4 s"),
+        (signature(units="robust"), "amplitudes are in 'robust'"),
+    ],
+)
+def test_windows_that_break_the_contract_are_refused(tmp_path: Path, about: Signature, said: str) -> None:
+    with pytest.raises(
+        ModelError, match=r"model 'tiny': the windows are not those of its weights"
+    ) as refused:
+        network(checkpoint(tmp_path), about)
+    assert said in str(refused.value)
+
+
+def test_all_that_is_wrong_is_said_at_once_and_a_recipe_that_scales_is_refused(tmp_path: Path) -> None:
+    about = signature(("Fp1", "C3"), sampling_rate=128.0, units="robust")
+    with pytest.raises(ModelError) as refused:
+        network(checkpoint(tmp_path), about, recipe=Laptop())
+    for part in ("channels CZ, C4, OZ are missing", "128 Hz", "'robust'", "the recipe scales channels"):
+        assert part in str(refused.value)
+
+
+def test_tensors_that_find_no_place_and_places_without_a_tensor_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"nothing takes tensor 'pretext\.weight'"):
+        network(checkpoint(tmp_path), contract=contract(unused=()))
+    with pytest.raises(ModelError, match=r"'moments' is \(1, 9, 4\), the module has \(1, 3, 4\)"):
+        network(checkpoint(tmp_path), contract=contract(cut={}))
+    wrong = checkpoint(tmp_path, rename={"mixed.weight": "encoder.weight"})
+    with pytest.raises(
+        ModelError, match=r"nothing takes tensor 'encoder\.weight'.*no value for 'mixed\.weight'"
+    ):
+        network(wrong)
+    with pytest.raises(ModelError, match=r"'mixed\.weight' is \(4, 3\), the module has \(4, 5\)"):
+        network(checkpoint(tmp_path, channels=3))
+    with pytest.raises(ModelError, match=r"its contract speaks of tensors decoder\., which are not there"):
+        network(checkpoint(tmp_path), contract=contract(unused=("pretext.", "decoder.")))
+    with pytest.raises(ModelError, match="windows are longer than the weights allow"):
+        network(checkpoint(tmp_path), signature(samples=600), contract=contract(longest=None))
+    with pytest.raises(ModelError, match="`contract` are about pretrained weights, and there are none"):
+        network({}, fresh=())
+
+
+def test_a_contract_is_kept_through_training_and_scoring(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.tile(["left", "right"], 20)
+    values = rng.normal(0, 10, (40, 5, 100)) + 300.0 * (labels == "left")[:, None, None]
+    windows = signals(
+        values.astype(np.float32), channels=["Oz", "C4", "Fp1", "Cz", "C3"], channel_types="eeg", sampling_rate=RATE,
+        start=0.0, units="uV",
+        events={"stimulus_id": labels, "subject": ["a"] * 40, "recording": ["a"] * 40, "onset": np.arange(40.0) * 2,
+                "label": labels},
+    )  # fmt: skip
+    decoder = braindecode_decoder(
+        id="tiny", architecture="Tiny", weights=checkpoint(tmp_path), fresh=("final_layer",), contract=contract(),
+        recipe=Laptop(epochs=60, scale="none", clamp=0.0, learning_rate=0.05),
+    )  # fmt: skip
+    score = nl.decode(decoder, windows, "label", splits=4, seeds=(33,))
+    assert score.value > 0.9
+    with pytest.raises(ModelError, match="50 Hz, not 100"):
+        nl.decode(decoder, windows.isel(sample=slice(0, 50)).assign_attrs(sampling_rate=50.0).assign_coords(
+            time_bin_start=("sample", np.arange(50) * 20.0), time_bin_end=("sample", np.arange(1, 51) * 20.0)),
+            "label", splits=4, seeds=(33,))  # fmt: skip
