@@ -5,6 +5,7 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.families.decoding.models import network_decoders
 from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
 from neuroledger.families.decoding.models.network_decoders import braindecode_decoder
 from neuroledger.families.decoding.protocols.decoder import Signature
@@ -129,3 +130,47 @@ def test_networks_that_need_torchaudio_say_so_where_it_does_not_import():
             make("EEGSimpleConv")
     else:
         assert make("EEGSimpleConv") is not None
+
+
+def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    from neuroledger.families.decoding.models.pretrained_contract import Contract
+    from neuroledger.families.decoding.training.decoding_recipes import NeuralBench
+    from neuroledger.spec.catalog import open_catalog
+
+    told = dict(open_catalog().model("braindecode.Labram.pretrained").builder.parameters)
+    contract = Contract.model_validate(told["contract"])
+    models = network_decoders._models("labram")
+    # As published: 128 channels, 15 s, no head; 221 tensors and 5,819,936 parameters.
+    torch.manual_seed(5)
+    published = models.Labram(n_chans=128, n_times=3000, n_outputs=0, sfreq=200).state_dict()
+    assert len(published) == 221
+    assert sum(value.numel() for value in published.values()) == 5_819_936
+    assert [name.upper() for name in contract.channels] == [
+        n.upper() for n in models.labram.LABRAM_CHANNEL_ORDER
+    ]
+    save_file(
+        {key: value.clone().contiguous() for key, value in published.items()}, tmp_path / "model.safetensors"
+    )
+
+    def labram(about):
+        decoder = braindecode_decoder(
+            id="labram", architecture="Labram", weights={"model.safetensors": tmp_path / "model.safetensors"},
+            fresh=tuple(told["fresh"]), contract=contract, recipe=NeuralBench(scale="none", clamp=0.0),
+        )  # fmt: skip
+        return decoder.make(about).make(about)
+
+    microvolts = signature()._replace(units="uV")
+    network = labram(microvolts).eval()
+    state = network.network.state_dict()
+    assert torch.equal(state["temporal_embedding"], published["temporal_embedding"][:, :6])
+    taken = [key for key in published if key != "temporal_embedding"]
+    assert all(torch.equal(state[key], published[key]) for key in taken)
+    with torch.inference_mode():
+        assert tuple(network(torch.randn(2, 22, 1000) * 20).shape) == (2, 4)
+    with pytest.raises(ModelError, match=r"250 Hz, not 200.*windows of 4\.4 s are no multiple of 1 s"):
+        labram(microvolts._replace(sampling_rate=250.0, samples=1100))
+    with pytest.raises(ModelError, match="do not know channels E1"):
+        labram(microvolts._replace(channel_ids=("E1", *NAMES[1:])))
