@@ -52,14 +52,9 @@ def load_weights(
     unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
     if unused:
         raise ModelError(f"model {model!r}: no tensor of the module begins with {unused[0]!r} (fresh)")
-    state, wanted = (
-        {name: value for name, value in held.items() if not name.startswith(fresh)} if fresh else held
-        for held in (state, own)
-    )
-    problems = [
-        f"nothing takes {unknown('tensor', name, list(wanted))}"
-        for name in sorted(state.keys() - wanted.keys())
-    ]
+    state, wanted = ({n: v for n, v in held.items() if not n.startswith(fresh)} for held in (state, own))
+    lost = sorted({*state} - {*wanted})
+    problems = [f"nothing takes {unknown('tensor', name, list(wanted))}" for name in lost]
     # How many batches a normalisation was trained on changes no answer, and many published files leave it out.
     missing = {name for name in wanted.keys() - state.keys() if not name.endswith("num_batches_tracked")}
     problems += [f"no value for {name!r}" for name in sorted(missing)]
