@@ -327,7 +327,8 @@ class Proposal:
         folder, name = path.rsplit("/", 1)
         stem = name.removesuffix(".jsonl")
         for spec in (f"{folder}/{stem}.yaml", f"{folder}/{stem.rsplit('.', 1)[0]}.yaml"):
-            if re.search(rf"\btable: ['\"]?{re.escape(name)}['\"]?\s", f"{self._text(self.now, spec)}\n"):
+            text = f"{self._text(self.now, spec)}\n"
+            if re.search(rf"\btable: ['\"]?{re.escape(name)}['\"]?[\s,}}]", text):
                 return spec
         return None
 
