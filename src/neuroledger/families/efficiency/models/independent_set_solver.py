@@ -17,7 +17,7 @@ def _together(values: Any) -> None:
         raise ValueError(f"{values.method} has no `steps`; leave them out")
 
 
-@builder("independent_set_solver", version=1, takes=TAKES, gives=GIVES, together=_together)
+@builder("independent_set_solver", version=2, takes=TAKES, gives=GIVES, together=_together)
 def independent_set_solver(
     *, id: str, method: Method = "tabu", steps: Annotated[int, Field(gt=0)] | None = None
 ) -> SolverModel:

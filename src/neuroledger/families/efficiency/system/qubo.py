@@ -131,7 +131,7 @@ Solver = Callable[[Workload, np.random.Generator], Iterator[Array]]
 
 
 def tabu(
-    work: Workload, rng: np.random.Generator, *, steps: int = 200_000, tenure: int = 10, patience: int = 5_000
+    work: Workload, rng: np.random.Generator, *, steps: int = 200_000, tenure: int = 3, patience: int = 5_000
 ) -> Iterator[Array]:
     """Tabu search [glover1989]: flip the best vertex that was not flipped lately; restart where nothing improves.
 
