@@ -1,0 +1,122 @@
+"""The board and `compare` on equal models: metrics of every kind, many models, few benchmarks; and what power is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import xarray as xr
+from scipy import stats
+
+import neuroledger as nl
+from neuroledger.errors import MetricError
+from neuroledger.stats.calibration import rate
+from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
+from neuroledger.stats.score import Score
+from neuroledger.stats.spread import Influence, moved
+
+Floats = npt.NDArray[np.float64]
+MODELS, BENCHMARKS, RUNS = 20, 3, 100
+
+
+def of_items(values: Floats, benchmark: str) -> Score:
+    ids = [f"{benchmark}{i}" for i in range(len(values))]
+    influence = Influence({"stimulus": moved(ids, (values - values.mean()) / len(values))})
+    return Score(float(values.mean()), scale="correlation", influence=influence, population=benchmark)
+
+
+def board(rng: np.random.Generator, shift: Floats, items: int = 60) -> list[Joint]:
+    """The suite means of models over benchmarks whose items they share, with half of each item's variance in common."""
+    common = rng.standard_normal((BENCHMARKS, items))
+    found = []
+    for at in range(len(shift)):
+        own = rng.standard_normal((BENCHMARKS, items))
+        parts = [
+            (1 / BENCHMARKS, of_items(shift[at] + np.sqrt(0.5) * (common[b] + own[b]), f"b{b}"))
+            for b in range(BENCHMARKS)
+        ]
+        found.append(joint_mean(parts))
+    return found
+
+
+def test_twenty_equal_models_on_few_benchmarks_get_no_false_rank() -> None:
+    rng = np.random.default_rng(20)
+    boards = [board(rng, np.zeros(MODELS)) for _ in range(RUNS)]
+    false = rate([any(rank != (1, MODELS) for rank in rank_sets(clearly_better(each))) for each in boards])
+    assert false.low <= 0.05 and false.value <= 0.09, false
+
+
+def test_the_board_finds_a_better_model_as_often_as_tukeys_range_would() -> None:
+    """One of 20 models is better by what an exact test of all pairs at once finds in about four of five leagues."""
+    rng = np.random.default_rng(21)
+    items = 60
+    error = np.sqrt(0.5 * 2 / (items * BENCHMARKS))  # of a difference of two models
+    reach = stats.studentized_range.ppf(0.95, MODELS, 1000) / np.sqrt(2)
+    shift = np.zeros(MODELS)
+    shift[0] = (reach + stats.norm.ppf(0.8)) * error
+    mine, exact = [], []
+    for _ in range(60):
+        each = board(rng, shift, items)
+        values = np.array([one.value for one in each])
+        mine.append(clearly_better(each)[0, 1:].mean())
+        exact.append(((values[0] - values[1:]) > reach * error).mean())
+    assert 0.7 < np.mean(exact) < 0.9
+    assert np.mean(mine) >= np.mean(exact) - 0.1
+
+
+def assembly(values: Floats, kind: str) -> xr.DataArray:
+    coords = {
+        "stimulus_id": ("presentation", [f"s{i}" for i in range(len(values))]),
+        "neuroid_id": ("neuroid", [f"{kind}{i}" for i in range(values.shape[1])]),
+    }
+    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
+
+
+def experiment(rng: np.random.Generator, stimuli: int = 50, neurons: int = 25) -> list[xr.DataArray]:
+    Z = rng.standard_normal((stimuli, 6))
+    Y = Z @ rng.standard_normal((6, neurons)) / np.sqrt(6) + rng.standard_normal((stimuli, neurons))
+    return [assembly(Y, "n"), *(assembly(Z + 0.8 * rng.standard_normal(Z.shape), "f") for _ in range(2))]
+
+
+@pytest.mark.parametrize(
+    "metric", ["pls", "ridgecv", "linear_predictivity", "neuron_to_neuron", "cka_biased", "rdm"]
+)
+def test_compare_of_equal_models_differs_no_more_often_than_it_may(metric: str) -> None:
+    options = {"estimator": {"components": 3}} if metric == "pls" else {}
+    bound, rng, p = nl.metric(metric, **options), np.random.default_rng(22), []
+    for _ in range(30):
+        target, *models = experiment(rng)
+        p.append(nl.compare(*(bound(each, target) for each in models)).differences[0].p)
+    assert np.mean(np.array(p) < 0.05) <= 0.15
+    assert np.mean(np.array(p) < 0.5) > 0.15
+
+
+FREE = ("pls", "linear_predictivity", "neuron_to_neuron", "cka", "cka_biased", "rdm")
+
+
+@pytest.mark.parametrize(
+    ("metric", "side"),
+    [
+        *((metric, side) for metric in FREE for side in ("source", "target", "both")),
+        ("ridge", "target"),
+        ("ridgecv", "target"),
+    ],
+)
+def test_units_move_no_digit_that_matters(metric: str, side: str) -> None:
+    """From 1e-13 to 1e13 of the units: the same score, the same interval, or an error with its reason.
+
+    Of a ridge the target's units alone: its penalty is in squared units of the features, by definition.
+    """
+    target, source, _ = experiment(np.random.default_rng(23))
+    bound = nl.metric(metric, **({"estimator": {"components": 3}} if metric == "pls" else {}))
+    plain = bound(source, target)
+    for power in (-13, -6, -3, 3, 6, 13):
+        X = source * 10.0**power if side != "target" else source
+        Y = target * 10.0**power if side != "source" else target
+        try:
+            scaled = bound(X, Y)
+        except MetricError as error:
+            assert str(error)
+            continue
+        assert scaled.value == pytest.approx(plain.value, abs=1e-8), power
+        assert (scaled.low, scaled.high) == pytest.approx((plain.low, plain.high), abs=1e-6), power
