@@ -25,6 +25,7 @@ from neuroledger.data import assembly as assemblies
 from neuroledger.data.load import load_dataset
 from neuroledger.errors import AssemblyError, DataError, RequestError, UnavailableError
 from neuroledger.spec.catalog import open_catalog
+from tests.cli.bids_people import people_of_bids
 
 IMAGES, NEUROIDS, REPETITIONS = 60, 7, 4
 NAMES = [f"im{i}" for i in range(IMAGES)]  # im10 comes before im2 by name
@@ -326,6 +327,46 @@ def test_spikes_of_nwb_are_counted_in_the_window(
     expected = [[((one >= s + 0.05) & (one < s + 0.25)).sum() for one in spikes] for s in starts]
     np.testing.assert_array_equal(data.values, expected)
     assert data["stimulus_id"].values.tolist() == [NAMES[i] for i in shown]
+
+
+def test_a_bids_tree_becomes_a_decoding_benchmark_with_its_people(
+    tmp_path: Path, bare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = tmp_path / "recordings"
+    people_of_bids(tree)
+    flags = ["--root", str(bare), "--no-questions", "--license", "CC0-1.0", "--access", "public"]
+    assert main(["start", str(tree), *flags]) != 0  # which events are decoded, and when, nobody can know
+    said = capsys.readouterr().err
+    assert "--events" in said and "go" in said and "stop" in said and "--window" in said
+    answers = {
+        "task": "react",
+        "events": "go=go,stop=stop",
+        "start": "0:0.5",
+        "licence": "CC0-1.0",
+        "who": "public",
+    }
+    with pytest.raises(RequestError, match="nothing was written"):
+        start(tree, root=bare, ask=lambda question: answers.get(question.split()[0], "n"))
+    assert not list((bare / "specs").rglob("*.yaml"))
+    done = start(
+        tree,
+        root=bare,
+        license="CC0-1.0",
+        access="public",
+        events="go=go,stop=stop",
+        window="0:0.5",
+        ask=None,
+    )
+    assert done.notes[0] == "eeg of 3 people, tasks react" and "splits cross_subject" in done.notes[1]
+    values = {record.model: record.score["value"] for record in done.records if record.score}
+    best = max(value for model, value in values.items() if "shuffled" not in model and model != "planted_lda")
+    assert best > 0.7 and abs(values["dummy"]) < 0.2
+    data = load_dataset(open_catalog(bare), done.dataset)
+    assert sorted(set(data.assembly["subject"].values.tolist())) == ["01", "02", "03"]
+    assert data.assembly.sizes["presentation"] == 3 * 40
+    before = {path: path.read_bytes() for path in (bare / "specs").rglob("*.yaml")}
+    again = start(tree, root=bare, ask=None)
+    assert not again.written and {path: path.read_bytes() for path in before} == before
 
 
 def test_choices_of_people_become_a_behavioural_benchmark(images: Path, tmp_path: Path) -> None:

@@ -101,6 +101,11 @@ class _Answers:
                 f"found:\n{seen}\nmissing, and not to be guessed:\n{lines}\nnothing was written"
             )
 
+    def agree(self) -> None:
+        """Return when whoever is asked agrees, or nobody is."""
+        if self.ask is not None and self.ask("write and score (y/n): ").strip().lower() not in ("y", "yes"):
+            raise RequestError("stopped; nothing was written")
+
 
 @dataclass
 class _Draft:
@@ -187,8 +192,7 @@ def start(
         tell(note)
     benchmarks = _benchmarks(named, draft, degrees)
     tell(f"writes data set {named}, benchmarks {', '.join(benchmarks)} and suite {named} into {catalog.root}")
-    if ask is not None and ask("write and score (y/n): ").strip().lower() not in ("y", "yes"):
-        raise RequestError("stopped; nothing was written")
+    asked.agree()
     extra = {"degrees": degrees} if degrees is not None else {}
     terms = Terms(reader_of, license, access, title or draft.notes[0], (*draft.notes[1:], stamp), extra)  # type: ignore[arg-type]
     written = []
@@ -627,6 +631,7 @@ def _recordings(
     notes.append(f"events {said}, windows from {begin:g} to {end:g} s; splits {protocol}")
     for note in notes:
         tell(note)
+    asked.agree()
     cut = {"start": begin, "duration": end - begin, "labels": labels}
     again = (
         f"Made from a BIDS tree of its owner; `neuroledger pin {id} --from FOLDER` places the files again."
