@@ -89,17 +89,25 @@ test-frameworks: .cache/frameworks/.ready
 		spikingjelly==2.0.0 norse==1.1.0 sinabs==3.1.3 rockpool==3.1.0 nirtorch==2.6 loguru==0.7.3 pbr SciencePlots
 	@touch .cache/frameworks/.ready
 
-# Made-up packages scored by Brain-Score's own code, in an environment of its own, and by ours: docs/brainscore_parity.md.
-parity: $(READY) .cache/parity/.ready
-	python -m tests.parity .cache/parity/bin/python .cache/parity-packages --page
+# Made-up packages scored by Brain-Score's own code, in environments of its own, and by ours: docs/brainscore_parity.md.
+PARITY_NEEDS := "numpy<2" "pandas<2.3" "xarray<2022.6" "scipy<1.15" netCDF4 tqdm boto3 fire peewee pybtex \
+	"importlib-metadata<5" networkx psutil requests Pillow PyYAML psycopg2-binary gitpython result-caching
+parity: $(READY) .cache/parity/.ready .cache/parity-language/.ready
+	python -m tests.parity .cache/parity/bin/python .cache/parity-packages --language .cache/parity-language/bin/python --page
 
 .cache/parity/.ready:
 	@test -x .cache/parity/bin/python || $(PYTHON) -m venv .cache/parity
-	@.cache/parity/bin/python -m pip install --quiet --disable-pip-version-check "numpy<2" "pandas<2.3" "xarray<2022.6" \
-		"scikit-learn==1.5.1" "scipy<1.15" netCDF4 tqdm boto3 fire peewee pybtex "importlib-metadata<5" networkx psutil \
-		requests Pillow PyYAML psycopg2-binary gitpython result-caching
+	@.cache/parity/bin/python -m pip install --quiet --disable-pip-version-check $(PARITY_NEEDS) "scikit-learn==1.5.1" sympy
 	@.cache/parity/bin/python -m pip install --quiet --disable-pip-version-check --no-deps brainscore_core==2.5.0 brainscore_vision==2.4.2
 	@touch .cache/parity/.ready
+
+.cache/parity-language/.ready:
+	@test -x .cache/parity-language/bin/python || $(PYTHON) -m venv .cache/parity-language
+	@.cache/parity-language/bin/python -m pip install --quiet --disable-pip-version-check $(PARITY_NEEDS) "scikit-learn>=1.6,<1.7" \
+		pyparsing torch
+	@.cache/parity-language/bin/python -m pip install --quiet --disable-pip-version-check --no-deps brainscore_core==2.5.0 \
+		brainscore_language==2.3.0
+	@touch .cache/parity-language/.ready
 
 # Single changes of the kernel that tests must notice: MUTANTS="--only 'src/neuroledger/stats/*'"
 mutants: $(READY)

@@ -10,33 +10,31 @@ from data.brainscore.upstream import benchmarks
 Spec = dict[str, Any]
 Row = Mapping[str, str]
 
-BUCKET = "https://brainscore-language.s3.amazonaws.com"
-SUITES = "https://raw.githubusercontent.com/cpllab/syntactic-generalization/nextflow/test_suites/json"
+BUCKET = "https://brainscore-storage.s3.amazonaws.com/brainscore-language"
+# The suites as Brain-Score's package carries them, byte for byte; sizes and hashes are in suites.csv.
+SUITES = (
+    "https://raw.githubusercontent.com/brain-score/language/0e0bb4a2d8df5d3c30fe26ec4528f27a188e1cdc/"
+    "brainscore_language/benchmarks/syntaxgym/suites/syntaxgym-2020"
+)
 ONE_NEUROID = "Refused: the data are the mean over a language network: one number for each sentence has no dissimilarities."
 
-# Identifier, SHA-1 and version of each assembly; what it is; what people read in one go; subjects' coordinate.
-RECORDED: Mapping[str, tuple[str, str | None, str, tuple[str, ...], str, str]] = {
-    "Pereira2018.language": ("f8434b4022f5b2c862f0ff2854d5b3f5f2a7fb96", None,
+# SHA-1 of each assembly; what it is; what people read in one go; subjects' coordinate.
+RECORDED: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
+    "Pereira2018.language": ("f8434b4022f5b2c862f0ff2854d5b3f5f2a7fb96",
         "fMRI of people who read passages", ("pereira2018",), "passage_label", "subject"),
-    "Blank2014.fROI": ("af1e868821b897cb1684e4c8dcd33977121ef552", "qM.uLV8ltOHM297r2SaGteYMX4Vy.oHB",
+    "Blank2014.fROI": ("af1e868821b897cb1684e4c8dcd33977121ef552",
         "fMRI of people who hear natural stories", ("blank2014",), "story", "subject_id"),
-    "Fedorenko2016.language": ("2966b6d78e972a72068aa6907377483f427e8d9a", "qvB7YZfEjbXEE64bODNLlQlZKWGpgPhy",
+    "Fedorenko2016.language": ("2966b6d78e972a72068aa6907377483f427e8d9a",
         "Intracranial recordings of people who read sentences word by word",
         ("fedorenko2016",), "sentence_id", "subject_UID"),
-    "Tuckute2024.language": ("5c8fc7f3e24cc1af5f5296459377b638b6492641", "BB.DbwqLB4OhDR64duqojNdL0CRd4RmG",
+    "Tuckute2024.language": ("5c8fc7f3e24cc1af5f5296459377b638b6492641",
         "fMRI of people who read varied sentences, mean over their language network",
         ("tuckute2024",), "stimulus_id", "subject"),
-    "Futrell2018": ("381ccc8038fbdb31235b5f3e1d350f359b5e287f", None,
+    "Futrell2018": ("381ccc8038fbdb31235b5f3e1d350f359b5e287f",
         "Reading times of people who read natural stories word by word", ("futrell2018",), "", "subject_id"),
 }  # fmt: skip
-PINNED: Mapping[str, Spec] = {
-    "syntaxgym.subordination_src-src": {
-        "url": "https://raw.githubusercontent.com/brain-score/language/0e0bb4a2d8df5d3c30fe26ec4528f27a188e1cdc/"
-        "brainscore_language/benchmarks/syntaxgym/suites/syntaxgym-2020/subordination_src-src.json",
-        "size": 92541,
-        "sha256": "d97a38a7a2e7e1f870fc8c78cf648c4570090d5efdccec99cb953baafe34080b",
-    },
-}
+# Suites that have been read: their specs state what was found in them.
+READ = {"syntaxgym.subordination_src-src"}
 HIERARCHY: Mapping[str, str] = {
     "neural_language": "average_language",
     "behavior_language": "average_language",
@@ -63,10 +61,10 @@ def specs() -> Iterator[tuple[str, str, Spec]]:
 def _dataset(id: str) -> Spec:
     spec: Spec = {"id": id, "version": 1}
     if id in RECORDED:
-        sha1, version, what, cite, _, subject = RECORDED[id]
+        sha1, what, cite, _, subject = RECORDED[id]
         name = f"assy_{id.replace('.', '_')}.nc"
         behaviour = id == "Futrell2018"
-        stated = {"url": f"{BUCKET}/{name}", "sha1": sha1} | ({"version_id": version} if version else {})
+        stated = {"url": f"{BUCKET}/{name}", "sha1": sha1}
         dims: dict[str, str] = {"subject": "neuroid"} if behaviour else {}
         steps: list[Spec] = [{"step": "rename", "dims": dims, "coords": {}}] if dims else []
         if behaviour:
@@ -90,23 +88,29 @@ def _dataset(id: str) -> Spec:
             "access_steps": ["The file wiki.test.raw of WikiText-2 (raw), as its authors publish it."],
         }  # fmt: skip
     suite = id.removeprefix("syntaxgym.")
-    if id in PINNED:
+    spec |= {
+        "title": f"SyntaxGym: the suite {suite}",
+        "license": "MIT",
+        "stimuli": "text",
+        "cite": ["gauthier2020", "hu2020"],
+    }
+    stated = benchmarks("suites.csv", "suite")[suite]
+    file = {
+        f"{suite}.json": {
+            "url": f"{SUITES}/{suite}.json",
+            "size": int(stated["size"]),
+            "sha256": stated["sha256"],
+        }
+    }
+    if id in READ:
         return spec | {
-            "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text",
-            "cite": ["gauthier2020", "hu2020"],
-            "files": {f"{suite}.json": PINNED[id]}, "reader": {"name": "syntax_suite"},
+            "files": file, "reader": {"name": "syntax_suite"},
             "expectations": {"stimuli": [
                 {"check": "row_count", "count": 460}, {"check": "unique", "column": "stimulus_id"},
                 {"check": "equal_set", "column": "region", "values": ["1", "2", "3", "4", "5"]},
             ]},
         }  # fmt: skip
-    return spec | {
-        "title": f"SyntaxGym: the suite {suite}", "license": "MIT", "stimuli": "text",
-            "cite": ["gauthier2020", "hu2020"],
-        "downloads": {f"{suite}.json": {"url": f"{SUITES}/{suite}.json"}}, "reader": {"name": "syntax_suite"},
-        "access_steps": [f"`neuroledger pin {id} --from FOLDER` hashes and pins {suite}.json of the folder."],
-        "unavailable": _by_hand(id, f"{suite}.json"),
-    }  # fmt: skip
+    return spec | {"downloads": file, "reader": {"name": "syntax_suite"}, "unavailable": _not_here(id)}
 
 
 def _not_here(id: str) -> str:
@@ -121,7 +125,7 @@ def _benchmark(key: str, row: Row) -> Spec:
     dataset = row["dataset"]
     parent = row["parent"]
     spec: Spec = {"id": key, "version": int(row["version"])}
-    cite = RECORDED[dataset][3] if dataset in RECORDED else ()
+    cite = RECORDED[dataset][2] if dataset in RECORDED else ()
     if row["metric"] == "syntaxgym":
         content: Spec = {
             "title": f"Syntactic generalisation: {dataset.removeprefix('syntaxgym.')}", "parent": parent, "dataset": dataset,
@@ -157,14 +161,15 @@ def _benchmark(key: str, row: Row) -> Spec:
 
 def _recorded(key: str, row: Row) -> Spec:
     dataset = row["dataset"]
-    _, _, what, _, passage, _ = RECORDED[dataset]
+    _, what, _, passage, _ = RECORDED[dataset]
     splits: Spec = {"stratify": None}
     estimator: Spec = {"name": "linear"}
     metric: Any = {"name": "linear_predictivity_cv", "splits": splits}
     if row["metric"] == "ridge":
         estimator = {"name": "ridge_cv", "alphas": [float(f"1e{power}") for power in range(-3, 4)]}
         if dataset != "Tuckute2024.language":
-            splits = {"name": "group", "groups": passage, "seed": 1234, "train": None}
+            groups = "story" if dataset.startswith("Pereira2018") else passage
+            splits = {"name": "group", "groups": groups, "seed": 1234, "train": None}
             splits["folds"] = 8 if dataset == "Blank2014.fROI" else 10
         metric = {"name": "ridgecv", "estimator": estimator, "splits": splits}
     elif row["metric"] in {"rdm", "cka"}:

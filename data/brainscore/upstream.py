@@ -64,7 +64,7 @@ def stimulus_sets() -> dict[str, Listed]:
     return {listed.identifier: listed for listed in sets.values()} | sets
 
 
-def benchmarks(table: str = "benchmarks.csv") -> dict[str, dict[str, str]]:
-    """The rows of a table of benchmarks by registry key."""
+def benchmarks(table: str = "benchmarks.csv", by: str = "key") -> dict[str, dict[str, str]]:
+    """The rows of a table of benchmarks by registry key, or by another of its columns."""
     with (HERE / table).open(encoding="utf-8", newline="") as file:
-        return {row["key"]: row for row in csv.DictReader(file)}
+        return {row[by]: row for row in csv.DictReader(file)}

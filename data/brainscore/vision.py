@@ -428,12 +428,20 @@ def _subjects(key: str, row: Row) -> Spec:
     return spec
 
 
+# So many neuroids and people that Brain-Score tries fewer penalties.
+FEWER_ALPHAS = [
+    0.01, 0.1, 0.5, 1.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10000.0, 32500.0, 55000.0, 77500.0, 100000.0,
+    325000.0, 550000.0, 775000.0, 1000000.0, 3250000.0, 5500000.0, 7750000.0, 10000000.0,
+]  # fmt: skip
+
+
 def _gifford(key: str, row: Row) -> Spec:
     flat = [{"step": "flatten"}, {"step": "take", "at": {"time_bin_start": 0}}]
     paradigm = {"prepare": flat} | SPLIT
-    spec = _recorded(
-        row, "Gifford2022", row["metric"], "internal_consistency", each="subject", paradigm=paradigm
-    )
+    metric: Any = row["metric"]
+    if metric == "ridgecv_split":
+        metric = {"name": metric, "estimator": {"name": "ridge_cv", "alphas": FEWER_ALPHAS}}
+    spec = _recorded(row, "Gifford2022", metric, "internal_consistency", each="subject", paradigm=paradigm)
     return spec | {"select": {"time_bin_start": {"min": 0, "max": 0.59}}}
 
 
@@ -552,7 +560,11 @@ def _islam(key: str, row: Row) -> Spec:
 
 def _ferguson(key: str, row: Row) -> Spec:
     condition = key.removeprefix("Ferguson2024").removesuffix("-value_delta")
-    derive = {"image_label": {"column": "image_number", "modulo": 2, "values": {"0": "oddball", "1": "same"}}}
+    others = {str(rest): number for rest, number in enumerate(("1.0", "1.0", "5.0", "5.0", "11.0", "11.0"))}
+    derive = {
+        "image_label": {"column": "image_number", "modulo": 2, "values": {"0": "oddball", "1": "same"}},
+        "distractor_nums": {"column": "image_number", "modulo": 6, "values": others},
+    }
     metric = {"name": "accuracy_integral", "lapse": LAPSES[condition], "scale": 0.75}
     ceiling = {
         "name": "stated",

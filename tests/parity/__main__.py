@@ -8,8 +8,10 @@ one set of features, or of labels, on both sides. One row for every key: equal, 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
+import math
+import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -25,31 +27,32 @@ from data.brainscore import __main__ as generator
 from data.brainscore import language, pages, vision
 from data.brainscore.upstream import assemblies, benchmarks, stimulus_sets
 from neuroledger.errors import NeuroLedgerError
+from neuroledger.models import readout
 from neuroledger.models.model import Record
 
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6
-NEURAL = {"majajhong2015", "freemanziemba2013", "sanghavi2020", "rajalingham2020", "li2026"}
-SUBJECTS = {"papale2025", "hebart2023_fmri"}
-LABELS = {"geirhos2021", "scialom2024", "bmd2024"}
+# What the peer's own code cannot give in its environment, by what it says.
+LACKS = {"No module named 'tensorflow'": "Brain-Score's metric needs tensorflow 1"}
 
 
 @dataclass(frozen=True)
 class Stored:
-    """The peer's model: features or labels by stimulus id."""
+    """The peer's model: features by stimulus id, which responses and readouts are made of, and labels."""
 
-    values: dict[str, Any] = field(repr=False)
+    features: dict[str, Any] = field(repr=False)
+    labels: dict[str, str] = field(repr=False)
     id: str = "stored"
     visual_degrees: float | None = None
     takes = frozenset({"images"})
-    gives = frozenset({"responses", "decisions:label"})
+    gives = frozenset({"responses", "decisions:label", "decisions:probabilities", "decisions:odd_one_out"})
 
     def answer(self, question: Any) -> xr.DataArray:
         ids = question.stimuli.ids
-        rows = np.asarray([self.values[id] for id in ids])
-        coords: dict[str, Any] = {"stimulus_id": ("presentation", ids)}
         if not isinstance(question, Record):
-            return xr.DataArray(rows, dims=("presentation",), coords=coords)
+            return self._decided(question, ids)
+        rows = self._rows(ids)
+        coords: dict[str, Any] = {"stimulus_id": ("presentation", ids)}
         coords["neuroid_id"] = ("neuroid", [f"f{n}" for n in range(rows.shape[1])])
         plain = xr.DataArray(rows, dims=("presentation", "neuroid"), coords=coords)
         if question.time_bins is None:
@@ -58,83 +61,85 @@ class Stored:
         bins = {"time_bin_start": ("time_bin", list(starts)), "time_bin_end": ("time_bin", list(ends))}
         return plain.expand_dims(time_bin=len(starts), axis=-1).assign_coords(bins)
 
+    def _rows(self, ids: Any) -> Any:
+        return np.stack([self.features[id] for id in ids])
 
-def jobs() -> dict[str, list[dict[str, Any]]]:
-    """What the peer is asked, by data set."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    def _decided(self, question: Any, ids: Any) -> xr.DataArray:
+        task = question.task
+        if task.name == "label":
+            coords = {"stimulus_id": ("presentation", ids)}
+            return xr.DataArray([self.labels[id] for id in ids], dims=("presentation",), coords=coords)
+        if task.name == "odd_one_out":
+            return readout.odd_one_out(
+                self._rows(ids), ids, similarity=task.similarity, triplets=task.triplets
+            )
+        fitted = question.fitting_stimuli
+        labels = [str(one) for one in fitted.table[task.label_column]]
+        return readout.probabilities(self._rows(fitted.ids), labels, self._rows(ids), ids)
+
+
+def jobs(only: str) -> dict[str, Any]:
+    """The benchmarks that the peer is asked for, and what is packaged for them."""
     known = {key: spec for kind, key, spec in vision.specs() if kind == "benchmark"}
     sets, listed, tables = vision.datasets(), assemblies(), stimulus_sets()
-    for key, row in benchmarks().items():
-        spec = known[key]
-        metric = spec.get("metric")
-        name = metric["name"] if isinstance(metric, dict) else metric
-        if "unavailable" in spec or row["plugin"] not in NEURAL | SUBJECTS | LABELS:
-            continue
-        data = sets[spec["dataset"]]
-        job: dict[str, Any] = {"key": key, "dataset": data.id, "region": row["region"], "metric": name}
-
-        def files(assembly: str) -> dict[str, str]:
-            own = listed[assembly]
-            stimuli = tables[own.stimuli]
-            return {"nc": own.name("nc"), "csv": stimuli.name("csv"), "zip": stimuli.name("zip")}
-
-        if row["plugin"] in NEURAL and name == "pls":
-            window = next(
-                (step["window"] for step in spec["paradigm"].get("prepare", ()) if "window" in step), None
-            )
-            job |= files(data.parts[""]) | {
-                "layout": "neural", "by": metric["splits"]["stratify"], "window": window or [70, 170],
-                "bins": [[0, 50, 100, 150, 200], [50, 100, 150, 200, 250]] if window else [[70], [170]],
-                "reliability": "reliability_window" if row["plugin"] == "li2026" else None,
-            }  # fmt: skip
-        elif row["plugin"] in SUBJECTS:
-            ((noise, limit),) = ((n, v) for n, v in spec["select"].items() if n != "region")
-            above = limit["above"]
-            job |= {
-                "layout": "subjects",
-                "noise": noise,
-                "above": above,
-                "percent": 100 if above > 1 else 1,
-                "start": 70,
-            }
-            for split, part in data.parts.items():
-                job |= {f"{split}_{kind}": file for kind, file in files(part).items()}
-        elif row["plugin"] in LABELS:
-            excluded = spec.get("select", {}).get("condition", {}).get("not", [])
-            job |= files(data.parts[""]) | {
-                "layout": "labels",
-                "excluded": excluded,
-                "clip": bool(spec.get("normalise") != "none" and spec.get("normalise", {}).get("clip")),
-            }
-        else:
-            continue
-        found.setdefault(data.id, []).append(job)
-    return found
+    states = pages.states(vision.specs())
+    keys = [key for key in benchmarks() if states[key] not in pages.WITHOUT_JOB and key.startswith(only)]
+    # One key of every plugin first: a run that is cut short has seen all layouts.
+    rank: Counter[str] = Counter()
+    order: dict[str, int] = {}
+    for key in keys:
+        order[key] = rank[benchmarks()[key]["plugin"]]
+        rank[benchmarks()[key]["plugin"]] += 1
+    keys.sort(key=order.__getitem__)
+    used = dict.fromkeys(known[key]["dataset"] for key in keys)
+    parts = {part: id for id in used for part in (sets[id].parts.values() or [sets[id].stimuli])}
+    return {
+        "keys": keys,
+        "packages": parts,
+        "sets": {key: listed[key].stimuli for key in parts if key in listed},
+        "assemblies": {key: listed[key].name("nc") for key in parts if key in listed},
+        "stimuli": {key: {"csv": own.name("csv"), "zip": own.name("zip")} for key, own in tables.items()},
+    }
 
 
-def repository(root: Path, folder: Path, asked: dict[str, list[dict[str, Any]]]) -> None:
-    """A repository with the catalogue's specs of what was packaged, pinned to the packages."""
-    sets = vision.datasets()
+def files_of(spec: dict[str, Any]) -> set[str]:
+    """The files that a data set is read from: those of the registry, and those that its reader names."""
+
+    def named(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            for one in value.values() if isinstance(value, dict) else value:
+                yield from named(one)
+
+    told = (name for name in named(spec["reader"]) if name.endswith((".nc", ".csv", ".zip")))
+    return set(spec["downloads"]) | set(told)
+
+
+def repository(root: Path, packages: Path, keys: list[str]) -> dict[str, list[str]]:
+    """A repository with the catalogue's specs of what was packaged; its benchmarks by data set."""
     known = {(kind, key): spec for kind, key, spec in vision.specs()}
     for name, text in (("dvc.yaml", "stages: {}\n"), ("params.yaml", "suite: parity\n")):
         (root / name).write_text(text, encoding="utf-8")
-    for id, ours in asked.items():
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        found.setdefault(known["benchmark", key]["dataset"], []).append(key)
+    for id, own in list(found.items()):
         spec = dict(known["dataset", id])
-        spec |= {"files": {}, "access": "public", "access_steps": ["made by tests.parity"]}
-        for name in spec.pop("downloads"):
-            content = (folder / id / name).read_bytes()
-            spec["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-            target = root / "data" / sets[id].id / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        del spec["unavailable"]
-        dims = ["presentation"] if ours[0]["layout"] == "labels" else ["presentation", "neuroid", "time_bin"]
-        spec["expectations"] = {
-            "stimuli": [{"check": "unique", "column": "stimulus_id"}], "assembly": [{"check": "dims", "dims": dims}],
-        }  # fmt: skip
+        names = files_of(spec)
+        if not all((packages / name).is_file() for name in names):
+            del found[id]
+            continue
+        # What upstream states of the real files is not true of these.
+        spec |= {
+            "access": "public",
+            "access_steps": ["made by tests.parity"],
+            "downloads": {name: {} for name in sorted(names)},
+        }
         _write(root, "dataset", id, spec)
-        for job in ours:
-            _write(root, "benchmark", job["key"], known["benchmark", job["key"]])
+        for key in own:
+            _write(root, "benchmark", key, known["benchmark", key])
+    return found
 
 
 def _write(root: Path, kind: str, id: str, spec: dict[str, Any]) -> None:
@@ -143,73 +148,113 @@ def _write(root: Path, kind: str, id: str, spec: dict[str, Any]) -> None:
     path.write_text(generator.document(kind, spec), encoding="utf-8")
 
 
-def ours(root: Path, folder: Path, asked: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+def ours(root: Path, folder: Path, held: dict[str, list[str]]) -> dict[str, dict[str, Any]]:
     """Raw score, ceiling and score of each benchmark by our code."""
     from neuroledger.cli import main as command
     from neuroledger.display import choose
     from neuroledger.engine import evaluate, resolve, score
     from neuroledger.engine.session import Request, Session
+    from neuroledger.families.alignment.brainscore_files import fetch_brainscore
     from neuroledger.models.activation_store import open_store
     from neuroledger.spec.catalog import open_catalog
 
-    command(["--root", str(root), "validate", "--allow-invalid", *asked])
+    os.environ["NEUROLEDGER_MIRROR"] = str(folder / "packages")
+    found: dict[str, dict[str, Any]] = {}
+    for id, keys in held.items():
+        try:
+            fetch_brainscore(open_catalog(root), id)
+        except NeuroLedgerError as error:
+            found |= {key: {"failed": "import: " + " ".join(str(error).split())} for key in keys}
+    command(["--root", str(root), "validate", "--allow-invalid", *held])
     catalog = open_catalog(root)
     with choose("none") as display:
         session = Session(catalog, Request(), open_store(root, display))
-    found: dict[str, dict[str, Any]] = {}
-    for id, jobs_of in asked.items():
-        held = np.load(folder / id / "model.npz")
-        values = held["features"] if "features" in held else held["labels"]
-        model = Stored(dict(zip(held["ids"].tolist(), values, strict=True)))
-        for job in jobs_of:
-            try:
-                # Without the controls, which made-up people and neuroids need not pass.
-                asked_for = resolve.resolve(session, catalog.benchmark(job["key"]), model, evaluate._headline)
-                found_here = score.headline(asked_for, score.measure(asked_for, session), session, None)
-            except NeuroLedgerError as error:
-                found[job["key"]] = {"failed": str(error)}
-                continue
-            top = None if found_here.ceiling is None else found_here.ceiling.value
-            raw = found_here.raw if top is not None else found_here.value
-            found[job["key"]] = {"raw": raw, "ceiling": top, "score": found_here.value}
+    stored = np.load(folder / "model.npz")
+    ids = stored["ids"].tolist()
+    model = Stored(
+        dict(zip(ids, stored["features"], strict=True)),
+        dict(zip(ids, stored["labels"].tolist(), strict=True)),
+    )
+    for key in (key for own in held.values() for key in own if key not in found):
+        try:
+            # Without the controls, which made-up people and neuroids need not pass.
+            asked_for = resolve.resolve(session, catalog.benchmark(key), model, evaluate._headline)
+            here = score.headline(asked_for, score.measure(asked_for, session), session, None)
+        except NeuroLedgerError as error:
+            found[key] = {"failed": " ".join(str(error).split())}
+            continue
+        top = None if here.ceiling is None else here.ceiling.value
+        found[key] = {
+            "raw": here.raw if top is not None else here.value,
+            "ceiling": top,
+            "score": here.value,
+        }
     return found
 
 
-def verdict(key: str, peer: dict[str, Any], own: dict[str, Any]) -> str:
+def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None) -> str:
     """`equal` within the tolerance of the metric, or what differs."""
-    if "failed" in peer or "failed" in own:
-        who = "the peer" if "failed" in peer else "ours"
-        return f"differs: {who} gives none ({(peer if 'failed' in peer else own)['failed'][:90]})"
+    if own is None:
+        return "not measured: no package in its layout is made here yet"
+    if "failed" in peer:
+        lacks = next((words for said, words in LACKS.items() if said in peer["failed"]), None)
+        if lacks:
+            return f"not measured: {lacks}"
+        return f"the peer fails: {peer['failed']}"
+    if "failed" in own:
+        return f"differs: ours gives none ({own['failed'][:160]})"
     limit = PLS_TOLERANCE if "pls" in key else TOLERANCE
-    for name in ("raw", "ceiling", "score"):
+    for name in ("score", "ceiling", "raw"):
         a, b = peer[name], own[name]
-        if (a is None) != (b is None):
-            return f"differs: {name} {a} against {b}"
-        if a is not None and b is not None and abs(a - b) > limit:
+        # A score that is not divided by anything has a ceiling of 1 there and none here.
+        if a is None or b is None:
+            continue
+        if math.isnan(a) and math.isnan(b):
+            continue
+        if not abs(a - b) <= limit:
             return f"differs: {name} {a:.6f} against {b:.6f}"
     return "equal"
 
 
 def rows(peer: dict[str, Any], own: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Key, the peer's score, ours, verdict; for all keys of the registry."""
-    for name, family in (("vision", vision), ("language", language)):
+
+    def said(one: dict[str, Any] | None) -> str:
+        value = (one or {}).get("score")
+        return "–" if value is None else f"{value:.6f}"
+
+    for family in (vision, language):
         for key, state in pages.states(family.specs()).items():
             if key in peer:
-                said = [one.get("score") for one in (peer[key], own[key])]
-                yield (
-                    key,
-                    *("–" if one is None else f"{one:.6f}" for one in said),
-                    verdict(key, peer[key], own[key]),
-                )
+                yield key, said(peer[key]), said(own.get(key)), verdict(key, peer[key], own.get(key))
             elif state in pages.WITHOUT_JOB:
                 yield key, "–", "–", state
             else:
-                why = (
-                    "no package in its layout is made here yet"
-                    if name == "vision"
-                    else "scored by our code only"
-                )
-                yield key, "–", "–", f"not measured: {why}"
+                yield key, "–", said(own.get(key)), "not measured: the peer was not asked"
+
+
+def page(peer: dict[str, Any], own: dict[str, Any], seed: int) -> str:
+    """The table of all keys, and how many are what."""
+    table = list(rows(peer, own))
+    count = Counter(row[3].partition(":")[0] for row in table)
+    summary = ", ".join(f"{number} {word}" for word, number in count.most_common())
+    return "\n".join(
+        [
+            "# Parity with Brain-Score",
+            "",
+            f"The last print of `make parity`: packages made from seed {seed} in the layouts of Brain-Score's registry,",
+            "written by the library of brainscore_vision 2.4.2 in an environment of its own. Its own benchmarks load and",
+            "score them for a model of stored features and labels; here the catalogue's specs do, after `import`.",
+            "Equal means that score, ceiling and raw score agree within 1e-9 (partial least squares: 1e-6).",
+            "",
+            f"{summary}; {len(table)} keys.",
+            "",
+            "| benchmark | Brain-Score's code | here | verdict |",
+            "|---|--:|--:|---|",
+            *(f"| {key} | {a} | {b} | {found} |" for key, a, b, found in table),
+            "",
+        ]
+    )
 
 
 def main() -> int:
@@ -220,56 +265,30 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
     parser.add_argument(
-        "--seconds", type=float, help="how long the peer may take; what it leaves is not measured"
+        "--seconds", type=float, default=0, help="after which the peer begins nothing; a next call goes on"
     )
-    parser.add_argument("--only", default="", help="data sets whose id begins so")
+    parser.add_argument("--only", default="", help="benchmarks whose key begins so")
     options = parser.parse_args()
-    home, folder = Path.cwd(), options.folder.resolve()
+    folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    asked = {id: these for id, these in jobs().items() if id.startswith(options.only)}
-    (folder / "jobs.json").write_text(json.dumps({"seed": options.seed, "datasets": asked}), encoding="utf-8")
-    script = Path(__file__).with_name("peer.py")
-    with (folder / "peer.log").open("w", encoding="utf-8") as log:  # its bars of progress
-        try:
-            asking = [options.python.absolute(), script, folder]
-            subprocess.run(asking, check=True, stdout=log, stderr=log, timeout=options.seconds)
-        except subprocess.TimeoutExpired:
-            pass  # what it did not come to is not measured
+    asked = jobs("") | {"seed": options.seed}
+    asked["keys"] = [key for key in asked["keys"] if key.startswith(options.only)]
+    (folder / "jobs.json").write_text(json.dumps(asked), encoding="utf-8")
+    with (folder / "peer.log").open("a", encoding="utf-8") as log:  # its bars of progress
+        asking = [options.python.absolute(), "-m", "tests.parity.peer", folder, str(options.seconds)]
+        subprocess.run(asking, check=False, stdout=log, stderr=log)
     peer = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
     root = folder / "ours"
-    root.mkdir(exist_ok=True)
-    here = {
-        id: these for id, these in asked.items() if all((folder / id / "model.npz").is_file() for _ in these)
-    }
-    repository(root, folder, here)
-    own = ours(root, folder, here)
-    for these in asked.values():
-        for job in these:
-            own.setdefault(job["key"], {"failed": "not scored, as the peer gives none"})
-    table = list(rows(peer, own))
-    count = Counter(row[3].partition(":")[0] for row in table)
-    lines = [f"| {key} | {a} | {b} | {found} |" for key, a, b, found in table]
-    summary = ", ".join(f"{number} {word}" for word, number in count.most_common())
-    text = "\n".join(
-        [
-            "# Parity with Brain-Score",
-            "",
-            f"The last print of `make parity`: packages made from seed {options.seed} in the layouts of Brain-Score's",
-            "registry, written and scored by brainscore_vision 2.4.2 in an environment of its own, and scored by the specs",
-            "of this repository. Equal means raw score, ceiling and score within 1e-9 (partial least squares: 1e-6).",
-            "Of what is not measured here, tests compare the metrics with recorded numbers of the peer's code.",
-            "",
-            f"{summary}; {len(table)} keys.",
-            "",
-            "| benchmark | Brain-Score's code | here | verdict |",
-            "|---|--:|--:|---|",
-            *lines,
-        ]
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    own = ours(
+        root, folder, repository(root, folder / "packages", [key for key in asked["keys"] if key in peer])
     )
-    sys.stdout.write(text + "\n")
+    text = page(peer, own, options.seed)
+    sys.stdout.write(text)
     if options.page:
-        (home / PAGE).write_text(text + "\n", encoding="utf-8")
-    return int(any(row[3].startswith("differs") for row in table))
+        PAGE.write_text(text, encoding="utf-8")
+    return int("| differs" in text)
 
 
 if __name__ == "__main__":

@@ -200,10 +200,17 @@ def _parser() -> argparse.ArgumentParser:
         "nemar, dandi: theirs, such as ds004504",
     )
     p.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help="assy_*.nc, stimulus_*.csv, stimulus_*.zip"
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="assy_*.nc, stimulus_*.csv, stimulus_*.zip; of brainscore-model: the checkpoint of its weights",
     )
     p.add_argument(
-        "--from", dest="source", metavar="REPOSITORY", help="a clone, its address, or a listing (.tsv)"
+        "--from",
+        dest="source",
+        metavar="REPOSITORY",
+        help="a clone, its address, or a listing (.tsv); of brainscore and brainscore-model: the folder of a plugin",
     )
     p.add_argument(
         "--as", dest="dataset", metavar="DATASET", help="the data set here, new or not (default: ID)"

@@ -19,6 +19,8 @@ def bring_in(options: argparse.Namespace) -> int:
     from neuroledger.families.alignment.brainscore_files import fetch_brainscore, import_brainscore
 
     catalog = open_catalog(options.root)
+    if options.source is not None:
+        return _data_plugin(options)
     if not options.files:
         if options.sha1 or options.degrees is not None or options.access != "public":
             raise RequestError(
@@ -48,22 +50,49 @@ def bring_in(options: argparse.Namespace) -> int:
     return 0
 
 
+def _data_plugin(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from neuroledger.families.alignment.brainscore_data_plugins import import_data_plugin
+
+    if options.files or options.sha1 or options.degrees is not None or options.access != "public":
+        raise RequestError("--from names a data plugin, which states its files itself: leave the others out")
+    catalog = open_catalog(options.root)
+    path = import_data_plugin(catalog, options.id, Path(options.source))
+    say(f"wrote {catalog.shown(path)}")
+    say(f"next: `neuroledger import brainscore {options.id}` fetches what it names, and pins it")
+    return 0
+
+
 def _plugin(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from neuroledger.families.alignment.brainscore_plugins import import_plugin
 
-    if options.source is None or options.files:
-        raise RequestError("name the folder of the plugin, or its Python file, with --from")
+    if options.source is None or len(options.files) > 1:
+        raise RequestError(
+            "name the folder of the plugin, or its Python file, with --from, and at most one checkpoint of its weights"
+        )
     catalog = open_catalog(options.root)
     path, plugin = import_plugin(catalog, options.id, Path(options.source))
+    if options.files:
+        from neuroledger.cli.own_models import package_model
+
+        try:
+            pinned = package_model(open_catalog(options.root), options.id, options.files[0])
+        except BaseException:
+            path.unlink()
+            raise
+        for target in pinned[:1]:
+            say(f"wrote {catalog.shown(target)}")
     say(
         f"wrote {catalog.shown(path)}: {len(plugin.layers)} layers, regions {', '.join(plugin.regions) or 'none'}"
     )
     for name in plugin.unread:
         say(f"note: the source does not state {name} in constants")
+    package = f"`neuroledger package model {options.id} CHECKPOINT`"
     say(
-        f"next: `neuroledger check {catalog.shown(path)}`, `neuroledger package model {options.id} CHECKPOINT`"
+        f"next: `neuroledger check {catalog.shown(path)}`, {f'`neuroledger run {options.id}`' if options.files else package}"
     )
     return 0
 

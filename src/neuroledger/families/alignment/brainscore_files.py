@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 import shutil
@@ -15,7 +16,7 @@ import xarray as xr
 
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import Progress, fetch_files, folder_of
+from neuroledger.data.fetch import Progress, fetch_files, fetch_stated, folder_of
 from neuroledger.data.gate.validate import trial
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.load import load_dataset, read_dataset
@@ -23,12 +24,12 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.data.package import ZIP_TIME, expectations_text, track
 from neuroledger.data.pin.install_files import place_of
 from neuroledger.data.pin.pin import Pinned, fetch_and_pin
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import inline, without
 from neuroledger.data.stimuli import StimulusSet, safe_members
 from neuroledger.errors import AssemblyError, DataError, RequestError
 from neuroledger.families.alignment.readers.brainio import read_assembly
 from neuroledger.spec.base import Stated
-from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.load import spec_of
 from neuroledger.store.files import replacing, write_text
@@ -221,8 +222,29 @@ def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = 
             fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), spec.files, progress=progress)
             done.append(id)
         else:
-            done.append(fetch_and_pin(catalog, id, progress=progress))
+            done.append(_fetched_with_labels(catalog, id, progress))
     return done
+
+
+def _fetched_with_labels(catalog: Catalog, id: str, progress: Progress | None) -> Pinned:
+    """Fetch and pin; a spec without steps gets those that its assembly needs, as an import of files does."""
+    spec, path = catalog.dataset(id), catalog.entry("datasets", id).path
+    said = {} if spec.reader is None else spec.reader.parameters
+    name = said.get("assembly")
+    if spec.reader is None or spec.reader.name != "brainio" or not isinstance(name, str) or "prepare" in said:
+        return fetch_and_pin(catalog, id, progress=progress)
+    folder = catalog.root / ".cache" / "downloads" / id
+    fetch_stated(catalog.root, folder, spec.downloads, progress=progress)
+    more = {key: value for key, value in _reading(read_assembly(folder / name)[0]).items() if key not in said}
+    before = path.read_text(encoding="utf-8")
+    if more:
+        text = without(before, "reader").rstrip("\n")
+        write_text(path, f"{text}\nreader: {inline({'name': 'brainio'} | dict(said) | more)}\n")
+    try:
+        return fetch_and_pin(open_catalog(catalog.root), id, progress=progress)
+    except BaseException:
+        write_text(path, before)
+        raise
 
 
 def _datasets_of(catalog: Catalog, key: str) -> list[str]:
@@ -238,9 +260,18 @@ def _datasets_of(catalog: Catalog, key: str) -> list[str]:
         if any(names.fullmatch(name) for name in (*catalog.dataset(id).downloads, *catalog.dataset(id).files))
     ]
     if not found:
+        known = [*catalog.ids("datasets"), *catalog.ids("benchmarks")]
+        by_lower = {one.lower(): one for one in known}
+        near = [by_lower[one] for one in difflib.get_close_matches(key.lower(), list(by_lower), 3, 0.5)]
         raise RequestError(
-            f"no benchmark, data set or stimulus set {key!r}; {catalog.suggestion('datasets', key)}; files that you have "
-            f"are imported with their names, `neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
+            f"no benchmark, data set or stimulus set {key!r} has a spec here; "
+            + (
+                f"near it: {', '.join(near)}; "
+                if near
+                else "`neuroledger list datasets` names what has one; "
+            )
+            + f"a plugin that registers it is read with `neuroledger import brainscore {key} --from FOLDER`, files that you "
+            f"have with their names, `neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
         )
     return found
 

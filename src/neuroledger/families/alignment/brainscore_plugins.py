@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from neuroledger.data.pin.yaml_edit import inline
 from neuroledger.errors import RequestError
+from neuroledger.families.alignment.python_constants import called, constant, keyword, parsed, variables_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import write_text
 
 __all__ = ["Plugin", "import_plugin", "read_plugin"]
 
 REGIONS: Final = ("V1", "V2", "V4", "IT")
-MOST_BYTES: Final = 1 << 20
 # Modules whose functions are architectures that a builder here makes by the same name.
 HUBS: Final[Mapping[str, str]] = {
     "torchvision.models": "torchvision", "models": "torchvision", "torchvision": "torchvision", "timm": "timm",
@@ -57,14 +57,14 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
         raise RequestError(
             f"{path} holds no plugin: a folder with __init__.py and model.py, or one Python file"
         )
-    trees = [_parsed(one) for one in sources]
+    trees = [parsed(one) for one in sources]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = _registered(trees) or [*_constants(calls, "identifier")]
     if key is not None and names and key not in names:
         raise RequestError(f"{path} registers {', '.join(names)}, no model {key!r}")
     identifier = key or (names[0] if names else path.stem)
     found = Plugin(identifier)
-    variables = _variables(trees)
+    variables = variables_of(trees)
     found.layers = _layers(trees, calls, variables)
     _commitment(found, calls, variables)
     _preprocessing(found, calls)
@@ -75,15 +75,6 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
         if not getattr(found, name):
             found.unread.append(name)
     return found
-
-
-def _parsed(path: Path) -> ast.Module:
-    if path.stat().st_size > MOST_BYTES:
-        raise RequestError(f"{path.name} is larger than {MOST_BYTES >> 20} MiB: that is no plugin")
-    try:
-        return ast.parse(path.read_text(encoding="utf-8"), path.name)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise RequestError(f"{path.name} is no Python source ({error})") from None
 
 
 def _registered(trees: list[ast.Module]) -> list[str]:
@@ -101,48 +92,9 @@ def _registered(trees: list[ast.Module]) -> list[str]:
     ]
 
 
-def _called(call: ast.Call) -> str:
-    """The dotted name of what is called; empty for anything else."""
-    parts: list[str] = []
-    node: ast.expr = call.func
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
-
-
-def _value(node: ast.expr | None, variables: Mapping[str, Any]) -> Any:
-    """The constant that an expression is, or that the module gives the name; None for anything computed."""
-    if isinstance(node, ast.Name):
-        return variables.get(node.id)
-    try:
-        return None if node is None else ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
-
-
-def _variables(trees: list[ast.Module]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Assign)
-                and len(node.targets) == 1
-                and isinstance(node.targets[0], ast.Name)
-            ):
-                value = _value(node.value, found)
-                if value is not None:
-                    found.setdefault(node.targets[0].id, value)
-    return found
-
-
-def _keyword(call: ast.Call, *names: str) -> ast.expr | None:
-    return next((one.value for one in call.keywords if one.arg in names), None)
-
-
 def _constants(calls: list[ast.Call], name: str) -> Iterator[str]:
     for call in calls:
-        value = _value(_keyword(call, name), {})
+        value = constant(keyword(call, name), {})
         if isinstance(value, str):
             yield value
 
@@ -155,14 +107,14 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _layers(trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[str, Any]) -> tuple[str, ...]:
     """Of the commitment, of a function ``get_layers``, or of a list that is called so."""
     for call in calls:
-        if found := _texts(_value(_keyword(call, "layers"), variables)):
+        if found := _texts(constant(keyword(call, "layers"), variables)):
             return found
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == "get_layers":
-                local = dict(variables) | _variables([ast.Module(body=node.body, type_ignores=[])])
+                local = dict(variables) | variables_of([ast.Module(body=node.body, type_ignores=[])])
                 for inner in ast.walk(node):
-                    if isinstance(inner, ast.Return) and (found := _texts(_value(inner.value, local))):
+                    if isinstance(inner, ast.Return) and (found := _texts(constant(inner.value, local))):
                         return found
     return next(
         (found for name, value in variables.items() if "layers" in name.lower() and (found := _texts(value))),
@@ -172,11 +124,11 @@ def _layers(trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[s
 
 def _commitment(found: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
     for call in calls:
-        if not _called(call).endswith("ModelCommitment"):
+        if not called(call).endswith("ModelCommitment"):
             continue
-        readout = _value(_keyword(call, "behavioral_readout_layer"), variables)
-        degrees = _value(_keyword(call, "visual_degrees"), variables)
-        regions = _value(_keyword(call, "region_layer_map"), variables)
+        readout = constant(keyword(call, "behavioral_readout_layer"), variables)
+        degrees = constant(keyword(call, "visual_degrees"), variables)
+        regions = constant(keyword(call, "region_layer_map"), variables)
         found.readout = readout if isinstance(readout, str) else found.readout
         found.visual_degrees = float(degrees) if isinstance(degrees, (int, float)) else found.visual_degrees
         found.regions = _plain_regions(regions) or found.regions
@@ -209,14 +161,14 @@ def _regions(path: Path, identifier: str) -> dict[str, str | tuple[str, ...]]:
 def _preprocessing(found: Plugin, calls: list[ast.Call]) -> None:
     """Size and normalisation of ``load_preprocess_images``, which stretches images to a square."""
     for call in calls:
-        names = [_called(call), *(_called_name(one) for one in call.args[:1])]
+        names = [called(call), *(_called_name(one) for one in call.args[:1])]
         if not any(name.endswith("load_preprocess_images") for name in names):
             continue
-        size = _value(_keyword(call, "image_size"), {})
+        size = constant(keyword(call, "image_size"), {})
         if isinstance(size, int):
             found.preprocessing["resize"] = size
         for word, name in (("normalize_mean", "mean"), ("normalize_std", "std")):
-            value = _value(_keyword(call, word), {})
+            value = constant(keyword(call, word), {})
             if isinstance(value, (list, tuple)) and all(isinstance(one, (int, float)) for one in value):
                 found.preprocessing[name] = [float(one) for one in value]
 
@@ -227,9 +179,9 @@ def _called_name(node: ast.expr) -> str:
 
 def _architecture(found: Plugin, calls: list[ast.Call]) -> None:
     for call in calls:
-        module, _, name = _called(call).rpartition(".")
+        module, _, name = called(call).rpartition(".")
         if module == "timm" and name == "create_model" and call.args:
-            value = _value(call.args[0], {})
+            value = constant(call.args[0], {})
             if isinstance(value, str):
                 found.hub, found.architecture = "timm", value.partition(".")[0]
         elif HUBS.get(module) == "torchvision" and name and name.islower() and name not in {"load", "eval"}:
@@ -239,9 +191,9 @@ def _architecture(found: Plugin, calls: list[ast.Call]) -> None:
 def _weights(found: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
     """Files of weights that ``load_weight_file`` names, with the SHA-1 that it states."""
     for call in calls:
-        if not _called(call).endswith("load_weight_file"):
+        if not called(call).endswith("load_weight_file"):
             continue
-        given = {one.arg: _value(one.value, variables) for one in call.keywords if one.arg}
+        given = {one.arg: constant(one.value, variables) for one in call.keywords if one.arg}
         bucket, relative = given.get("bucket"), given.get("relative_path")
         if not isinstance(bucket, str) or not isinstance(relative, str):
             continue
