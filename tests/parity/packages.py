@@ -274,6 +274,8 @@ def labelled(make, key):
     choices = SIXTEEN[:10] if key.startswith("BMD") else KITCHEN
     count = 8 * len(choices)
     columns = {"truth": cycle(choices, count), "condition": ["c"] * count}
+    if key.startswith("Scialom"):
+        columns["percentage_elements"] = ["RGB"] * count
     stimuli = make.listed["sets"][key]
     rows = make.table(stimuli, columns, said=make.wrong(columns["truth"], choices))
     named(make, key, rows, choices, condition=np.array(columns["condition"]))
