@@ -35,7 +35,7 @@ class Registered:
 def read_data_plugin(path: Path) -> dict[tuple[str, str], Registered]:
     """What ``__init__.py`` of a data plugin registers, by kind (``assembly``, ``stimuli``) and key.
 
-    Of a loader that is no call of the two that name files in constants, only the key is known.
+    Of a loader that is not a call of the two that name files in constants, only the key is known.
 
     Raises
     ------
