@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import socket
+import sys
 import time
 import warnings
 import zipfile
@@ -200,6 +201,22 @@ def test_there_is_no_network_and_no_other_program() -> None:
             run(lambda: socket.create_connection(("127.0.0.1", port), timeout=2).close())
     with pytest.raises(DataError, match="PermissionError"):
         run(lambda: os.execv("/usr/bin/env", ["env"]))
+
+
+@pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")
+@pytest.mark.parametrize("who", ["self", str(os.getpid())])
+def test_a_file_cannot_point_to_what_the_caller_was_told(who: str) -> None:
+    """The environment of a process holds keys and passwords, and a path can name it."""
+    with pytest.raises(DataError, match="PermissionError"):
+        run(Path(f"/proc/{who}/environ").read_bytes)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sockets are refused by Linux")
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX])
+def test_there_is_no_socket_of_any_kind(family: int) -> None:
+    """Landlock refuses TCP alone: a datagram, or a question to a name server, would carry anything away."""
+    with pytest.raises(DataError, match="PermissionError"):
+        run(lambda: socket.socket(family, socket.SOCK_DGRAM).close())
 
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import platform
 import subprocess
@@ -11,9 +10,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from neuroledger.display import card, visible
 from neuroledger.errors import DataError, Finding
@@ -34,7 +33,6 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-NUMBERS = ("value", "low", "high", "error", "raw")
 # What the inputs determine. The rest (where and how long) may differ between two runs of the same job.
 PAYLOAD = (
     "schema_version", "id", "status", "model", "benchmark", "score", "scores", "controls", "request", "inputs", "error",
@@ -48,6 +46,51 @@ PACKAGES = (
 WRITTEN = (":!results", ":!dvc.lock")
 # Where files that git does not know yet determine scores.
 SOURCES = ("specs", "src", "data", "params.yaml", "dvc.yaml")
+
+
+# Whoever writes a record may write anything: what is shown or computed with is of the kinds below, and finite when squared.
+Number = Annotated[float, Field(strict=True, ge=-1e100, le=1e100)]
+
+
+class _Value(BaseModel):
+    value: Number | None
+    low: Number | None = None
+    high: Number | None = None
+    error: Number | None = None
+    raw: Number | None = None
+    scale: str = ""
+    n: dict[str, Number] = {}
+
+    @model_validator(mode="after")
+    def _interval(self) -> Self:
+        if (self.low is None) != (self.high is None) or (self.low or 0.0) > (self.high or 0.0):
+            raise ValueError(f"from {self.low} to {self.high} is not an interval")
+        return self
+
+
+class _Ceiling(_Value):
+    value: Number
+
+
+class _Spread(BaseModel):
+    deviation: dict[str, Number] | None = None
+
+
+class _Score(_Value):
+    scale: str
+    direction: Literal["higher", "lower"]
+    ceiling: _Ceiling | None = None
+    spread: _Spread | None = None
+    notes: list[str] = []
+    covers: str = ""
+
+
+class _Control(BaseModel):
+    role: Literal["positive", "negative"]
+    value: Number | None
+    bound: Number
+    passed: StrictBool
+    says: str
 
 
 class Record(BaseModel):
@@ -124,19 +167,16 @@ def record_of(plain: Any) -> Record:
     Raises
     ------
     ValueError
-        A field is missing, unknown or of another type, or a number of a score is not a finite number.
+        A field is missing, unknown or of another type, or a number is not a finite one.
     """
     record = Record.model_validate(plain)
     for score in (record.score, *record.scores.values()):
-        if score is None:
-            continue
-        if "value" not in score:
-            raise ValueError("a score has no value")
-        for name in NUMBERS:
-            value = score.get(name)
-            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if value is not None and not number:
-                raise ValueError(f"{name} of a score is {value!r}, not a number")
+        if score is not None:
+            _Score.model_validate(score)
+    for control in record.controls.values():
+        _Control.model_validate(control)
+    if not isinstance(record.inputs.get("benchmark", {}), dict):
+        raise ValueError("the benchmark among its inputs is not an identity")
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} does not fit its score")
     return record

@@ -27,23 +27,10 @@ from neuroledger.spec.expectations import Expectations
 from neuroledger.spec.lists import Listed, ListTarget
 
 __all__ = [
-    "KINDS",
-    "Aggregation",
-    "BenchmarkSpec",
-    "CeilingSpec",
-    "Controls",
-    "DatasetSpec",
-    "ErrorRule",
-    "FloorRule",
-    "IntervalRule",
-    "MetricSpec",
-    "ModelSpec",
-    "NormaliseRule",
-    "Pretraining",
-    "SplitsSpec",
-    "SuiteSpec",
-    "Weighted",
-]
+    "KINDS", "Aggregation", "BenchmarkSpec", "CeilingSpec", "Controls", "DatasetSpec", "ErrorRule",
+    "FloorRule", "IntervalRule", "MetricSpec", "ModelSpec", "NormaliseRule", "Pretraining", "SplitsSpec",
+    "SuiteSpec", "Weighted",
+]  # fmt: skip
 
 
 # A share of what is divided, or how many of it.

@@ -28,19 +28,9 @@ from neuroledger.spec.channels import INPUTS, OUTPUTS, Declared, Interface, chan
 from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
-    "Call",
-    "Registered",
-    "broken",
-    "builder",
-    "ceiling",
-    "current_call",
-    "get",
-    "metric",
-    "names",
-    "paradigm",
-    "reader",
-    "stimuli",
-]
+    "Call", "Registered", "broken", "builder", "ceiling", "current_call", "get", "metric", "names",
+    "paradigm", "reader", "stimuli",
+]  # fmt: skip
 
 # What the engine hands to a component; everything else that is keyword-only is a field of the YAML.
 INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(

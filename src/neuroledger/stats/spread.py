@@ -17,21 +17,9 @@ from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 from neuroledger.errors import MetricError
 
 __all__ = [
-    "DRAWS",
-    "RESAMPLED",
-    "Influence",
-    "Items",
-    "Spread",
-    "centred",
-    "covers",
-    "from_left_out",
-    "left_out",
-    "moved",
-    "multipliers",
-    "pack",
-    "reweighted",
-    "unpack",
-]
+    "DRAWS", "RESAMPLED", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
+    "left_out", "moved", "multipliers", "pack", "reweighted", "unpack",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 

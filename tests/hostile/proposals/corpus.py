@@ -754,6 +754,36 @@ def a_record_with_a_key_twice(lab: Lab) -> None:
     path.write_text(path.read_text().replace('"benchmark"', '"status": "scored", "benchmark"', 1))
 
 
+@proposal("refused", "record.unreadable")
+def a_score_too_large_to_be_drawn(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(value=1e308, low=-1e308, high=1e308))
+
+
+@proposal("refused", "record.unreadable")
+def an_interval_that_ends_before_it_begins(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(low=2.0, high=-1.0))
+
+
+@proposal("refused", "record.unreadable")
+def a_ceiling_that_is_text(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(ceiling="high", n="many"))
+
+
+@proposal("refused", "record.unreadable")
+def a_control_that_passed_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: next(iter(plain["controls"].values())).update(passed="no"))
+
+
+@proposal("refused", "record.unreadable")
+def a_control_without_its_value(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["controls"].update(other={"passed": True}))
+
+
+@proposal("refused", "record.unreadable")
+def a_record_of_a_benchmark_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["inputs"].update(benchmark="the best"))
+
+
 @proposal("refused", "record.misplaced")
 def a_record_in_the_place_of_another(lab: Lab) -> None:
     folder = lab.root / "results" / "records" / RIDGE

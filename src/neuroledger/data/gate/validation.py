@@ -18,19 +18,9 @@ from neuroledger.spec.registry import get
 from neuroledger.store.files import write_json
 
 __all__ = [
-    "CheckResult",
-    "Contents",
-    "ValidationReport",
-    "identity",
-    "is_valid",
-    "read_report",
-    "refusal",
-    "remember_here",
-    "report_path",
-    "seal",
-    "seen_here",
-    "write_report",
-]
+    "CheckResult", "Contents", "ValidationReport", "identity", "is_valid", "read_report", "refusal",
+    "remember_here", "report_path", "seal", "seen_here", "write_report",
+]  # fmt: skip
 
 SCHEMA_VERSION: Final = 1
 # Rises whenever the gate itself can come to another verdict on the same data.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -44,12 +44,27 @@ def open_recording(path: Path, *, table: SampleTable | None = None, streams: Str
         with parsing(path, "a recording by MNE"):
             if suffix == ".hea":
                 return read_night(path)
+            if suffix == ".vhdr":
+                _names_its_own(path)
             try:
                 return mne.io.read_raw(path, preload=False)
             except TypeError as error:
                 if suffix == ".set" and "number of trials" in str(error):
                     raise DataError(f"{path.name} {SAY}") from error
                 raise
+
+
+def _names_its_own(header: Path) -> None:
+    """Return if the header of BrainVision names files of its own folder: no pin covers others."""
+    text = header.read_bytes().decode("latin-1")
+    for key, said in re.findall(
+        r"^\s*(DataFile|MarkerFile)\s*[=:]\s*(.*?)\s*$", text, re.MULTILINE | re.IGNORECASE
+    ):
+        if len(PurePosixPath(said.replace("\\", "/")).parts) > 1:
+            raise DataError(
+                f"{header.name}: {key} is {said!r}, which leads out of its folder: write the name of a file beside it, and "
+                "pin the header anew"
+            )
 
 
 def open_epochs(path: Path) -> Any:

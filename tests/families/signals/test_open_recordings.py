@@ -1,0 +1,44 @@
+"""A recording is what its own files hold: a header cannot make another file of the machine part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.open_recordings import open_recording
+from tests.families.signals.brainvision_files import brainvision
+
+pytest.importorskip("mne")
+
+PATHS = ["/usr/bin/env", "../other/x.eeg", "..\\other\\x.eeg", "/proc/self/environ"]
+
+
+def recording(folder: Path) -> Path:
+    brainvision(folder, "x", ["Cz"], np.arange(100.0)[None], 100)
+    return folder / "x.vhdr"
+
+
+@pytest.mark.parametrize("key", ["DataFile", "MarkerFile"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("written", ["{key}={path}", "  {key} = {path} ", "{key}: {path}"])
+def test_a_header_that_names_a_file_elsewhere_is_refused(
+    tmp_path: Path, key: str, path: str, written: str
+) -> None:
+    header = recording(tmp_path / "own")
+    recording(tmp_path / "other")
+    lines = header.read_text(encoding="utf-8").splitlines()
+    lines = [written.format(key=key, path=path) if line.startswith(key) else line for line in lines]
+    header.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(DataError, match=f"{key} is .* leads out of its folder"):
+        open_recording(header)
+
+
+def test_a_header_that_names_files_beside_it_is_read(tmp_path: Path) -> None:
+    header = recording(tmp_path)
+    header.write_text(
+        header.read_text(encoding="utf-8").replace("DataFile=", "DataFile=./"), encoding="utf-8"
+    )
+    np.testing.assert_allclose(open_recording(header).get_data()[0] * 1e6, np.arange(100.0), atol=0.06)
