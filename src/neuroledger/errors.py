@@ -25,22 +25,10 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 __all__ = [
-    "CODES",
-    "AssemblyError",
-    "CeilingError",
-    "CircleError",
-    "DataError",
-    "Finding",
-    "IntegrityError",
-    "MetricError",
-    "ModelError",
-    "NeuroLedgerError",
-    "RequestError",
-    "SpecError",
-    "UnavailableError",
-    "UnknownError",
-    "UntrustedError",
-]
+    "CODES", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError",
+    "MetricError", "ModelError", "NeuroLedgerError", "RequestError", "SpecError", "UnavailableError",
+    "UnknownError", "UntrustedError",
+]  # fmt: skip
 
 
 Severity = Literal["ok", "note", "warning", "error"]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import pytest
+from pydantic import ValidationError
 
 from neuroledger.cli import main
 from neuroledger.data.fetch import fetch_files, fetch_stated
@@ -147,6 +148,8 @@ def test_addresses_regions_and_who_is_trusted_with_a_signature(monkeypatch: pyte
         "https://s3.amazonaws.com.evil.org/k",
         "https://evil.org/s3.amazonaws.com",
         "https://minio.lab/b/k",
+        "https://evil.org\\@b.s3.amazonaws.com/k",  # a client goes to what stands before the backslash
+        "https://key@b.s3.amazonaws.com/k",
     ):
         assert region_of(stranger) is None
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://minio.lab")
@@ -399,3 +402,14 @@ def test_a_pointer_made_by_import_url_is_fetched_from_its_source(service: str, t
     source = SourceFile(dvc=True, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
     fetch_files(root, root, {"a.bin": source})
     assert (root / "a.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://localhost:x@evil.org/", "http://localhost.evil.org", "http://127.0.0.1@evil.org"]
+)
+def test_an_endpoint_without_encryption_is_this_machine(endpoint: str) -> None:
+    pin = {"sha256": "0" * 64, "size": 1, "url": "s3://b/k"}
+    for here in ("http://localhost:9000", "http://127.0.0.1/s3", "https://minio.lab"):
+        assert SourceFile.model_validate(pin | {"endpoint": here}).endpoint == here
+    with pytest.raises(ValidationError):
+        SourceFile.model_validate(pin | {"endpoint": endpoint})

@@ -219,6 +219,13 @@ def test_there_is_no_socket_of_any_kind(family: int) -> None:
         run(lambda: socket.socket(family, socket.SOCK_DGRAM).close())
 
 
+def test_what_the_caller_holds_open_is_not_the_childs() -> None:
+    """A connection or a file that was opened for writing needs no path and no new socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(DataError, match="OSError"):
+        run(lambda: os.write(theirs.fileno(), b"values"))
+
+
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tempfile
 

@@ -17,7 +17,7 @@ __all__ = ["Credentials", "address_of", "credentials", "region_of", "signed"]
 
 EMPTY: Final = hashlib.sha256(b"").hexdigest()
 HOST: Final = re.compile(
-    r"(?:[^/]+\.)?s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.)?amazonaws\.com"
+    r"(?:[\w.-]+\.)?s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.)?amazonaws\.com"
 )
 DEFAULT_REGION: Final = "us-east-1"
 

@@ -289,6 +289,10 @@ def _run(
     """Run the function, report, and end the process: nothing of the caller's runs after it."""
     try:
         gc.freeze()  # a collection would touch, and so copy, every page that is shared with the caller
+        for held in [int(place.name) for place in Path("/proc/self/fd").iterdir()]:
+            if held not in {0, 1, 2, result, writing}:  # connections and locks of the caller
+                with suppress(OSError):
+                    os.close(held)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         said: dict[str, Any]
@@ -384,11 +388,11 @@ def _landlock(libc: ctypes.CDLL, limits: Limits, libraries: Sequence[str], scrat
 
 def _without_sockets(libc: ctypes.CDLL) -> None:
     """Refuse sockets of every kind to this process (Landlock knows TCP alone), by a filter of seccomp where there is one."""
-    if (known := CALLS.get(platform.machine())) is None:
+    if (known := CALLS.get(platform.machine())) is None or sys.maxsize < 1 << 32:
         return
     kind, *numbers = known
-    # Load the architecture, and allow another one's; load the call; refuse those numbers with EACCES, allow all others.
-    steps = [(0x20, 0, 0, 4), (0x15, 1, 0, kind), (0x06, 0, 0, 0x7FFF0000), (0x20, 0, 0, 0)]
+    # Load the architecture, and refuse another one's calls; load the call; refuse those numbers, allow all others.
+    steps = [(0x20, 0, 0, 4), (0x15, 1, 0, kind), (0x06, 0, 0, 0x00050000 | errno.EACCES), (0x20, 0, 0, 0)]
     for number in numbers:
         steps += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno.EACCES)]
     steps.append((0x06, 0, 0, 0x7FFF0000))

@@ -7,27 +7,44 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 __all__ = [
     "ID_PATTERN", "PATTERNS", "Component", "Frozen", "Id", "Override", "Published", "Scale", "Sha256",
-    "SourceFile", "Spec", "Stated", "is_pattern", "worded",
+    "SourceFile", "Spec", "Stated", "is_file_name", "is_pattern", "worded",
 ]  # fmt: skip
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$"
 URL_PATTERN = r"^(https|s3)://\S+$"
-ENDPOINT_PATTERN = r"^(https://|http://(127\.0\.0\.1|localhost)(:|/|$))\S*$"
+ENDPOINT_PATTERN = r"^(https://|http://(127\.0\.0\.1|localhost)(:\d+)?(/|$))\S*$"
 REGION_PATTERN = r"^[a-z0-9-]{2,40}$"
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*")
+# What DVC obeys wherever it lies: a stage is a command that `dvc repro` runs, a pointer says where `dvc pull` writes.
+OBEYED = re.compile(r"(?:.*/)?(?:dvc\.(?:yaml|lock)|[^/]*\.dvc)(?:/.*)?", re.IGNORECASE)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a pinned file may have this name, which may have folders."""
+    return FILE_NAME.fullmatch(name) is not None and OBEYED.fullmatch(name) is None
+
+
+def _held(name: str) -> str:
+    if OBEYED.fullmatch(name):
+        raise ValueError(f"{name!r} is a name that DVC obeys: a stage or a pointer, never data")
+    return name
+
+
 # The same, with `*` and `?`, and what else files elsewhere may be called; never a way out of the folder.
 DownloadName = Annotated[
-    str, StringConstraints(pattern=r"^[^\s./\\][^\n\t\\]{0,400}$", strip_whitespace=True)
+    str,
+    StringConstraints(pattern=r"^[^\s./\\][^\n\t\\]{0,400}$", strip_whitespace=True),
+    AfterValidator(_held),
 ]
-FileName = Annotated[str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$")]
+FileName = Annotated[str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"), AfterValidator(_held)]
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {
         ID_PATTERN: "an id: letters without accents, digits and . _ + -, beginning with a letter or digit",

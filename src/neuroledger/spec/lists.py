@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from neuroledger.errors import Finding, SpecError
-from neuroledger.spec.base import FILE_NAME, Frozen, Sha256, SourceFile, worded
+from neuroledger.spec.base import Frozen, Sha256, SourceFile, is_file_name, worded
 from neuroledger.spec.document import Document, json_object
 
 __all__ = ["LONG", "Listed", "ListTarget", "Tables", "address", "file_rows", "table_of", "with_lists"]
@@ -164,7 +164,7 @@ def _files(
     pins: dict[str, SourceFile] = {}
     for number, row in enumerate(rows, 1):
         name = row.pop("name", None)
-        if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
+        if not isinstance(name, str) or not is_file_name(name):
             hint = "relative, without spaces, `..` or hidden folders"
             raise _wrong(shown, number, 1, f"{name!r} cannot be the name of a pinned file", hint)
         if name in pins:

@@ -16,16 +16,9 @@ from neuroledger.stats.score import Score
 from neuroledger.stats.spread import CROSS, DRAWS, Spread, combined, covers, freedom, quantile
 
 __all__ = [
-    "SIGNIFICANT",
-    "Difference",
-    "Joint",
-    "clearly_better",
-    "corrected",
-    "difference",
-    "joint_mean",
-    "overall",
-    "rank_sets",
-]
+    "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
+    "overall", "rank_sets",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,16 +17,9 @@ if TYPE_CHECKING:
     from neuroledger.spec.catalog import Catalog
 
 __all__ = [
-    "Agreement",
-    "Difference",
-    "agreement",
-    "mean_normalised_score",
-    "mean_rank",
-    "normalised_ranks",
-    "paired_differences",
-    "published_table",
-    "sign_flip_p",
-]
+    "Agreement", "Difference", "agreement", "mean_normalised_score", "mean_rank", "normalised_ranks",
+    "paired_differences", "published_table", "sign_flip_p",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Table = Mapping[str, Mapping[str, float]]

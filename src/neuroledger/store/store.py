@@ -37,17 +37,9 @@ from neuroledger.store.files import alive, owner, sync
 from neuroledger.store.hashes import hashed, remember, sha256_of
 
 __all__ = [
-    "Entry",
-    "Store",
-    "Used",
-    "Written",
-    "current_store",
-    "limit_bytes",
-    "open_store",
-    "size_in_words",
-    "store_at",
-    "store_folder",
-]
+    "Entry", "Store", "Used", "Written", "current_store", "limit_bytes", "open_store", "size_in_words",
+    "store_at", "store_folder",
+]  # fmt: skip
 
 FORMAT: Final = 1
 FOLDER: Final = "NEUROLEDGER_ACTIVATIONS"

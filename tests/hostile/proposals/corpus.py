@@ -556,6 +556,39 @@ def a_pointer_that_imports(lab: Lab) -> None:
     pointer.write_text(f"deps:\n- path: https://example.org/x\n{pointer.read_text()}")
 
 
+def pinned(lab: Lab, name: str) -> None:
+    """A data set whose one file, fetched from an address, has this name."""
+    pin = {"url": "https://example.org/file", "size": 1, "sha256": "0" * 64}
+    fields = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
+    lab.spec("datasets", "more", license="CC0-1.0", simulated=True, files={name: pin}, **fields)
+
+
+@proposal("refused", "spec.value")
+def a_data_file_that_is_a_stage(lab: Lab) -> None:
+    pinned(lab, "dvc.yaml")
+
+
+@proposal("refused", "spec.value")
+def a_data_file_that_is_a_pointer(lab: Lab) -> None:
+    pinned(lab, "sub-01/note.dvc")
+
+
+@proposal("refused", "spec.list")
+def a_data_file_in_a_table_that_is_a_stage(lab: Lab) -> None:
+    pinned(lab, "a.nc")
+    spec = lab.root / "specs" / "datasets" / "more.yaml"
+    line = (
+        '{"name": "sub-01/dvc.yaml", "sha256": "'
+        + "0" * 64
+        + '", "size": 1, "url": "https://example.org/x"}\n'
+    )
+    write(lab, "specs/datasets/more.files.jsonl", line)
+    plain = yaml.safe_load(spec.read_text())
+    del plain["files"]
+    table = {"table": "more.files.jsonl", "sha256": hashlib.sha256(line.encode()).hexdigest(), "rows": 1}
+    spec.write_text(yaml.safe_dump(plain | {"lists": {"files": table}}))
+
+
 @proposal("refused", "review.pointer-wrong")
 def a_pointer_to_other_bytes(lab: Lab) -> None:
     write(lab, "data/lab/other", "other bytes")

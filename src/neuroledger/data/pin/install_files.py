@@ -10,7 +10,7 @@ from typing import Any
 
 from neuroledger.data.integrity import verify_file
 from neuroledger.errors import RequestError
-from neuroledger.spec.base import FILE_NAME, SourceFile
+from neuroledger.spec.base import SourceFile, is_file_name
 from neuroledger.store.files import replacing
 
 __all__ = ["place_of", "put", "stop_on_others"]
@@ -23,7 +23,7 @@ def place_of(name: str) -> str:
         for part in name.split("/")
     ]
     place = "/".join(part if part[0].isalnum() or part[0] == "_" else f"_{part}" for part in parts)
-    if not FILE_NAME.fullmatch(place):
+    if not is_file_name(place):
         raise RequestError(f"{name!r} cannot be the name of a pinned file: shorten it")
     return place
 
