@@ -191,3 +191,35 @@ def test_a_repository_without_all_of_its_objects_is_told_so(committed: Lab) -> N
     (committed.root / ".git" / "objects" / id[:2] / id[2:]).unlink()
     with pytest.raises(RequestError, match="is missing or damaged"):
         review(committed.root, "main")
+
+
+@pytest.mark.parametrize(
+    ("forged", "instead"),
+    [
+        ("main:src", "HEAD:src"),  # what is new seems to be in the base as well
+        ("HEAD:src", "main:src"),  # what is new seems not to be there
+        ("HEAD:src/new.yaml", "HEAD:params.yaml"),
+        ("main", "HEAD"),  # the base seems to be descended from the proposal
+    ],
+)
+def test_an_object_that_is_not_what_its_id_says_is_refused(committed: Lab, forged: str, instead: str) -> None:
+    """Git does not hash what it reads from a loose file, and a merge gets the genuine object from elsewhere."""
+    (committed.root / "src").mkdir()
+    (committed.root / "src" / "old.py").write_text("x = 1\n")
+    git(committed, "add", "-A", "-f")
+    git(committed, "commit", "-m", "base")
+    git(committed, "branch", "-f", "main")
+    (committed.root / "src" / "new.yaml").write_text("import os\n")
+    git(committed, "add", "-A", "-f")
+    git(committed, "commit", "-m", "the proposal")
+    assert review(committed.root, "main").verdict == "needs a person"
+    (since,), (first, second) = (
+        subprocess.check_output(["git", "rev-parse", *names], cwd=committed.root, text=True).split()
+        for names in (["main"], [forged, instead])
+    )
+    target, source = (committed.root / ".git" / "objects" / id[:2] / id[2:] for id in (first, second))
+    content = source.read_bytes()
+    target.chmod(0o644)
+    target.write_bytes(content)
+    with pytest.raises(RequestError, match=r"is missing or damaged|failed|no commit"):
+        review(committed.root, since)

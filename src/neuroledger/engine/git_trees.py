@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,7 +62,10 @@ class Tree:
             return None
         if entry.id in self.contents:
             return self.contents[entry.id]
-        return git(self.root, "cat-file", "blob", entry.id)
+        content = git(self.root, "cat-file", "blob", entry.id)
+        if _id([content], len(content), entry) != entry.id:
+            raise _damaged(entry.id)
+        return content
 
 
 def fork_point(root: Path, since: str) -> str:
@@ -89,6 +92,7 @@ def fork_point(root: Path, since: str) -> str:
     commit = git(root, "merge-base", named, "HEAD", may_fail=True).decode().strip()
     if not commit:
         raise RequestError(f"{since!r} and the present branch have no commit in common")
+    _genuine(root, git(root, "rev-list", named, "HEAD", f"^{commit}", "--").split())
     return commit
 
 
@@ -99,16 +103,36 @@ def is_shallow(root: Path) -> bool:
 
 def committed(root: Path, commit: str) -> Tree:
     """The tree of a commit."""
-    entries = {}
-    for line in git(root, "ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0"):
+    entries, folders = {}, [commit.encode(), f"{commit}^{{tree}}".encode()]
+    for line in git(root, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit).split(b"\0"):
         if line:
             told, _, path = line.partition(b"\t")
-            mode, _, id, size = told.decode().split()
+            mode, kind, id, size = told.decode().split()
             if size == "BAD":
-                words = f"object {id} of {path.decode(errors='replace')!r} is missing or damaged"
-                raise RequestError(f"{words}: clone the repository again, with all of its objects")
-            entries[_text(path)] = Entry(mode, id, 0 if size == "-" else int(size))
+                raise _damaged(f"{id} of {path.decode(errors='replace')!r}")
+            if kind == "tree":
+                folders.append(id.encode())
+            else:
+                entries[_text(path)] = Entry(mode, id, 0 if size == "-" else int(size))
+    _genuine(root, folders)
     return Tree(root, entries, {})
+
+
+def _genuine(root: Path, ids: Sequence[bytes]) -> None:
+    """Return if every object has the content that its id says; git does not look when it reads most of them."""
+    said, at = git(root, "cat-file", "--batch", given=b"".join(id + b"\n" for id in ids)), 0
+    for asked in ids:
+        head, _, _ = said[at : at + 200].partition(b"\n")
+        id, kind, size = (*head.decode(errors="replace").split(), "", "")[:3]
+        start, length = at + len(head) + 1, int(size) if size.isdecimal() else 0
+        if not size or _id([said[start : start + length]], length, Entry("", id, 0), kind) != id:
+            raise _damaged(asked.decode(errors="replace"))
+        at = start + length + 1
+
+
+def _damaged(what: str) -> RequestError:
+    words = "is missing or damaged: clone the repository again, with all of its objects"
+    return RequestError(f"object {what} {words}")
 
 
 def working(head: Tree) -> Tree:
@@ -158,7 +182,7 @@ def _inside(root: Path, path: str) -> bool:
 
 
 def _entry(mode: str, content: bytes, known: Entry | None) -> Entry:
-    return Entry(mode, _id(iter([content]), len(content), known), len(content))
+    return Entry(mode, _id([content], len(content), known), len(content))
 
 
 def _large(place: Path, known: Entry | None) -> str:
@@ -170,10 +194,10 @@ def _large(place: Path, known: Entry | None) -> str:
     return _id(pieces(), place.stat().st_size, known)
 
 
-def _id(pieces: Iterator[bytes], size: int, known: Entry | None) -> str:
+def _id(pieces: Iterable[bytes], size: int, known: Entry | None, kind: str = "blob") -> str:
     """The id that git gives to a content, by the hash of the repository."""
     hashed = hashlib.sha256() if known is not None and len(known.id) == 64 else hashlib.sha1()
-    hashed.update(b"blob %d\0" % size)
+    hashed.update(f"{kind} {size}\0".encode())
     for piece in pieces:
         hashed.update(piece)
     return hashed.hexdigest()
