@@ -20,7 +20,7 @@ from neuroledger.engine.record import Record, read_record, record_path, write_re
 from neuroledger.engine.run import run
 from neuroledger.engine.session import Request
 from neuroledger.engine.signatures import signature_path
-from neuroledger.engine.verify import verify
+from neuroledger.engine.verify import TOLERANCE, _leaves, verify
 from neuroledger.errors import Finding
 from neuroledger.report.table import board_of
 from neuroledger.spec.kinds import SuiteSpec
@@ -65,6 +65,8 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "count": lambda plain: plain["scores"]["ridge"]["n"].update(neuroid=500),
     "controls": lambda plain: plain["controls"].clear(),
     "note": lambda plain: plain["scores"]["ridge"].update(notes=["state of the art"]),
+    "words of a control": lambda plain: plain["controls"]["noise"].update(says="certified"),
+    "items that were drawn": lambda plain: plain["score"]["spread"]["items"].update(stimulus=9000),
     "samples": lambda plain: plain["scores"]["ridge"].update(samples_sha256="0" * 64),
     "failure": lambda plain: plain.update(
         status="failed", score=None, scores={}, error={"type": "X", "message": "x"}
@@ -78,6 +80,15 @@ def test_a_forged_record_is_never_confirmed(lab: Lab, scored: Path, forgery: str
     assert verified(lab, scored, recompute=False).code in {"record.current", "record.failed"}
     assert "self-reported" in verified(lab, scored, recompute=False).what or forgery == "failure"
     assert verified(lab, scored).code == "record.not-reproduced"
+
+
+def test_what_is_claimed_does_not_widen_what_is_allowed() -> None:
+    """The raw score has other units: a value next to 0 that is claimed would make them as large as one likes."""
+    again = {"value": 1e-4, "raw": 1e-4, "error": 0.1}
+    claimed = {"value": 1e-12, "raw": 0.9, "error": 0.1}
+    assert [words for words, share in _leaves(claimed, again, ("",), TOLERANCE) if share is None] == [
+        "raw was 0.9, is 0.0001"
+    ]
 
 
 def test_signed_is_told_from_self_reported(lab: Lab, scored: Path, tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from neuroledger.display import card, visible
-from neuroledger.errors import DataError, Finding
+from neuroledger.errors import DataError, Finding, MetricError
 from neuroledger.spec import registry
 from neuroledger.spec.document import json_object
 from neuroledger.spec.identity import sha256_of
+from neuroledger.stats.spread import unpack
 from neuroledger.store.files import write_json
 
 __all__ = [
@@ -72,15 +73,11 @@ class _Ceiling(_Value):
     value: Number
 
 
-class _Spread(BaseModel):
-    deviation: dict[str, Number] | None = None
-
-
 class _Score(_Value):
     scale: str
     direction: Literal["higher", "lower"]
     ceiling: _Ceiling | None = None
-    spread: _Spread | None = None
+    spread: dict[str, Any] | None = None
     notes: list[str] = []
     covers: str = ""
 
@@ -172,7 +169,10 @@ def record_of(plain: Any) -> Record:
     record = Record.model_validate(plain)
     for score in (record.score, *record.scores.values()):
         if score is not None:
-            _Score.model_validate(score)
+            try:
+                unpack(_Score.model_validate(score).spread)
+            except MetricError as error:
+                raise ValueError(str(error)) from error
     for control in record.controls.values():
         _Control.model_validate(control)
     if not isinstance(record.inputs.get("benchmark", {}), dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ SHARE: Final = 0.01
 # Draws are recorded with eleven significant bits.
 HALF_PRECISION: Final = 4e-3
 HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
+NUMBER: Final = re.compile(r"-?\d[\d.e+-]*")
 AGAIN: Final = "run it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
@@ -163,15 +165,15 @@ def _plain(record: Record) -> dict[str, Any]:
 def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[tuple[str, float | None]]:
     """Every leaf that differs, in words, with its distance in units of rounding; None where it may not differ so."""
     if isinstance(was, dict) and isinstance(now, dict):
-        if "value" in was:
-            allowed = max(TOLERANCE, SHARE * _standard_error(was))
+        if "value" in now:  # what is allowed follows from what was computed here, never from what is claimed
+            allowed = max(TOLERANCE, SHARE * _standard_error(now))
         numbers = list[tuple[str, float | None]]()
         if at[-1] == "spread":
             yield from _of_draws(was, now, at)
             was, now = ({name: part for name, part in one.items() if name != "draws"} for one in (was, now))
         for name in sorted({*was, *now}):
             # The raw score has other units: what is allowed of the value is allowed of it in proportion.
-            wide = allowed * _ratio(was) if name == "raw" else allowed
+            wide = allowed * _ratio(now) if name == "raw" else allowed
             found = list(_leaves(was.get(name), now.get(name), (*at, str(name)), wide))
             if found and name.endswith("sha256") and numbers and all(share for _, share in numbers):
                 continue  # a hash of numbers that moved by rounding moves as well
@@ -184,7 +186,8 @@ def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator
         words = f"{' '.join(at[2:] or at).strip()} was {was}, is {now}"
         numeric = all(isinstance(one, float) and math.isfinite(one) for one in (was, now))
         if not numeric:
-            yield words, None if at[-1] != "says" else 0.0
+            alike = at[-1] == "says" and NUMBER.sub("", str(was)) == NUMBER.sub("", str(now))
+            yield words, 0.0 if alike else None
             return
         distance = abs(was - now)
         if distance > max(allowed, TOLERANCE * abs(was)):

@@ -364,6 +364,8 @@ def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
             )
             for name, text in plain["draws"].items()
         }
+        if not all(np.isfinite(one).all() for one in draws.values()):
+            raise ValueError("a draw is not a finite number")
         return Spread(draws, {str(name): int(count) for name, count in plain["items"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

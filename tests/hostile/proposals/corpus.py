@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from neuroledger.stats.spread import DRAWS
 from tests.engine.lab import Lab, build
 from tests.report.ledger import keep, record
 
@@ -815,6 +817,28 @@ def a_control_without_its_value(lab: Lab) -> None:
 @proposal("refused", "record.unreadable")
 def a_record_of_a_benchmark_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["inputs"].update(benchmark="the best"))
+
+
+def spread(text: bytes, **fields: object) -> dict[str, object]:
+    """Draws of one factor, as a record holds them."""
+    drawn = base64.b64encode(text * DRAWS).decode()
+    return {"draws": {"stimulus": drawn}, "deviation": {"stimulus": 0.1}, "items": {"stimulus": 60}} | fields
+
+
+@proposal("refused", "record.unreadable")
+def draws_that_are_no_numbers(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(spread=spread(b"\x00\x7e")))
+
+
+@proposal("refused", "record.unreadable")
+def draws_without_end(lab: Lab) -> None:
+    drawn = spread(b"\x00\x3c", deviation={"stimulus": 1e300})
+    rerecord(lab, lambda plain: plain["score"].update(spread=drawn))
+
+
+@proposal("refused", "record.unreadable")
+def draws_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(spread={"draws": "many"}))
 
 
 @proposal("refused", "record.misplaced")
