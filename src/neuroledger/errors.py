@@ -135,7 +135,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "review.hidden-character": "A character that terminals hide or obey, or a file that is not text.",
         "review.private": "Bytes of private data are in the public repository.",
         "review.waived": "A gate against leakage or an expectation is switched off.",
-        "review.controls": "Controls were removed or pass more easily than by default.",
+        "review.controls": "Controls were removed, none is declared, or they pass more easily than by default.",
         "review.uncommitted": "The working tree differs from the last commit.",
         "review.own-code": "The review runs code of the folder that it reviews.",
         "record.signed": "The record was recomputed and signed by an allowed signer.",

@@ -71,6 +71,15 @@ def rows(text: str, title: str) -> list[list[str]]:
     ]
 
 
+def test_a_file_in_the_place_of_a_folder_is_told(proposal: Lab, told: Callable[[], str]) -> None:
+    shutil.rmtree(proposal.root / "specs")
+    write(proposal, "specs", "a file\n")
+    commit(proposal)
+    (proposal.root / "specs").unlink()
+    git(proposal.root, "checkout", "main", "--", "specs/suites")
+    assert "benchmark removed" in told()
+
+
 HELD = "2 of 2 hold; noise 0.01 ≤ 0.1; pixels4 0.97 ≥ 0.8"
 SCORES = "Scores, as the records report them"
 

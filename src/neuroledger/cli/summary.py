@@ -137,7 +137,12 @@ def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
     used = {("datasets", spec.dataset) for spec in benchmarks.values() if isinstance(spec, BenchmarkSpec)}
     for path in proposal.changed:
         parts = PurePosixPath(path).parts
-        if parts[0] == "specs" and parts[1] in ("datasets", "models") and path.endswith(".yaml"):
+        if (
+            len(parts) > 2
+            and parts[0] == "specs"
+            and parts[1] in ("datasets", "models")
+            and path.endswith(".yaml")
+        ):
             used.add((parts[1], PurePosixPath(path).stem))
         elif parts[0] == "data" and len(parts) > 2:
             used.add(

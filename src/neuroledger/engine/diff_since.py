@@ -47,10 +47,13 @@ PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]
 # What of a page the tests or a browser run: blocks of code, HTML, attributes, and links that are no plain addresses.
 BLOCK: Final = re.compile(r"(?:^\*\*`[^`]+`\*\*\n\n)?^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
 ACTIVE: Final = re.compile(
-    r"^[ \t>]*+(?:```|~~~)[^\n]*|<(?!https?://[^\s<>]*+>)[A-Za-z!/?][^>]*"
-    r"|\]\(\s*+<?(?!https?://|mailto:)[^][()#?\"':]*+:|^[ >]*+\[[^][\n]+\]:\s*+<?(?!https?://|mailto:)[^#?\"'\n:]*+:"
-    r"|\{[^{}=\n]*+=|&(?:#|colon|tab|newline)", re.MULTILINE | re.IGNORECASE
+    r"^[ \t>]*+(?:```|~~~)[^\n]*|<(?!https?://[^\s<>]*+>)[A-Za-z!/?][^>]*|\{[^{}=\n]*+=|&(?:#|colon|tab|newline)"
+    r"|(?:\]\(\s*+<?(?!https?://|mailto:)[^][()#?\"':]*+"
+    r"|^(?:[ \t>*+-]|\d+[.)])*+\[[^][\n]+\]:\s*+<?(?!https?://|mailto:)[^#?\"'\n:]*+):", re.MULTILINE | re.IGNORECASE
 )  # fmt: skip
+SIGNATURE: Final = re.compile(
+    r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?", re.ASCII
+)
 POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
 # Files that tell git, DVC or a shell what to run, wherever they are.
 NESTED: Final = frozenset(
@@ -189,7 +192,10 @@ class Proposal:
         elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
             yield from self._record(path, state)
         elif len(parts) == 4 and path.startswith("results/records/") and self._is_signature(path, state):
-            yield _note("review.signature", path, f"{state}: a signature; `verify --signers` says whose")
+            if state == "removed" and path.removesuffix(".sig") not in self.changed:
+                yield _warning("review.removed", path, "the signature of a record that stays was removed")
+            else:
+                yield _note("review.signature", path, f"{state}: a signature; `verify --signers` says whose")
         elif len(parts) == 3 and path.startswith("results/validation/") and path.endswith(".json"):
             yield from self._report(path, state)
         elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
@@ -295,8 +301,12 @@ class Proposal:
                     lost += sorted(set(getattr(old.controls, sign)) - set(getattr(new.controls, sign)))
             if lost:
                 yield _warning("review.controls", path, f"controls removed: {', '.join(lost)}")
+            elif not (new.controls.positive or new.controls.negative):
+                words = "no model is declared as a control; the data in its place and wrong stimuli may be the only ones"
+                yield _note("review.controls", path, words)
             easier = new.controls.ceiling_at_least < usual.ceiling_at_least
-            if easier or new.controls.floor_at_most > usual.floor_at_most:
+            raised = new.controls.itself_at_most > usual.itself_at_most
+            if easier or raised or new.controls.floor_at_most > usual.floor_at_most:
                 words = "controls pass more easily than by default"
                 yield _warning("review.controls", path, words)
         if isinstance(new, DatasetSpec):
@@ -489,7 +499,7 @@ class Proposal:
 
     def _is_signature(self, path: str, state: State) -> bool:
         beside = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
-        signed = self._text(self.now, path).startswith("-----BEGIN SSH SIGNATURE-----")
+        signed = SIGNATURE.fullmatch(self._text(self.now, path)) is not None
         return path.endswith(".json.sig") if state == "removed" else beside and signed
 
     def _report(self, path: str, state: State) -> Iterator[Finding]:

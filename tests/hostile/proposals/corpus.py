@@ -273,6 +273,30 @@ def code_among_results(lab: Lab) -> None:
     write(lab, "results/records/evil.pth", f"import os; os.system('{COMMAND}')\n")
 
 
+def signature(lab: Lab, body: str = "U1NI\n") -> Path:
+    text = f"-----BEGIN SSH SIGNATURE-----\n{body}-----END SSH SIGNATURE-----\n"
+    return write(lab, f"results/records/{RIDGE}/pixels4.json.sig", text)
+
+
+@proposal("clean", "review.signature")
+def a_signature(lab: Lab) -> None:
+    signature(lab)
+
+
+@proposal("needs a person", "review.code")
+def code_in_a_signature(lab: Lab) -> None:
+    signature(lab, f"U1NI\nimport os; os.system('{COMMAND}')\n")
+
+
+@proposal("needs a person", "review.removed")
+def the_signature_of_another_that_disappears(lab: Lab) -> None:
+    path = signature(lab)
+    git(lab.root, "add", "-A")
+    git(lab.root, "commit", "-m", "signed")
+    git(lab.root, "branch", "-f", "main")
+    path.unlink()
+
+
 @proposal("needs a person", "review.code")
 def an_attribution_of_no_data_set(lab: Lab) -> None:
     write(lab, "data/elsewhere/ATTRIBUTION.md", "# Nothing\n")
@@ -346,6 +370,11 @@ def a_page_with_an_address_that_is_an_element(lab: Lab) -> None:
 @proposal("needs a person", "review.code")
 def a_page_with_a_link_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[x](java\tscript:alert%281%29)\n")
+
+
+@proposal("needs a person", "review.code")
+def a_page_with_an_address_in_a_list_that_is_a_script(lab: Lab) -> None:
+    write(lab, "docs/page.md", PAGE + "\n> 1. * [x]: javascript:alert(1)\n\n[x]\n")
 
 
 @proposal("needs a person", "review.code")
@@ -453,6 +482,16 @@ def a_benchmark_without_its_controls(lab: Lab) -> None:
 @proposal("needs a person", "review.controls")
 def controls_that_pass_always(lab: Lab) -> None:
     lab.benchmark(version=2, controls={"positive": ["pixels4"], "negative": ["noise"], "floor_at_most": 0.9})
+
+
+@proposal("needs a person", "review.controls")
+def a_ceiling_that_is_never_too_low(lab: Lab) -> None:
+    lab.benchmark("lab.V4-pls", metric="pls", controls={"negative": ["noise"], "itself_at_most": 100.0})
+
+
+@proposal("clean", "review.controls")
+def a_benchmark_that_names_no_model_as_a_control(lab: Lab) -> None:
+    lab.benchmark("lab.V4-pls", metric="pls", controls={})
 
 
 @proposal("needs a person", "review.waived")
