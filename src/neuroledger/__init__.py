@@ -58,29 +58,10 @@ _PUBLIC = {
 }
 
 __all__ = [
-    "Record",
-    "Score",
-    "StimulusSet",
-    "ceiling",
-    "compare",
-    "cost",
-    "decode",
-    "decoding",
-    "errors",
-    "evaluate",
-    "find",
-    "layers",
-    "leaderboard",
-    "load",
-    "metric",
-    "models",
-    "plot",
-    "records",
-    "run",
-    "score",
-    "start",
-    "windows",
-]
+    "Record", "Score", "StimulusSet", "ceiling", "compare", "cost", "decode", "decoding", "errors",
+    "evaluate", "find", "layers", "leaderboard", "load", "metric", "models", "plot", "records", "run",
+    "score", "start", "windows",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -21,15 +21,8 @@ from neuroledger.errors import AssemblyError, DataError
 from neuroledger.store.files import replacing
 
 __all__ = [
-    "average_repetitions",
-    "check",
-    "content_sha256",
-    "read",
-    "read_blocks",
-    "rows_of",
-    "select",
-    "write",
-]
+    "average_repetitions", "check", "content_sha256", "read", "read_blocks", "rows_of", "select", "write",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 

@@ -23,15 +23,9 @@ from neuroledger.stats.spread import unpack
 from neuroledger.store.files import write_json
 
 __all__ = [
-    "Record",
-    "environment",
-    "read_all",
-    "read_record",
-    "record_of",
-    "record_path",
-    "relative",
+    "Record", "environment", "read_all", "read_record", "record_of", "record_path", "relative",
     "write_record",
-]
+]  # fmt: skip
 
 SCHEMA_VERSION = 1
 # What the inputs determine. The rest (where and how long) may differ between two runs of the same job.

@@ -193,20 +193,10 @@ def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool)
 
 
 # A failure of this machine or this moment, or of what its owner trusts, not of the pair: tried again by every run.
-_FOR_WANT_OF_DATA = frozenset(
-    {
-        "AssemblyError",
-        "BrokenProcessPool",
-        "DataError",
-        "IntegrityError",
-        "KilledWorker",
-        "MemoryError",
-        "OSError",
-        "SpecError",
-        "UnavailableError",
-        "UntrustedError",
-    }
-)
+_FOR_WANT_OF_DATA = frozenset({
+    "AssemblyError", "BrokenProcessPool", "DataError", "IntegrityError", "KilledWorker", "MemoryError", "OSError",
+    "SpecError", "UnavailableError", "UntrustedError",
+})  # fmt: skip
 
 
 def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str:

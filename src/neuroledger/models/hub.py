@@ -27,14 +27,8 @@ FETCHING: Final = ("pretrained", "checkpoint", "weights", "hf_hub", "name_or_pat
 """What names of arguments contain that make a hub bring weights of its own."""
 # What other people's constructors raise on arguments that do not fit each other.
 UNBUILDABLE: Final = (
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-    RuntimeError,
-    LookupError,
-    ImportError,
-)
+    TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, LookupError, ImportError
+)  # fmt: skip
 
 Seed = Annotated[int, Field(ge=0)]
 Regions = Mapping[str, str | tuple[str, ...]]

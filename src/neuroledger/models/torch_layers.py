@@ -30,14 +30,8 @@ Array = NDArray[Any]
 
 # What a module raises on an input that is not for it.
 REFUSALS: Final = (
-    RuntimeError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    AssertionError,
-    ArithmeticError,
-)
+    RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError
+)  # fmt: skip
 
 OUTPUT: Final = "output"
 """Name under which a module's own output is recorded, unless one of its parts is called so."""

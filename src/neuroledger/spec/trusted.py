@@ -19,15 +19,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from neuroledger.errors import UnavailableError, UntrustedError
 
 __all__ = [
-    "SKLEARN",
-    "TORCH",
-    "UNTRUSTED",
-    "Arguments",
-    "EstimatorPath",
-    "ModulePath",
-    "owner_trusts",
-    "trusted",
-]
+    "SKLEARN", "TORCH", "UNTRUSTED", "Arguments", "EstimatorPath", "ModulePath", "owner_trusts", "trusted",
+]  # fmt: skip
 
 # Type of pydantic's error for whatever this module refuses.
 UNTRUSTED: Final = "untrusted"

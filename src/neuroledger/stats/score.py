@@ -21,18 +21,10 @@ Floats = npt.NDArray[np.float64]
 Status = Literal["scored", "partial", "failed"]
 NAN = float("nan")
 # Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
-COMMENSURABLE: Final = frozenset(
-    {
-        "correlation",
-        "reliability",
-        "explained_variance",
-        "similarity",
-        "consistency",
-        "accuracy",
-        "fraction",
-        "score",
-    }
-)
+COMMENSURABLE: Final = frozenset({
+    "correlation", "reliability", "explained_variance", "similarity", "consistency", "accuracy", "fraction",
+    "score",
+})  # fmt: skip
 
 
 class Score:
