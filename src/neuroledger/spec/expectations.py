@@ -100,7 +100,7 @@ class Matches(ColumnCheck):
     def _compiles(cls, pattern: str) -> str:
         try:
             re.compile(pattern)
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(f"not a regular expression: {error}") from error
         return pattern
 

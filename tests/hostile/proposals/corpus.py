@@ -554,6 +554,21 @@ def a_tag_that_constructs(lab: Lab) -> None:
     write(lab, "specs/models/evil.yaml", f"id: !!python/object/apply:os.system ['{COMMAND}']\n")
 
 
+def matched(lab: Lab, pattern: str) -> None:
+    expectation = {"check": "matches", "column": "stimulus_id", "pattern": pattern}
+    lab.dataset(version=2, files=embedded(lab), expectations={"stimuli": [expectation]})
+
+
+@proposal("refused", "spec.value")
+def a_pattern_that_exhausts_the_stack(lab: Lab) -> None:
+    matched(lab, "(" * 5000)
+
+
+@proposal("refused", "spec.value")
+def a_pattern_that_repeats_beyond_all_numbers(lab: Lab) -> None:
+    matched(lab, "a{99999999999}")
+
+
 @proposal("refused", "spec.yaml")
 def a_number_without_end(lab: Lab) -> None:
     write(lab, "specs/benchmarks/long.yaml", f"id: long\nversion: {'9' * 5000}\n")
