@@ -8,6 +8,7 @@ import http.server
 import re
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -460,3 +461,17 @@ def test_a_pointer_names_the_file_beside_it_alone(
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("DVC was run"))
     with pytest.raises(DataError, match=r"does not point to a\.bin beside it"):
         fetching._pull(tmp_path, tmp_path / "a.bin", force=False)
+
+
+def test_a_data_file_that_is_called_like_a_module_is_never_imported(tmp_path: Path) -> None:
+    """DVC is run beside the data, and `python -m` looks for modules there first."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-P", "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True)
+    folder = tmp_path / "data" / "X"
+    folder.mkdir(parents=True)
+    for module in ("dvc", "yaml", "sitecustomize", "encodings"):
+        (folder / f"{module}.py").write_text(f"open({str(tmp_path / 'CANARY')!r}, 'w')\n")
+    (folder / "a.bin.dvc").write_text(f"outs:\n- md5: {'0' * 32}\n  size: 1\n  path: a.bin\n")
+    with pytest.raises(UnavailableError, match=r"`dvc pull data/X/a\.bin\.dvc` failed"):
+        fetching._pull(tmp_path, folder / "a.bin", force=False)
+    assert not (tmp_path / "CANARY").exists()

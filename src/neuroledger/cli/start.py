@@ -221,7 +221,7 @@ def _repository(root: Path | None, suite: str) -> Catalog:
         if not (root / ".dvc").exists():
             inside = any((above / ".git").exists() for above in root.resolve().parents)
             how = [] if (root / ".git").exists() else ["--subdir" if inside else "--no-scm"]
-            command = [sys.executable, "-m", "dvc", "init", "--quiet", *how]
+            command = [sys.executable, "-P", "-m", "dvc", "init", "--quiet", *how]
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise DataError(f"`dvc init` failed in {root}: {done.stderr.strip()[-200:]}")

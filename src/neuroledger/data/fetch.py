@@ -349,7 +349,7 @@ def _pull(root: Path, path: Path, force: bool) -> None:
 
 
 def _dvc(pointer: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dvc", *words]
+    command = [sys.executable, "-P", "-m", "dvc", *words]
     return subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
 
 

@@ -241,7 +241,7 @@ def track(root: Path, written: list[Path]) -> None:
     """
     if not (root / ".dvc").is_dir():
         return
-    command = [sys.executable, "-m", "dvc", "add", "--quiet", *map(str, written)]
+    command = [sys.executable, "-P", "-m", "dvc", "add", "--quiet", *map(str, written)]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
