@@ -97,8 +97,8 @@ class RichDisplay:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn(),
-            console=Console(stderr=True), transient=True,
+            TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(), console=Console(stderr=True), transient=True,
         )  # fmt: skip
         self._tasks: dict[str, int] = {}
 
@@ -119,7 +119,7 @@ class RichDisplay:
         from rich.progress import TaskID
 
         if label not in self._tasks:
-            self._tasks[label] = int(self._bar.add_task(label, total=total))
+            self._tasks[label] = int(self._bar.add_task(visible(label), total=total))
         task = TaskID(self._tasks[label])
         self._bar.update(task, completed=done, total=total)
         if done >= total:

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from neuroledger.cli import main
-from neuroledger.display import PlainDisplay, visible
+from neuroledger.display import PlainDisplay, RichDisplay, visible
 from neuroledger.engine.record import read_all
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record
@@ -32,6 +32,18 @@ def test_a_title_cannot_write_to_the_terminal(lab: Lab, capsys: pytest.CaptureFi
             assert "\u202e" in json.dumps(json.loads(told.out), ensure_ascii=False)
     PlainDisplay().line("a\x1b[1m")
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_file_name_is_shown_as_it_is_beside_a_moving_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    display = RichDisplay()
+    display.start()
+    display.progress("sub-01[/red]\x1b]0;evil\x07.edf", 1, 2)
+    display.stop()
+    told = capsys.readouterr().err
+    assert "sub-01[/red]\\x1b]0;evil\\x07.edf" in told and "\x07" not in told
 
 
 @pytest.mark.parametrize("score", ODD, ids=str)
