@@ -30,6 +30,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     same_bytes,
     sidecars,
 )
+from neuroledger.families.signals.recordings.neo_files import NeoFiles, read_neo
 from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
 from neuroledger.families.signals.recordings.recording_names import Naming, resolve
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
@@ -69,8 +70,17 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     named: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named} or dict(
         told.get("named") or {}
     )
+    neo = (told.get("neo") or {}).get("format")
     found = recordings_in(
-        downloads.folder, names, task=task, table=table, rule=rule, named=named, opened=opened, **only
+        downloads.folder,
+        names,
+        task=task,
+        table=table,
+        rule=rule,
+        named=named,
+        opened=opened,
+        neo=neo,
+        **only,
     )
     problems = same_bytes(downloads.folder, found)
     facts: list[dict[str, str | float]] = [{} for _ in found]
@@ -190,6 +200,9 @@ def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: 
     def read() -> list[str]:
         if told.get("epoched"):
             return sorted(open_epochs(folder / item.file).event_id)
+        if told.get("neo"):
+            stretches = read_neo(folder / item.file, NeoFiles.model_validate(told["neo"]))
+            return sorted({span.description for stretch in stretches for span in stretch.spans})
         table, streams = told.get("table"), told.get("streams")
         raw = open_recording(
             folder / item.file,

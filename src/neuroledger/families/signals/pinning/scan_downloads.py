@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
+from neuroledger.families.signals.recordings.neo_files import beside, opens
 from neuroledger.families.signals.recordings.open_recordings import EPOCHS
 from neuroledger.families.signals.recordings.sample_tables import TABLES
 from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, annotation_file_of, fields_in
@@ -91,6 +92,7 @@ def recordings_in(
     sessions: Sequence[str] = (),
     named: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     opened: Callable[[str], bool] | None = None,
+    neo: str | None = None,
 ) -> list[Found]:
     """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
 
@@ -98,7 +100,8 @@ def recordings_in(
     `{subject}`: one of `named` (patterns, each with facts of the recordings that it fits), or that of the `rule` for files
     of annotations beside the recordings. Where there are patterns, files with other names are passed over. `subjects` and
     `sessions` are those that are wanted, all where none are named. `opened` tells which files are recordings, by their
-    names; those of the formats that say all by themselves, where it is not given.
+    names; those of the formats that say all by themselves, where it is not given. `neo` is the format of files that neo
+    reads.
 
     Raises
     ------
@@ -146,6 +149,8 @@ def recordings_in(
             companions += _companions(folder, name, known)
         except RequestError as error:
             problems.append(str(error))
+        if neo is not None:
+            companions = beside(neo, name, names)
         if rule is not None:
             companions.append(annotation_file_of(rule, name, names))
         said = {key: value for key, value in fields.items() if key not in WHOSE}
@@ -178,6 +183,8 @@ def is_recording(name: str) -> bool:
 
 def reads(told: Mapping[str, Any]) -> Callable[[str], bool]:
     """Which files a reader with these fields opens: tables only where their layout is declared, or epochs."""
+    if told.get("neo"):
+        return lambda name: opens(str(told["neo"].get("format")), name)
     if told.get("epoched"):
         return lambda name: EPOCHS.search(name) is not None
     if told.get("table"):

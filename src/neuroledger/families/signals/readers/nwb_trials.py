@@ -15,6 +15,7 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.recordings.spike_counts import spike_counts
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.base import Frozen
@@ -181,14 +182,10 @@ def _spikes(
 ) -> tuple[Floats, list[str], float, str, str]:
     if held.units is None or not len(held.units):
         raise DataError(f"{name} has no units; name an electrical series as `series`")
-    bins = round(window.duration / window.bin)
-    edges = window.start + window.bin * np.arange(bins + 1)
-    counts = np.empty((len(onsets), len(held.units), bins))
-    for unit in range(len(held.units)):
-        times = np.sort(np.asarray(held.units.get_unit_spike_times(unit), dtype=float))
-        # A spike at the end of a bin is in the next one.
-        below = np.searchsorted(times, onsets[:, None] + edges - 1e-12)
-        counts[:, unit] = np.diff(below, axis=1)
+    trains = [
+        np.asarray(held.units.get_unit_spike_times(unit), dtype=float) for unit in range(len(held.units))
+    ]
+    counts = spike_counts(trains, onsets, window.start, window.duration, window.bin)
     ids = [f"unit_{number}" for number in np.asarray(held.units.id[:]).tolist()]
     return counts, ids, 1.0 / window.bin, "spikes", "count"
 

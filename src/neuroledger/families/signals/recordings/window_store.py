@@ -33,7 +33,8 @@ IN_MEMORY: Final = 1 << 28
 """Bytes up to which windows are made in memory; what is larger is written part by part."""
 TINY: Final = 1 << 20
 """Bytes up to which windows are not kept: their recordings are read as fast."""
-LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "nilearn", "netCDF4", "h5py")
+LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "nilearn", "netCDF4", "h5py", "neo", "pynwb",
+                    "pyxdf")  # fmt: skip
 
 
 def stored(

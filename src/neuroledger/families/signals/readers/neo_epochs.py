@@ -1,0 +1,150 @@
+"""Recordings in formats of electrophysiology (neo), cut into windows around their events: signals, or spike counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.file_names import Pattern
+from neuroledger.errors import DataError
+from neuroledger.families.signals.pinning.recordings import recorded
+from neuroledger.families.signals.recordings.neo_files import (
+    NeoFiles,
+    Stretch,
+    read_neo,
+    sampled,
+    spike_times,
+)
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    UNTOUCHED,
+    Preprocessing,
+    Recording,
+    windows_of,
+)
+from neuroledger.families.signals.recordings.signal_windows import Window, lay
+from neuroledger.families.signals.recordings.spike_counts import spike_counts
+from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.families.signals.signals import signals
+from neuroledger.spec.registry import reader
+from neuroledger.store.hashes import sha256_of
+
+__all__ = ["neo_epochs"]
+
+
+@reader("neo_epochs", version=1, prepares=True, pins=recorded)
+def neo_epochs(
+    files: Mapping[str, Path],
+    *,
+    recordings: tuple[Recording, ...],
+    neo: NeoFiles,
+    window: Window,
+    spikes: Annotated[float, Field(gt=0)] | None = None,
+    preprocessing: Preprocessing = UNTOUCHED,
+    named: dict[Pattern, dict[str, str]] | None = None,
+) -> Dataset:
+    """Windows of all recordings, from a format that neo reads.
+
+    Segments of a file follow one another in time, and `segment` numbers them; where their own times overlap, the moment of
+    each is unknown and counts on from the end of the one before.
+
+    Parameters
+    ----------
+    recordings
+        Whose each file is; `pin` lists them. Of a format in which a recording is a folder, the file is one in it.
+    neo
+        Format of the files, and which signals and events are read.
+    spikes
+        Seconds of a bin: windows are counts of the sorted spikes of each unit, in place of sampled signals.
+    preprocessing
+        Of sampled signals. Voltages have the unit that the file states.
+    named
+        For `pin`: how the files of a plain folder are called, with `{subject}`, `{session}`, `{run}` and facts.
+
+    Raises
+    ------
+    DataError
+        A recording is not among the files, cannot be read, or lacks a signal, unit or event.
+    UnavailableError
+        neo or MNE is not installed.
+    """
+    if spikes is not None and preprocessing != UNTOUCHED:
+        raise DataError("`preprocessing` is about sampled signals, and `spikes` are counted")
+    lost = [recording.file for recording in recordings if recording.file not in files]
+    if lost:
+        raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
+
+    def parts() -> Iterator[xr.DataArray | None]:
+        for recording in recordings:
+            path = files[recording.file]
+            sha256, free = sha256_of(path), 0.0
+            stretches = read_neo(path, neo)
+            laid = _over_segments(window, stretches, recording.file)
+            for number, stretch in enumerate(stretches):
+                if spikes is None:
+                    raw = sampled(stretch, path, neo)
+                    found = windows_of(raw, recording, laid, preprocessing, sha256=sha256)
+                else:
+                    found = _counted(stretch, recording, laid, neo, spikes, path, sha256)
+                begin = max(stretch.begin - stretches[0].begin, free)
+                free = begin + stretch.seconds
+                if found is not None and len(stretches) > 1:
+                    found = found.assign_coords(
+                        onset=("presentation", found["onset"].values + begin),
+                        segment=("presentation", np.full(found.sizes["presentation"], number)),
+                    )
+                yield found
+
+    return Dataset(stimuli=None, assembly=stored(parts()))
+
+
+def _over_segments(window: Window, stretches: Sequence[Stretch], file: str) -> Window:
+    """The rule for each segment: of several, one need not have every event that the file has."""
+    if len(stretches) == 1 or window.some:
+        return window
+    seen = {span.description for stretch in stretches for span in stretch.spans}
+    absent = sorted(name for name in window.labels if "*" not in name and name not in seen)
+    if absent:
+        raise DataError(f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(seen)[:20])}")
+    return window.model_copy(update={"some": True})
+
+
+def _counted(
+    stretch: Stretch,
+    recording: Recording,
+    window: Window,
+    what: NeoFiles,
+    bin: float,
+    path: Path,
+    sha256: str,
+) -> xr.DataArray | None:
+    """Spike counts of each unit in the windows of a segment; None where it has no windows and need not."""
+    trains = spike_times(stretch, path, what)
+    laid = lay(window, stretch.spans, stretch.seconds, {}, recording.file)
+    onsets = np.array(laid.onsets, dtype=float)
+    kept = np.flatnonzero(
+        (onsets + window.start >= 0) & (onsets + window.start + window.duration <= stretch.seconds + 1e-9)
+    )
+    if not len(kept):
+        if window.some:
+            return None
+        raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
+    facts: dict[str, Any] = {
+        "stimulus_id": np.array(laid.names)[kept],
+        "onset": onsets[kept],
+        **{name: np.asarray(values)[kept] for name, values in laid.extra.items()},
+        **{name: np.full(len(kept), getattr(recording, name)) for name in ("subject", "session", "run")},
+        **{name: np.full(len(kept), fact) for name, fact in recording.facts.items()},
+        "recording": np.full(len(kept), recording.file),
+        "recording_sha256": np.full(len(kept), sha256),
+    }
+    counts = spike_counts(list(trains.values()), onsets[kept], window.start, window.duration, bin)
+    return signals(
+        counts.astype(np.float32), channels=list(trains), channel_types="spikes", sampling_rate=1.0 / bin,
+        start=window.start, units="count", events=facts,
+    )  # fmt: skip
