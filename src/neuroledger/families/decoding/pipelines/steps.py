@@ -17,6 +17,7 @@ from neuroledger.families.decoding.pipelines.covariances import (
 )
 from neuroledger.families.decoding.protocols.decoder import Objective, Signature
 from neuroledger.families.decoding.training.linear_heads import for_objective, one_vs_rest
+from neuroledger.families.signals.bands import groups_of
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
@@ -517,12 +518,13 @@ class Tdca(_Frequencies):
 class FilterBank(_Step):
     """The same `steps` for each band, their features side by side (filter-bank CSP, [ang2008]).
 
-    `bands` in Hz: windows are band-passed one by one, without delay. Or the number of equal groups of channels, where the
-    signals hold each channel once for each band, as a filter of the whole recording gives them.
+    `bands` in Hz: windows are band-passed one by one, without delay. `recorded`: the bands in which the whole recording was
+    filtered (`bands` in the preprocessing of the data set), as published filter banks do. Or the number of equal groups of
+    channels, where signals that were prepared elsewhere hold each channel once for each band.
     """
 
     name: Literal["filter_bank"]
-    bands: tuple[Band, ...] | Annotated[int, Field(ge=2)]
+    bands: tuple[Band, ...] | Annotated[int, Field(ge=2)] | Literal["recorded"]
     steps: Annotated[tuple[FilterBankStep, ...], Field(min_length=1)]
     order: Count = 4
     takes, gives = "windows", "features"
@@ -531,7 +533,14 @@ class FilterBank(_Step):
         from sklearn.pipeline import make_pipeline
 
         inner = make_pipeline(*(step.make(signature) for step in self.steps))
-        return transforms.FilterBank(inner, self.bands, self.order, signature.sampling_rate)
+        bands = groups_of(signature.channel_ids) if self.bands == "recorded" else self.bands
+        if bands is None:
+            raise ModelError(
+                "filter_bank: the recording was not filtered in bands; its channels are "
+                f"{', '.join(signature.channel_ids[:6])}{', …' if signature.channel_ids[6:] else ''}. Give the "
+                "preprocessing of the data set `bands: [[8, 12], …]`, or the step bands in Hz"
+            )
+        return transforms.FilterBank(inner, bands, self.order, signature.sampling_rate)
 
 
 _Windowed = LogVariance | EveryNth | CoSpectra | Augment | Bands | Xdawn

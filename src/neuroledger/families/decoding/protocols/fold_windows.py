@@ -202,20 +202,17 @@ class Windows:
         shared = getattr(estimator, "shared", None)
         if shared is None:
             return None
-        blocks = [
-            np.arange(block.start, block.stop)
-            for block in row_blocks(self._part(np.arange(len(self._values))))
-        ]
+        whole = LazyRows(self._values, np.arange(len(self._values)), self._dtype, self._change)
         if self._digest is None:
-            self._digest = " ".join(content(np.asarray(self._part(rows))) for rows in blocks)
-        one = np.asarray(estimator.first(np.asarray(self._part(np.arange(1)))))
+            self._digest = " ".join(content(whole[rows]) for rows in row_blocks(whole))
+        one = np.asarray(estimator.first(whole[:1]))
         if one.nbytes * len(self._values) > LIMIT:
             return None
 
         def make() -> Array:
             made = np.empty((len(self._values), *one.shape[1:]), one.dtype)
-            for rows in blocks:
-                made[rows] = estimator.first(np.asarray(self._part(rows)))
+            for rows in row_blocks(whole):
+                made[rows] = estimator.first(whole[rows])
             return made
 
         estimator.begun = True

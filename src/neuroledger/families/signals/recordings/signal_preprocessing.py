@@ -15,6 +15,7 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
@@ -58,12 +59,15 @@ class Recording(Frozen):
 class Preprocessing(Frozen):
     """Steps in the order in which they are done; what is absent is not done.
 
-    names, types and choice of channels → reference → notch → band filter → resample → cut → baseline → scale → clamp.
+    names, types, choice of channels → reference → notch → band filter → bands → resample → cut → baseline → scale → clamp.
     `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`), `rename` gives those that occur another
     one; `channels` are those that are kept, in this order, whatever the case of their letters. `drop` takes out channels
     by name, `*` for any characters; in `pick`, `meg` is magnetometers and gradiometers and no reference away from the head.
     `stated` is the unit of the values of a file that states none, or a wrong one: MNE takes them for volts. Amplitudes that
     no such channel has are refused, unless `units` is `arbitrary`.
+    Filters are MNE's of finite impulse response, or with `filter: iir` its Butterworth filters of fourth order, forwards and
+    backwards, as MOABB's. `bands` keeps the recording once for each band in Hz, channels of the first band first, named
+    `C3 8-12 Hz`.
     The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows.
     """
 
@@ -77,6 +81,8 @@ class Preprocessing(Frozen):
     notch: tuple[Positive, ...] = ()
     high_pass: Positive | None = None
     low_pass: Positive | None = None
+    filter: Literal["fir", "iir"] = "fir"
+    bands: tuple[tuple[Positive, Positive], ...] = ()
     resample: Positive | None = None
     baseline: tuple[float, float] | None = None
     scale: Literal["robust", "standard"] | None = None
@@ -205,7 +211,7 @@ def windows_of_epochs(
         A channel or event does not occur, the window reaches beyond the epochs, or the steps are those of a continuous
         recording.
     """
-    wrong = [name for name in ("notch", "high_pass", "low_pass") if getattr(steps, name)]
+    wrong = [name for name in ("notch", "high_pass", "low_pass", "bands") if getattr(steps, name)]
     if wrong:
         raise DataError(
             f"{recording.file} holds epochs, which are too short for filters: leave out {', '.join(wrong)}, or filter "
@@ -369,9 +375,27 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
         )
     if steps.high_pass is not None or steps.low_pass is not None:
         # All that were picked: left to itself, MNE passes muscles, eyes and the rest by.
-        raw.filter(steps.high_pass, steps.low_pass, picks="all")
+        raw.filter(steps.high_pass, steps.low_pass, picks="all", method=steps.filter)
+    if steps.bands:
+        _split(raw, steps, file)
     if steps.resample is not None and steps.resample != raw.info["sfreq"]:
         raw.resample(steps.resample)
+
+
+def _split(raw: Any, steps: Preprocessing, file: str) -> None:
+    """The recording once for each band, in place."""
+    half = float(raw.info["sfreq"]) / 2
+    wrong = [band for band in steps.bands if not band[0] < band[1] < half]
+    if wrong:
+        low, high = wrong[0]
+        raise DataError(f"{file}: the band {low:g} to {high:g} Hz does not fit between 0 and {half:g} Hz")
+    parts = []
+    for low, high in steps.bands:
+        part = raw.copy().filter(low, high, picks="all", method=steps.filter)
+        parts.append(part.rename_channels({name: named_by(name, low, high) for name in raw.ch_names}))
+    names = list(raw.ch_names)
+    raw.add_channels(parts, force_update_info=True)
+    raw.drop_channels(names)
 
 
 def _called(said: str, names: Sequence[str]) -> list[str]:
