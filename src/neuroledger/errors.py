@@ -152,6 +152,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "machine.data": "Files of a data set or model, and whether the data set is valid.",
         "store.size": "How much is kept in the store of activations.",
         "audit.duplicate": "Recordings or windows of a data set are copies of one another.",
+        "audit.people": "Sessions look exchanged between two people.",
+        "audit.shifted": "Recordings respond at another time than the others.",
         "audit.counts": "People or trials of a label are other, or fewer, than stated.",
         "audit.units": "Amplitudes that such channels do not have, or recordings in another unit than the others.",
         "audit.flat": "Channels are flat in some recordings.",

@@ -73,6 +73,66 @@ def test_one_recording_under_two_people_is_found() -> None:
     assert any("24 pairs of windows" in one and "24 of them of two people" in one for one in what)
 
 
+def responding(seed: int = 0, trials: int = 40) -> tuple[np.ndarray, dict[str, Any]]:
+    """Simulated: six people with channels of their own mixture, two sessions each, and one response 300 ms after events."""
+    rng, people, sessions, samples = np.random.default_rng(seed), 6, 2, 64
+    time = np.arange(samples) / 64.0
+    bump = np.exp(-0.5 * ((time - 0.3) / 0.05) ** 2)
+    parts, whose, which = [], [], []
+    for person in range(people):
+        mixing = np.eye(CHANNELS) + 0.8 * rng.standard_normal((CHANNELS, CHANNELS))
+        for session in range(sessions):
+            noise = mixing @ rng.normal(0, 5, (trials, CHANNELS, samples))
+            gain = rng.uniform(0.7, 1.4)
+            parts.append(gain * (noise + 6.0 * bump * np.linspace(0.5, 1.5, CHANNELS)[:, None]))
+            whose += [f"s{person}"] * trials
+            which += [f"day{session + 1}"] * trials
+    count = len(whose)
+    events = {
+        "stimulus_id": np.full(count, "a"),
+        "subject": np.array(whose),
+        "session": np.array(which),
+        "recording": np.char.add(np.char.add(whose, "_"), which),
+        "onset": np.tile(np.arange(trials) * 2.0, people * sessions),
+        "label": np.concatenate(
+            [rng.permutation(["a", "b"] * (trials // 2)) for _ in range(people * sessions)]
+        ),
+    }
+    return np.concatenate(parts), events
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sessions_of_two_people_that_changed_places_are_found(seed: int) -> None:
+    values, events = responding(seed)
+    assert codes(made(values, events)) == {}
+    first = np.flatnonzero((events["subject"] == "s1") & (events["session"] == "day2"))
+    second = np.flatnonzero((events["subject"] == "s4") & (events["session"] == "day2"))
+    exchanged = values.copy()
+    exchanged[first], exchanged[second] = values[second], values[first]
+    found = codes(made(exchanged, events))
+    assert set(found) == {"audit.people"}
+    assert "of s1 looks like the others of s4" in found["audit.people"]
+    assert "(12 of 12 then look like their own person's, now 8)" in found["audit.people"]
+
+
+@pytest.mark.parametrize("late", [-12, 8])
+def test_events_that_are_shifted_in_one_recording_are_found(late: int) -> None:
+    values, events = responding()
+    here = events["recording"] == "s2_day1"
+    values[here] = np.roll(values[here], late, axis=2)
+    found = codes(made(values, events))
+    assert set(found) == {"audit.shifted"}
+    assert "1 recordings respond at another time than the others: s2_day1" in found["audit.shifted"]
+    assert f"({1000 * late / 64:+.0f} ms)" in found["audit.shifted"]
+
+
+def test_noise_and_people_who_cannot_be_told_apart_raise_no_suspicion() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        values, events = responding(seed, trials=12)
+        assert codes(made(rng.normal(0, 12, values.shape), events)) == {}
+
+
 def test_other_counts_than_stated_and_missing_labels_are_found() -> None:
     values, events = clean()
     expected = Expectations.model_validate(

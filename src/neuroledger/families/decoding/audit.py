@@ -14,6 +14,7 @@ import xarray as xr
 from neuroledger.data.arrays import Floats, Strings
 from neuroledger.data.load import read_dataset, verified_files
 from neuroledger.errors import DataError, Finding
+from neuroledger.families.decoding.audit_recordings import exchanged_people, shifted_events
 from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
 from neuroledger.families.signals.signals import blocks, check, is_signals, recording_digests
 from neuroledger.families.signals.units import PLAUSIBLE, to_microvolts
@@ -34,9 +35,11 @@ OTHER_UNIT: Final = 100.0
 # Standard deviations from chance from which the order of labels in time is no accident.
 ORDERED: Final = 6.0
 SHOWN: Final = 6
+GRAVE: Final = frozenset({"audit.duplicate", "audit.people", "audit.shifted", "audit.units", "audit.leak"})
 LOOKED_FOR: Final = (
-    "copies of recordings and windows; people and trials other than stated; implausible or differing units; flat and "
-    "clipped channels; channels that are a code of the label; labels in the order of time"
+    "copies of recordings and windows; exchanged people; shifted events; people and trials other than stated; "
+    "implausible or differing units; flat and clipped channels; channels that are a code of the label; "
+    "labels in the order of time"
 )
 
 
@@ -75,8 +78,9 @@ def audit(
 ) -> list[Finding]:
     """Everything suspicious about signals, the gravest first.
 
-    Looked for: equal recordings and windows, also with another gain, of different people; numbers of people and of
-    trials of each label other than expected, and people who lack a label; amplitudes that no such channel has, and
+    Looked for: equal recordings and windows, also with another gain, of different people; sessions that two people seem to
+    have exchanged; recordings that respond at another time than the others; numbers of people and of trials of each label
+    other than expected, and people who lack a label; amplitudes that no such channel has, and
     recordings in another unit than the rest; flat and clipped channels; channels whose extreme is a code of the label; and
     labels that the order in time or the recording tells.
 
@@ -92,6 +96,8 @@ def audit(
     checks: tuple[Callable[[xr.DataArray], Iterator[tuple[str, str, str]]], ...] = (
         _same_recordings,
         _same_windows,
+        exchanged_people,
+        shifted_events,
         lambda one: _counts(one, expected),
         _units,
         _flat_or_clipped,
@@ -100,7 +106,7 @@ def audit(
     )
     for look in checks:
         for code, what, fix in look(assembly):
-            severity = "error" if code in ("audit.duplicate", "audit.units", "audit.leak") else "warning"
+            severity = "error" if code in GRAVE else "warning"
             found.append(Finding(code, severity, name, what, fix))  # type: ignore[arg-type]
     return sorted(found, key=lambda finding: finding.severity)
 
