@@ -15,7 +15,7 @@ __all__ = ["exchanged_people", "shifted_events"]
 LEAST_CHANNELS: Final = 4
 """Channels from which covariances tell people apart."""
 RECOGNISED: Final = 0.75
-"""Share of the recordings that have to look like their own person's others before an exchange is told."""
+"""Share of the recordings that have to look like their own person's others before an exchange is reported."""
 LEAST_WINDOWS: Final = 10
 ALIKE: Final = 0.5
 """Correlation with the mean response of the others from which a recording has that response."""
@@ -28,7 +28,7 @@ def exchanged_people(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
     """Two sessions (or recordings) that look exchanged between two people, by the covariance of their channels.
 
     A person's sessions are more alike than those of two people in most sets. Where that holds as soon as two sessions change
-    places, and does not hold before, these two are told.
+    places, and does not hold before, these two are reported.
     """
     people = np.asarray(assembly["subject"].values).astype(str)
     sessions = [
