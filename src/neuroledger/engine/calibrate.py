@@ -31,6 +31,9 @@ from neuroledger.store.files import write_json
 
 __all__ = ["Kept", "calibrate_benchmark", "calibration_in", "calibration_path", "refuted"]
 
+# Models beside a benchmark's controls that are tried, those with a record first, since controls may have no interval.
+OTHERS = 3
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -79,10 +82,7 @@ def calibrate_benchmark(
         raise RequestError(f"{runs} runs say nothing about a rate of 5 %; simulate at least {FEWEST}")
     spec = catalog.benchmark(benchmark)
     session = Session(catalog, Request(seed=seed))
-    for model in _models(catalog, spec):
-        real = evaluate(session, spec, model, controls=False)
-        if real.headline.spread is not None:  # a model that solves nothing may have no interval
-            break
+    model, real = _measured(session, spec)
     job = resolve(session, spec, model, lambda *_: real.headline)
     top = "" if job.ceiling is None or spec.normalised_by != "ceiling" else job.ceiling.spec.id
     kept = Kept(benchmark, job.first, top, {"benchmark": spec_sha256(spec)}, _code(job), seed, runs, {})
@@ -135,14 +135,26 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     return {"components": versions, "sha256": digest.hexdigest()}
 
 
-def _models(catalog: Catalog, spec: BenchmarkSpec) -> list[str]:
-    """Some models that the benchmark can be asked of: what one gives is replaced, its shape is not."""
+def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
+    """A model and what it gives, which is replaced while its shape is not; one with an interval if there is one."""
+    catalog, found, reason = session.catalog, [], ""
     controls = dict.fromkeys((*spec.controls.negative, *spec.controls.positive))
-    others = (id for id in catalog.ids("models") if id not in controls and fits(catalog, id, spec.id))
-    found = [id for id in (*controls, *islice(others, 1)) if catalog.model(id).unavailable is None]
+    known = catalog.ids("models")
+    recorded = sorted(path.stem for path in (catalog.root / "results" / "records" / spec.id).glob("*.json"))
+    others = (id for id in [*recorded, *known] if id in known and id not in controls)
+    for model in (*controls, *islice((id for id in others if fits(catalog, id, spec.id)), OTHERS)):
+        if catalog.model(model).unavailable is not None:
+            continue
+        try:
+            found.append((model, evaluate(session, spec, model, controls=False)))
+        except NeuroLedgerError as error:  # its library is not here, or it does not fit these data
+            reason = f": {error}"
+            continue
+        if found[-1][1].headline.spread is not None:  # one that solves nothing may have no interval
+            break
     if not found:
-        raise MetricError(f"{spec.id} has no model here to simulate others after")
-    return found
+        raise MetricError(f"{spec.id} has no model here to simulate others after{reason}")
+    return found[-1]
 
 
 def calibration_in(content: bytes | None) -> Kept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -139,7 +139,7 @@ class Cells:
     """
 
     ids: npt.NDArray[Any]
-    parts: Sequence[tuple[npt.NDArray[np.intp], Floats]]
+    parts: Iterable[tuple[npt.NDArray[np.intp], Floats]]
     factor: str = "stimulus"
     refit: float = 1.0
     pairs: Floats | None = None

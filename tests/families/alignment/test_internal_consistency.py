@@ -228,3 +228,54 @@ def test_an_array_stored_by_neuroid_is_as_fast_and_the_same():
         seconds[name] = min(times)
     np.testing.assert_array_equal(found["row"].samples.values, found["neuroid"].samples.values)
     assert seconds["neuroid"] < 4 * seconds["row"]
+
+
+def simulated(run: int, stimuli=40, neuroids=25, repetitions=4, noise=1.4) -> xr.DataArray:
+    """A new experiment: new stimuli, new neuroids, the same variances."""
+    rng = np.random.default_rng([7, run])
+    signal = rng.standard_normal((stimuli, 4)) @ rng.standard_normal((4, neuroids)) / 2
+    values = signal + noise * rng.standard_normal((repetitions, *signal.shape))
+    coords = {
+        "stimulus_id": ("presentation", [f"{run}s{i:02d}" for i in range(stimuli)] * repetitions),
+        "repetition": ("presentation", np.repeat(np.arange(repetitions), stimuli)),
+        "neuroid_id": ("neuroid", [f"{run}n{i:02d}" for i in range(neuroids)]),
+    }
+    return xr.DataArray(values.reshape(-1, neuroids), dims=("presentation", "neuroid"), coords=coords)
+
+
+def test_its_interval_covers_new_stimuli_and_new_neuroids():
+    found = [nl.ceiling("internal_consistency")(simulated(run)) for run in range(100)]
+    values = np.array([score.value for score in found])
+    assert found[0].interval_covers == "the 95 % interval covers new stimuli and new neuroids"
+    assert np.mean([score.low <= values.mean() <= score.high for score in found]) >= 0.87
+    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", ["", "_spearman", "_kendall"])
+def test_how_stimuli_move_it_is_that_of_leaving_each_out(name, missing):
+    """With one split and the mean over neuroids: an aggregation without a median's steps."""
+    assembly = simulated(0, stimuli=60, neuroids=6, noise=1.0)
+    if missing:
+        assembly = assembly.where(np.random.default_rng(3).random(assembly.shape) > 0.05)
+    bound = nl.ceiling(
+        f"internal_consistency{name}",
+        aggregate=[{"over": "neuroid", "with": "mean"}, {"over": "split", "with": "mean"}],
+    )
+    influence = bound(assembly).influence()
+    ids = assembly["stimulus_id"].values
+    left = np.array([bound(assembly[ids != one]).value for one in influence.factors["stimulus"].ids])
+    n = len(left)
+    jackknife = np.sqrt((n - 1) / n) * (left.mean() - left)
+    own = influence.factors["stimulus"].deviation
+    assert np.corrcoef(own, jackknife)[0, 1] > 0.98
+    assert own @ own == pytest.approx(jackknife @ jackknife, rel=0.15)
+
+
+def test_stimuli_move_each_time_bin():
+    assembly = recorded(30, 4, 5, bins=3, seed=2)
+    temporal = nl.ceiling("internal_consistency_temporal")(assembly)
+    assert set(temporal.spread.factors) == {"stimulus", "neuroid"}
+    alone = nl.ceiling("internal_consistency")(assembly.isel(time_bin=[1]))
+    assert set(alone.spread.factors) == {"stimulus", "neuroid"} and alone.low < alone.value < alone.high

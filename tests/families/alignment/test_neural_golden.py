@@ -29,7 +29,7 @@ def test_versions_of_the_pinned_components():
     """Raise the number here, and pin anew, when a component's numbers are meant to change."""
     metrics = {"regression": 4, "rdm": 2, "rdm_subsets": 2, "cka": 2, "cka_subsets": 2}
     ceilings = {
-        "internal_consistency": 4,
+        "internal_consistency": 5,
         "predictor_consistency": 3,
         "rdm_consistency": 3,
         "rsa": 2,

@@ -14,8 +14,10 @@ from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
+from neuroledger.families.alignment.similarity.influence import correlation_influence
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
+from neuroledger.stats.resampling import Cells
 from neuroledger.stats.splits import Split
 
 __all__ = ["internal_consistency"]
@@ -39,6 +41,8 @@ LINEAR: Mapping[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats
 }
 # Splits whose halves fit into one integer, two bits each.
 DIGITS = 28
+# Half a step, in Fisher's z, over which the slope of a correction is taken.
+STEP = 1e-4
 
 
 class _Layout(NamedTuple):
@@ -51,7 +55,7 @@ class _Layout(NamedTuple):
     halves: Floats
 
 
-@ceiling("internal_consistency", version=4)
+@ceiling("internal_consistency", version=5)
 def internal_consistency(
     assembly: xr.DataArray,
     *,
@@ -81,7 +85,7 @@ def internal_consistency(
     Returns
     -------
     xr.DataArray
-        Reliability ``(split, neuroid)`` or ``(time_bin, split, neuroid)``.
+        Reliability ``(split, neuroid)`` or ``(time_bin, split, neuroid)``; ``attrs["cells"]``: how stimuli move it.
 
     Raises
     ------
@@ -100,12 +104,13 @@ def internal_consistency(
             "internal consistency needs 'stimulus_id' on the presentations, to know what was repeated"
         )
     notes: list[str] = []
-    shown = encode(assembly["stimulus_id"].values).codes
+    named = encode(assembly["stimulus_id"].values)
+    shown = named.codes
     if average == "condition":
         shown = _conditions(assembly, shown, numbering)
     layout = _layout(shown, splits)
     r = np.concatenate(
-        [_agreement(part, layout, notes, correlation) for part in _parts(values, layout)], axis=1
+        [_agreement(part, layout, notes, correlation)[0] for part in _parts(values, layout)], axis=1
     )
     if not np.isfinite(r).any():
         raise CeilingError(
@@ -122,15 +127,34 @@ def internal_consistency(
         notes.append(
             f"{undefined} of {r.shape[1]} neuroids have no reliability: constant or missing responses"
         )
-    linear, back = LINEAR[correlation]
-    r = linear(r) if correction != "none" else r
-    if correction == "horst":
-        counts = layout.halves @ (layout.rows >= 0).T.astype(np.float64)
-        r = of_all(r, counts[0::2], counts[1::2])
-    elif correction == "spearman_brown":
+    counts = layout.halves @ (layout.rows >= 0).T.astype(np.float64)
+
+    def corrected(r: Floats, at: slice = slice(None)) -> Floats:
+        linear, back = LINEAR[correlation]
+        if correction == "none":
+            return r
+        if correction == "horst":
+            return back(of_all(linear(r), counts[0::2][at], counts[1::2][at]))
         with np.errstate(divide="ignore", invalid="ignore"):
-            r = np.where(r == -1, np.nan, 2 * r / (1 + r))
-    return _labelled(back(r) if correction != "none" else r, assembly, notes)
+            return back(np.where(linear(r) == -1, np.nan, 2 * linear(r) / (1 + linear(r))))
+
+    def moves() -> Iterator[tuple[Indices, Floats]]:
+        for at in range(len(splits)):  # one at a time: their numbers are those of the means of all halves
+            own = layout._replace(halves=layout.halves[2 * at : 2 * at + 2])
+            found = [_agreement(part, own, [], correlation, moved=True)[1] for part in _parts(values, own)]
+            inside = np.arctanh(np.clip(r[at : at + 1], -1 + STEP, 1 - STEP))
+            high, low = (corrected(np.tanh(inside + step), slice(at, at + 1)) for step in (STEP, -STEP))
+            slope = (high - low) / (np.tanh(inside + STEP) - np.tanh(inside - STEP))
+            each = np.concatenate(found, axis=1) * slope
+            yield np.arange(len(each)), each.reshape(len(each), *assembly.shape[1:])
+
+    def cells() -> Cells:
+        ids = np.empty(len(layout.rows), dtype=named.labels.dtype)
+        ids[shown] = named.labels[named.codes]
+        turned = ((rows, np.moveaxis(each, -1, 1) if each.ndim == 3 else each) for rows, each in moves())
+        return Cells(ids, turned)
+
+    return _labelled(corrected(r), assembly, notes, cells)
 
 
 def _conditions(assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]) -> Indices:
@@ -226,8 +250,14 @@ def _levelled(values: Array) -> Array:
     return moved
 
 
-def _agreement(values: Array, layout: _Layout, notes: list[str], correlation: Correlation) -> Floats:
-    """Correlation over stimuli of the means of both halves (split × column)."""
+def _agreement(
+    values: Array, layout: _Layout, notes: list[str], correlation: Correlation, *, moved: bool = False
+) -> tuple[Floats, Floats]:
+    """Correlation over stimuli of the means of both halves (split × column), and how each stimulus moves the first split's.
+
+    The latter, (stimulus × column), is empty unless it is asked for.
+    """
+    idle = np.empty((0, values.shape[1]))
     there = layout.rows >= 0
     mean = np.empty((len(layout.halves), len(layout.rows), values.shape[1]))
 
@@ -237,7 +267,8 @@ def _agreement(values: Array, layout: _Layout, notes: list[str], correlation: Co
     side_by_side(sums, _pieces(layout, values.shape[1]))
     if there.all() and np.isfinite(mean).all():
         mean /= layout.halves.sum(axis=1)[:, None, None]
-        return _correlation(mean[0::2], mean[1::2], correlation)
+        each = correlation_influence(mean[0], mean[1], correlation) if moved else idle
+        return _correlation(mean[0::2], mean[1::2], correlation), each
     count = np.empty_like(mean)
 
     def counted(part: slice) -> None:
@@ -251,13 +282,20 @@ def _agreement(values: Array, layout: _Layout, notes: list[str], correlation: Co
     side_by_side(counted, _pieces(layout, values.shape[1]))
     both = (count[0::2] > 0) & (count[1::2] > 0)
     mean /= np.maximum(count, 1)
+    each = idle
+    if moved:
+        each = np.zeros(mean.shape[1:])
+        for column in range(each.shape[1]):
+            known = np.flatnonzero(both[0, :, column])
+            halves = mean[0][known, column : column + 1], mean[1][known, column : column + 1]
+            each[known, column] = correlation_influence(*halves, correlation)[:, 0]
     if both.all():
-        return _correlation(mean[0::2], mean[1::2], correlation)
+        return _correlation(mean[0::2], mean[1::2], correlation), each
     fewest = int(both.sum(axis=1).min())
     note = f"stimuli without responses in both halves are left out: at least {fewest} of {len(both[0])} stay"
     if note not in notes:
         notes.append(note)
-    return _correlation_of(mean[0::2], mean[1::2], both, correlation)
+    return _correlation_of(mean[0::2], mean[1::2], both, correlation), each
 
 
 def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
@@ -328,10 +366,13 @@ def _correlation_of(A: Floats, B: Floats, both: Booleans, correlation: Correlati
     return result
 
 
-def _labelled(r: Floats, assembly: xr.DataArray, notes: list[str]) -> xr.DataArray:
+def _labelled(
+    r: Floats, assembly: xr.DataArray, notes: list[str], cells: Callable[[], Cells]
+) -> xr.DataArray:
     coords = {n: c for n, c in assembly.coords.items() if c.dims in (("neuroid",), ("time_bin",))}
     coords["split"] = xr.DataArray(np.arange(len(r)), dims="split")
+    attrs = {"notes": notes, "cells": cells}
     if "time_bin" not in assembly.dims:
-        return xr.DataArray(r, dims=("split", "neuroid"), coords=coords, attrs={"notes": notes})
+        return xr.DataArray(r, dims=("split", "neuroid"), coords=coords, attrs=attrs)
     shaped = r.reshape(len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"]).transpose(2, 0, 1)
-    return xr.DataArray(shaped, dims=("time_bin", "split", "neuroid"), coords=coords, attrs={"notes": notes})
+    return xr.DataArray(shaped, dims=("time_bin", "split", "neuroid"), coords=coords, attrs=attrs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from neuroledger.stats.spread import Influence, centred, left_out, moved
 
 __all__ = [
     "beyond_each",
+    "correlation_influence",
     "influence_of",
     "pair_influence",
     "pair_slopes",
@@ -107,6 +108,47 @@ def without_each_stimulus(a: Floats, b: Floats, comparison: Comparison) -> Float
         aa, bb, ab = aa - sa * sa / pairs, bb - sb * sb / pairs, ab - sa * sb / pairs
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(ab / np.sqrt(aa * bb))
+
+
+def correlation_influence(
+    a: Floats, b: Floats, correlation: Literal["pearson", "spearman", "kendall"]
+) -> Floats:
+    """Influence of each row on the correlation of the columns of two tables, weighted 1/n, (row, column).
+
+    Of rank correlations it holds that a row also moves the ranks of others.
+    """
+    from scipy.stats import rankdata
+
+    n = len(a)
+    if correlation == "kendall":
+        agree, apart = np.zeros(a.shape), np.zeros((2, a.shape[1]))
+        for row in range(n):
+            above, beyond = np.sign(a - a[row]), np.sign(b - b[row])
+            agree[row] = (above * beyond).sum(axis=0)
+            apart += np.abs(above).sum(axis=0), np.abs(beyond).sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(2 * (agree - agree.mean(axis=0)) / np.sqrt(apart[0] * apart[1]))
+    if correlation == "spearman":
+        a, b = rankdata(a, axis=0), rankdata(b, axis=0)
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    size = np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        product = a * b / size
+        if correlation == "spearman":
+            moved = product + (_above(a, b) + _above(b, a)) / size
+            return np.asarray(moved - moved.mean(axis=0))
+        squares = a * a / (a * a).sum(axis=0) + b * b / (b * b).sum(axis=0)
+        return np.asarray(product - product.sum(axis=0) / 2 * squares)
+
+
+def _above(ranks: Floats, other: Floats) -> Floats:
+    """For each row, the sum of ``other`` over the rows of higher rank and half of its own, column by column."""
+    order = np.argsort(ranks, axis=0)
+    ordered = np.take_along_axis(other, order, axis=0)
+    found = np.empty_like(other)
+    sums = ordered.sum(axis=0) - np.cumsum(ordered, axis=0) + ordered / 2
+    np.put_along_axis(found, order, sums, axis=0)
+    return found
 
 
 def _ranked(matrix: Floats) -> Floats:
