@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
-from neuroledger.families.alignment.similarity.influence import correlation_influence
+from neuroledger.families.alignment.similarity.influence import corrected_influence, halves_influence
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.resampling import Cells
@@ -41,8 +42,6 @@ LINEAR: Mapping[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats
 }
 # Splits whose halves fit into one integer, two bits each.
 DIGITS = 28
-# Half a step, in Fisher's z, over which the slope of a correction is taken.
-STEP = 1e-4
 
 
 class _Layout(NamedTuple):
@@ -142,10 +141,8 @@ def internal_consistency(
         for at in range(len(splits)):  # one at a time: their numbers are those of the means of all halves
             own = layout._replace(halves=layout.halves[2 * at : 2 * at + 2])
             found = [_agreement(part, own, [], correlation, moved=True)[1] for part in _parts(values, own)]
-            inside = np.arctanh(np.clip(r[at : at + 1], -1 + STEP, 1 - STEP))
-            high, low = (corrected(np.tanh(inside + step), slice(at, at + 1)) for step in (STEP, -STEP))
-            slope = (high - low) / (np.tanh(inside + STEP) - np.tanh(inside - STEP))
-            each = np.concatenate(found, axis=1) * slope
+            row = slice(at, at + 1)
+            each = corrected_influence(np.concatenate(found, axis=1), r[row], partial(corrected, at=row))
             yield np.arange(len(each)), each.reshape(len(each), *assembly.shape[1:])
 
     def cells() -> Cells:
@@ -267,7 +264,7 @@ def _agreement(
     side_by_side(sums, _pieces(layout, values.shape[1]))
     if there.all() and np.isfinite(mean).all():
         mean /= layout.halves.sum(axis=1)[:, None, None]
-        each = correlation_influence(mean[0], mean[1], correlation) if moved else idle
+        each = halves_influence(mean[0], mean[1], correlation) if moved else idle
         return _correlation(mean[0::2], mean[1::2], correlation), each
     count = np.empty_like(mean)
 
@@ -288,7 +285,7 @@ def _agreement(
         for column in range(each.shape[1]):
             known = np.flatnonzero(both[0, :, column])
             halves = mean[0][known, column : column + 1], mean[1][known, column : column + 1]
-            each[known, column] = correlation_influence(*halves, correlation)[:, 0]
+            each[known, column] = halves_influence(*halves, correlation)[:, 0]
     if both.all():
         return _correlation(mean[0::2], mean[1::2], correlation), each
     fewest = int(both.sum(axis=1).min())

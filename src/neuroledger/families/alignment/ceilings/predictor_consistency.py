@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,8 +14,10 @@ from pydantic import Field
 from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
+from neuroledger.families.alignment.similarity.influence import corrected_influence
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
+from neuroledger.stats.resampling import Cells
 
 __all__ = ["predictor_consistency"]
 
@@ -22,7 +26,7 @@ FEWEST_STIMULI = 10
 TOGETHER = 2_000_000
 
 
-@ceiling("predictor_consistency", version=3)
+@ceiling("predictor_consistency", version=4)
 def predictor_consistency(
     assembly: xr.DataArray,
     *,
@@ -46,7 +50,7 @@ def predictor_consistency(
     Returns
     -------
     xr.DataArray
-        Reliability ``(split, neuroid)``.
+        Reliability ``(split, neuroid)``; ``attrs["cells"]``: how stimuli move it.
 
     Raises
     ------
@@ -82,15 +86,25 @@ def predictor_consistency(
     width = max(1, TOGETHER // len(values))
     parts = [values[:, start : start + width] for start in range(0, values.shape[1], width)]
     result = np.concatenate([_halves_agree(part, draws) for part in parts], axis=1)
-    if correction == "horst":
-        shown = np.array([[half.sum(axis=1) for half in pair] for pair in draws])
-        result = of_all(result, shown[:, 0], shown[:, 1])
-    else:
+    shown = np.array([[half.sum(axis=1) for half in pair] for pair in draws])
+    ids = [assembly[by].values[rows[0]] for rows, _ in repeated]
+
+    def corrected(r: Floats, at: slice = slice(None)) -> Floats:
+        if correction == "horst":
+            return of_all(r, shown[at, 0], shown[at, 1])
         with np.errstate(invalid="ignore", divide="ignore"):
-            result = np.where(result == -1, np.nan, 2 * result / (1 + result))
+            return np.where(r == -1, np.nan, 2 * r / (1 + r))
+
+    def moves() -> Iterator[tuple[Indices, Floats]]:
+        for at in range(halves):
+            row = slice(at, at + 1)
+            each = np.concatenate([_halves_agree(part, draws[row], _moved)[0] for part in parts], axis=1)
+            yield np.arange(len(ids)), corrected_influence(each, result[row], partial(corrected, at=row))
+
     coords = {n: c for n, c in assembly.coords.items() if c.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(halves), dims="split")
-    return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs={"notes": notes})
+    attrs = {"notes": notes, "cells": lambda: Cells(np.asarray(ids), moves())}
+    return xr.DataArray(corrected(result), dims=("split", "neuroid"), coords=coords, attrs=attrs)
 
 
 def _halves(
@@ -116,8 +130,39 @@ def _halves(
     return one, two
 
 
-def _halves_agree(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -> Floats:
-    """Correlation of the halves in every draw, missing values left out (draw × column)."""
+def _correlation(A: Floats, B: Floats) -> Floats:
+    """Correlation of each column over the stimuli that both halves have."""
+    A, B, count = _centred(A, B)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        size = np.sqrt((A * A).sum(axis=0) * (B * B).sum(axis=0))
+        return np.where((size > 0) & (count > 2), (A * B).sum(axis=0) / size, np.nan)
+
+
+def _moved(A: Floats, B: Floats) -> Floats:
+    """Influence of each stimulus on that correlation, weighted 1/n (stimulus × column)."""
+    A, B, _ = _centred(A, B)
+    aa, bb = (A * A).sum(axis=0), (B * B).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        product = A * B / np.sqrt(aa * bb)
+        return np.asarray(product - product.sum(axis=0) / 2 * (A * A / aa + B * B / bb))
+
+
+def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
+    """Both without their means over the stimuli that both have; 0 at the others, and how many those are."""
+    both = np.isfinite(A) & np.isfinite(B)
+    count = both.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        A, B = np.where(both, A, 0.0), np.where(both, B, 0.0)
+        A, B = (np.where(both, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
+    return A, B, count
+
+
+def _halves_agree(
+    values: NDArray[np.floating],
+    draws: list[tuple[Any, Any]],
+    measure: Callable[[Floats, Floats], Floats] = _correlation,
+) -> Floats:
+    """Correlation of the halves in every draw, missing values left out (draw × column), or another measure of them."""
     values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
     whole = bool(present.all())
@@ -126,16 +171,5 @@ def _halves_agree(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) ->
     found = []
     for halves in draws:
         with np.errstate(invalid="ignore"):
-            found.append(_correlation(*((members @ filled) / (members @ shown) for members in halves)))
+            found.append(measure(*((members @ filled) / (members @ shown) for members in halves)))
     return np.stack(found)
-
-
-def _correlation(A: Floats, B: Floats) -> Floats:
-    """Correlation of each column over the stimuli that both halves have."""
-    both = np.isfinite(A) & np.isfinite(B)
-    count = both.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        A, B = np.where(both, A, 0.0), np.where(both, B, 0.0)
-        A, B = (np.where(both, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
-        size = np.sqrt((A * A).sum(axis=0) * (B * B).sum(axis=0))
-        return np.where((size > 0) & (count > 2), (A * B).sum(axis=0) / size, np.nan)

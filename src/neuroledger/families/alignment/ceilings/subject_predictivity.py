@@ -12,9 +12,17 @@ from pydantic import Field
 from scipy.optimize import curve_fit
 
 from neuroledger.errors import CeilingError, MetricError
-from neuroledger.families.alignment.regression.held_out import Correlation, Estimator, Facts, correlations
+from neuroledger.families.alignment.regression.held_out import (
+    Correlation,
+    Estimator,
+    Facts,
+    correlation_influence,
+    correlations,
+    refit_of,
+)
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.resampling import Cells
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 
@@ -23,7 +31,7 @@ __all__ = ["extrapolated_predictivity", "subject_predictivity"]
 FEWEST = 2
 
 
-@ceiling("subject_predictivity", version=1)
+@ceiling("subject_predictivity", version=2)
 def subject_predictivity(
     assembly: xr.DataArray,
     *,
@@ -88,9 +96,23 @@ def subject_predictivity(
         except MetricError as error:
             raise CeilingError(f"subject {str(subject)!r}: {error}") from error
         result[:, own == subject] = found[:, 0]
+    features = int(np.mean([((own != subject) & complete).sum() for subject in subjects]))
+
+    def cells() -> Cells:
+        parts = []
+        for at, split in enumerate(splits):  # what was held out comes subject by subject, split by split
+            whole = np.zeros((len(split.test), values.shape[1]))
+            for number, subject in enumerate(subjects):
+                held = facts.held[number * len(splits) : (number + 1) * len(splits)]
+                whole[:, own == subject] = correlation_influence(held)[at]
+            parts.append((split.test, whole))
+        ids = assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(len(values))
+        return Cells(ids, parts, refit=refit_of(splits, features))
+
     coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
-    return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs={"notes": facts.notes})
+    attrs = {"notes": facts.notes, "cells": cells}
+    return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs=attrs)
 
 
 @ceiling("extrapolated_predictivity", version=1)

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import encode, first_rows
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.regression.held_out import Estimator
+from neuroledger.families.alignment.regression.held_out import Estimator, refit_of
 from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.families.alignment.regression.problem import Problem
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import Cells
 from neuroledger.stats.splits import Split
+from neuroledger.stats.spread import from_left_out
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["r2_er", "unbiased_fraction"]
@@ -22,7 +24,7 @@ __all__ = ["r2_er", "unbiased_fraction"]
 FEWEST_TESTED = 5
 
 
-@metric("r2_er", version=1, trials=True)
+@metric("r2_er", version=2, trials=True)
 def r2_er(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -83,21 +85,34 @@ def r2_er(
         )
     problem = Problem(X[first_rows(coded.codes, len(count))], mean, parts, workspace)
     result = np.full((len(parts), len(complete)), np.nan)
+    held: list[tuple[Floats, Indices]] = []
     for at, (part, predicted) in enumerate(zip(parts, estimator.predictions(problem), strict=True)):
         notes.extend(note for note in predicted.notes if note not in notes)
         found = unbiased_fraction(
             workspace.take(predicted.values), mean[part.test], noise[part.test].mean(axis=0)
         )
         result[at, complete] = found
+        held.append((workspace.take(predicted.values), part.test))
     undefined = int(np.isnan(result[:, complete]).all(axis=0).sum())
     if undefined:
         notes.append(f"{undefined} neuroids have no more variance than noise, or constant predictions")
+
+    def cells() -> Cells:
+        moves = []
+        for (_, test), each in zip(
+            held, _influence([_parts_of(x, mean[test], noise[test]) for x, test in held]), strict=True
+        ):
+            whole = np.zeros((len(test), len(complete)))
+            whole[:, complete] = each
+            moves.append((test, whole))
+        return Cells(np.asarray(coded.labels), moves, refit=refit_of(parts, X.shape[1]))
+
     coords = {name: c for name, c in target.coords.items() if c.dims == ("neuroid",)}
     return xr.DataArray(
         result,
         dims=("split", "neuroid"),
         coords={**coords, "split": np.arange(len(parts))},
-        attrs={"notes": notes},
+        attrs={"notes": notes, "cells": cells},
     )
 
 
@@ -109,3 +124,26 @@ def unbiased_fraction(predicted: Floats, measured: Floats, noise: Floats) -> Flo
         product = (x * y).sum(axis=0) ** 2 / size - noise
         whole = (y * y).sum(axis=0) - (len(y) - 1) * noise
         return np.where((size > 0) & (whole > 0), product / whole, np.nan)
+
+
+def _influence(parts: Sequence[tuple[Floats, Floats]]) -> list[Floats]:
+    """Influence of each test stimulus on the fraction of its part, weighted 1/n (stimulus × column).
+
+    The slopes are those of all parts together: what noise leaves of the variance of a single part may be close to 0.
+    """
+    product, whole = (
+        sum(each.mean(axis=0) for each in which) / len(parts) for which in zip(*parts, strict=True)
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = [(from_left_out(xy) - product / whole * from_left_out(yy)) / whole for xy, yy in parts]
+    return [np.where(whole > 0, each, 0.0) for each in found]
+
+
+def _parts_of(predicted: Floats, measured: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """Numerator and denominator with each stimulus left out in turn, from sums (stimulus × column)."""
+    n = len(measured)
+    x, y = predicted - predicted.mean(axis=0), measured - measured.mean(axis=0)
+    rest = (noise.sum(axis=0) - noise) / (n - 1)
+    xy, xx, yy = ((a * b).sum(axis=0) - a * b * n / (n - 1) for a, b in ((x, y), (x, x), (y, y)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.nan_to_num(xy**2 / xx) - rest, yy - (n - 2) * rest

@@ -16,6 +16,7 @@ from neuroledger.families.alignment.regression.held_out import (
     MapEstimator,
     correlation_influence,
     correlations,
+    refit_of,
 )
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
@@ -107,7 +108,7 @@ def regression(
             facts,
         )
     samples = _labelled(values, target, time, facts)
-    refit = _refit(splits, source.sizes["neuroid"])
+    refit = refit_of(splits, source.sizes["neuroid"])
     samples.attrs["cells"] = lambda: _cells(samples, target, facts, time, refit)
     return samples
 
@@ -151,17 +152,6 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
     return [
         Split(*(np.concatenate([part + t * rows for t in range(bins)]) for part in split)) for split in splits
     ]
-
-
-def _refit(splits: Sequence[Split], features: int) -> float:
-    """How much more the part that all neuroids share varies than what is tested shows, since folds share training data.
-
-    Nadeau and Bengio's term [nadeau2003], tested over trained stimuli, as far as the readout can follow its training
-    stimuli: by the number of features over theirs.
-    """
-    tested = len(np.unique(np.concatenate([split.test for split in splits])))
-    trained = float(np.mean([len(split.train) for split in splits]))
-    return 1 + tested / trained * min(1.0, features / trained)
 
 
 def _cells(samples: xr.DataArray, target: xr.DataArray, facts: Facts, time: str, refit: float) -> Cells:

@@ -26,8 +26,9 @@ __all__ = [
     "Facts",
     "Held",
     "MapEstimator",
-    "correlations",
     "correlation_influence",
+    "correlations",
+    "refit_of",
 ]
 
 Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
@@ -177,6 +178,17 @@ def correlation_influence(held: Sequence[Held]) -> list[NDArray[np.float64]]:
             whole[:, part.columns] = np.where(np.isfinite(part.r), np.nan_to_num(smooth), 0.0)
             found.append(whole)
     return found
+
+
+def refit_of(splits: Sequence[Split], features: int) -> float:
+    """How much more the part that all neuroids share varies than what is tested shows, since folds share training data.
+
+    Nadeau and Bengio's term [nadeau2003], tested over trained stimuli, as far as the readout can follow its training
+    stimuli: by the number of features over theirs.
+    """
+    tested = len(np.unique(np.concatenate([split.test for split in splits])))
+    trained = float(np.mean([len(split.train) for split in splits]))
+    return 1 + tested / trained * min(1.0, features / trained)
 
 
 def _without_each(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:

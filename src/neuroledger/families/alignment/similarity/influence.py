@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal, cast
 
 import numpy as np
@@ -14,7 +15,8 @@ from neuroledger.stats.spread import Influence, centred, left_out, moved
 
 __all__ = [
     "beyond_each",
-    "correlation_influence",
+    "corrected_influence",
+    "halves_influence",
     "influence_of",
     "pair_influence",
     "pair_slopes",
@@ -27,6 +29,8 @@ Floats = NDArray[np.float64]
 # A dissimilarity's neighbours, as a share of all pairs, over which the density of its values is averaged.
 NEIGHBOURS = 1 / 20
 OFFSETS = 32
+# Half a step, in Fisher's z.
+STEP = 1e-4
 
 
 def influence_of(
@@ -110,9 +114,7 @@ def without_each_stimulus(a: Floats, b: Floats, comparison: Comparison) -> Float
         return np.asarray(ab / np.sqrt(aa * bb))
 
 
-def correlation_influence(
-    a: Floats, b: Floats, correlation: Literal["pearson", "spearman", "kendall"]
-) -> Floats:
+def halves_influence(a: Floats, b: Floats, correlation: Literal["pearson", "spearman", "kendall"]) -> Floats:
     """Influence of each row on the correlation of the columns of two tables, weighted 1/n, (row, column).
 
     Of rank correlations it holds that a row also moves the ranks of others.
@@ -139,6 +141,16 @@ def correlation_influence(
             return np.asarray(moved - moved.mean(axis=0))
         squares = a * a / (a * a).sum(axis=0) + b * b / (b * b).sum(axis=0)
         return np.asarray(product - product.sum(axis=0) / 2 * squares)
+
+
+def corrected_influence(influence: Floats, r: Floats, corrected: Callable[[Floats], Floats]) -> Floats:
+    """The influence on corrected correlations, (row, column), from that on the correlations ``r`` of one split, (1, column).
+
+    The slope of the correction is taken over half a step of Fisher's z to both sides.
+    """
+    inside = np.arctanh(np.clip(r, -1 + STEP, 1 - STEP))
+    low, high = np.tanh(inside - STEP), np.tanh(inside + STEP)
+    return np.asarray(influence * (corrected(high) - corrected(low)) / (high - low))
 
 
 def _above(ranks: Floats, other: Floats) -> Floats:
