@@ -269,6 +269,30 @@ def test_one_weight_used_forwards_and_backwards_meets_each_input_its_own_way():
     assert per_sample(counted(tied, x)) == (16 * 1 + 16 * 2, 0, 2 * 16 * 4)
 
 
+VIEWS = {
+    "a part, then all": lambda w: (w[:3], w),
+    "all, then a part": lambda w: (w, w[:3]),
+    "rows and columns": lambda w: (w, w.t()),
+    "every other column and the first ones": lambda w: (w[:, ::2], w[:, :3]),
+    "the same place in two shapes": lambda w: (w.reshape(3, 12), w.reshape(6, 6), w.reshape(12, 3)),
+}
+
+
+@pytest.mark.parametrize("way", VIEWS)
+@pytest.mark.parametrize("function", [F.linear, lambda x, w: x @ w.t()])
+def test_views_of_one_weight_that_begin_at_the_same_place_are_told_apart(way, function):
+    generator = torch.Generator().manual_seed(4)
+    weight = torch.randn(6, 6, generator=generator) * (torch.rand(6, 6, generator=generator) < 0.6)
+    x = torch.randn(5, 12, generator=generator)
+    x[:, :2] = 0
+    views = VIEWS[way]
+    several = Holding(weight, lambda x, w: sum(function(x[:, : v.shape[1]], v).sum(1) for v in views(w)))
+    expected = sum((x[:, : v.shape[1]].ne(0).long() @ v.ne(0).long().t()).sum() for v in views(weight))
+    for _ in range(2):
+        found = counted(several, x)
+        assert sum(layer.macs + layer.acs for layer in found.layers.values()) == expected
+
+
 @pytest.mark.parametrize("sizes", [(9,), (1,) * 9])
 def test_weights_made_on_the_way_go_by_the_layer_that_uses_them(sizes):
     network = ones(

@@ -1,8 +1,8 @@
 """Where the zeros of large matrices are, remembered from one count to the next: to read such a matrix is a pass's cost.
 
 A matrix is known by its identity, its place, torch's count of the writes into it, and a sample of its values, evenly spaced
-by a prime. The count misses what is written through ``.data``: the sample then finds changes of a row that is longer than
-the prime, of a column, or of more than a few values in a thousand, and misses smaller ones. Matrices of fewer than
+by a prime. The count misses what is written through ``.data``: the sample then finds changes of a row or column that is
+longer than the prime, or of more than a few values in a thousand, and misses smaller ones. Matrices of fewer than
 ``LARGE`` values are read at every count.
 """
 
@@ -22,8 +22,8 @@ from neuroledger.families.efficiency.counting.rows import FLOATS, few_zeros
 __all__ = ["LARGE", "zeros_of"]
 
 LARGE: Final = 2**21
-STRIDES: Final = (1021, 509)
-"""Primes, so that rows that are longer and the columns of most widths have values in the sample."""
+STRIDES: Final = (4093, 2039, 1021, 509)
+"""Primes: where one is smaller than the numbers of rows and columns, each row and column has values in the sample."""
 
 
 class _Known(NamedTuple):
@@ -49,8 +49,8 @@ def zeros_of(matrix: Tensor) -> Indices | None:
     ):
         return few_zeros(matrix)
     key, place, version = id(matrix), matrix.data_ptr(), matrix._version
-    width = matrix.shape[-1]
-    stride = next((prime for prime in STRIDES if prime < width), STRIDES[-1])
+    shorter = min(matrix.numel() // matrix.shape[-1], matrix.shape[-1])
+    stride = next((prime for prime in STRIDES if prime < shorter), STRIDES[-1])
     sample = matrix.detach().numpy().ravel()[::stride]
     known = _KNOWN.get(key)
     if (

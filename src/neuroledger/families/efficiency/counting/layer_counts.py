@@ -144,6 +144,9 @@ class Tally:
         self._calls: dict[str, int] = {}
         self._steps: dict[str, int] = {}
         self._used: dict[str, dict[object, int]] = {}
+        self.inside: list[
+            tuple[str, tuple[Any, ...]]
+        ] = []  # the parts of a function, and what they were handed
         self.packed = ""  # the type of packed weights, which are counted unpacked
         self.steps = 1  # time steps per sample: the fewest that any spiking layer took
         self._shape: tuple[int, ...] = ()

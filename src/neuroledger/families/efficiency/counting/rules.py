@@ -1,4 +1,4 @@
-"""Counting rules of linear layers, convolutions and transposed convolutions.
+"""Counting rules of linear layers, convolutions and products of two factors.
 
 Effective operations of a connection are the products of which both factors are not zero. Every input value is
 multiplied by a fixed number of non-zero weights, its fan-out, so that a call costs one sum over its inputs,
@@ -7,7 +7,6 @@ multiplied by a fixed number of non-zero weights, its fan-out, so that a call co
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -15,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from neuroledger.families.efficiency.counting.known_zeros import zeros_of
 from neuroledger.families.efficiency.counting.layer_counts import Site, Tally
-from neuroledger.families.efficiency.counting.rows import EXACT, Fan
+from neuroledger.families.efficiency.counting.rows import EXACT, Fan, count_nonzero
 from neuroledger.families.efficiency.counting.static import nonzero
 
 __all__ = [
     "QUANTISED", "argument", "bilinear", "convolution", "count_linear", "einsum", "general_convolution",
-    "inner", "is_packed", "linear", "multi_head", "packed", "product", "products", "scaled_dot_product",
-    "tensordot", "transposed",
+    "inner", "is_packed", "linear", "packed", "plain_rows", "product", "products", "tensordot", "transposed",
 ]  # fmt: skip
 
 
@@ -74,7 +71,12 @@ def count(
     site = tally.sites.get(key)
     if site is None or site.weight is not weight or site.version != weight._version:
         # The batch's size is no part of the role: the first dimensions of an input do not change its fan-out.
-        role = (key[0], weight.data_ptr(), weight._version, x.shape[len(leading) :], key[3])
+        view = (
+            weight.data_ptr(),
+            weight.shape,
+            weight.stride(),
+        )  # another view of the same weights drives others
+        role = (key[0], *view, weight._version, x.shape[len(leading) :], key[3])
         inbox = tally.known_inbox(name, role) or tally.inbox(name, role, fan(bound))
         site = Site(weight, weight._version, tally.layer(name), inbox, shape, leading, dense)
         tally.sites[key] = site
@@ -321,19 +323,23 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
     batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
     second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
-    met = tally.scratch.per_row(first.transpose(1, 2)).to(torch.float64) * tally.scratch.per_row(second)
-    per_item = met.sum(1)
+    dense = float(first.numel()) * second.shape[-1]
+    if first.is_cpu and all(count_nonzero(factor) == factor.numel() for factor in (left, right)):
+        per_item = torch.full((len(first),), dense / max(1, len(first)), dtype=torch.float64)
+    else:
+        met = tally.scratch.per_row(first.transpose(1, 2)).to(torch.float64) * tally.scratch.per_row(second)
+        per_item = met.sum(1)
     # A factor that is a weight does not decide whether its inputs need multiplying.
     plain = torch.zeros(len(first), dtype=torch.bool, device=first.device)
     for factor, own, given in ((first, first_owner, left), (second, second_owner, right)):
         if own is None:
-            plain = plain | plain_rows(tally, factor)
+            plain = plain | plain_rows(tally, factor if factor.is_contiguous() else factor.transpose(1, 2))
         else:
             tally.reach(given, own)
     name = first_owner or second_owner or name
     tally.amounts(name, (name, "products"), batch, per_item, plain)
     tally.layer(name).data_type = tally.layer(name).data_type or str(first.dtype).removeprefix("torch.")
-    tally.layer(name).dense += float(first.numel()) * second.shape[-1]
+    tally.layer(name).dense += dense
 
 
 def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -465,104 +471,3 @@ def _unpacked(tally: Tally, result: Tensor, x: Tensor, weight: Tensor, held: Any
     else:
         name = tally.name(weight, "conv")
         count_convolution(tally, x, weight, name, result, stride, padding, dilation, held.groups())
-
-
-_SIGNATURE = inspect.signature(F.multi_head_attention_forward)
-
-
-def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``nn.MultiheadAttention``: query, key and value projections, scores, mixture, output projection.
-
-    Dense, with L queries, S keys and width E: (L + 2S)·E² + 2·L·S·E + L·E², each per sample.
-
-    Raises
-    ------
-    ValueError
-        Keys or values are handed in ready-made (``static_k``, ``static_v``).
-    """
-    given = _SIGNATURE.bind(*args, **kwargs)
-    given.apply_defaults()
-    a = given.arguments
-    if a["static_k"] is not None or a["static_v"] is not None:
-        raise ValueError(
-            "its keys or values are handed in ready-made (static_k, static_v), which is not counted"
-        )
-    query, key, value = (x.unsqueeze(1) if x.dim() == 2 else x for x in (a["query"], a["key"], a["value"]))
-    if a["use_separate_proj_weight"]:
-        weights = [a["q_proj_weight"], a["k_proj_weight"], a["v_proj_weight"]]
-    else:
-        weights = list(a["in_proj_weight"].chunk(3))
-    biases = a["in_proj_bias"].chunk(3) if a["in_proj_bias"] is not None else (None, None, None)
-    name = tally.name(weights[0], "attention")
-    projected = []
-    for x, weight, bias in zip((query, key, value), weights, biases, strict=True):
-        count_linear(tally, x.transpose(0, 1), weight, name)  # by sample first, then by place
-        projected.append(F.linear(x, weight, bias))
-    if a["in_proj_weight"] is not None:
-        tally.reach(a["in_proj_weight"], name)
-    q, k, v = projected
-    added = 0
-    if a["bias_k"] is not None:
-        k = torch.cat([k, a["bias_k"].expand(1, *k.shape[1:])])
-        v = torch.cat([v, a["bias_v"].expand(1, *v.shape[1:])])
-        added += 1
-    if a["add_zero_attn"]:
-        k, v = (torch.cat([x, x.new_zeros(1, *x.shape[1:])]) for x in (k, v))
-        added += 1
-    heads = a["num_heads"]
-    q, k, v = (x.unflatten(2, (heads, -1)).permute(1, 2, 0, 3) for x in (q, k, v))
-    mixed = count_attention(tally, name, q, k, v, _mask(a, q, added), 1 / math.sqrt(q.shape[-1]))
-    count_linear(tally, mixed.transpose(1, 2).flatten(2), a["out_proj_weight"], name)
-
-
-def scaled_dot_product(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``scaled_dot_product_attention`` of q ``(…, L, E)``, k ``(…, S, E)``, v ``(…, S, Ev)``: L·S·(E + Ev), dense."""
-    q, k, v = (argument(args, kwargs, place, name) for place, name in enumerate(("query", "key", "value")))
-    mask = argument(args, kwargs, 3, "attn_mask")
-    scale = argument(args, kwargs, 6, "scale") or 1 / math.sqrt(q.shape[-1])
-    if argument(args, kwargs, 7, "enable_gqa", False):
-        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
-    if argument(args, kwargs, 5, "is_causal", False):
-        mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
-    if mask is not None and mask.dtype == torch.bool:
-        mask = torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill(~mask, -math.inf)
-    count_attention(tally, "attention", q, k, v, mask, scale)
-
-
-def fused_attention(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """The operators below ``scaled_dot_product_attention``: (q, k, v, dropout, causal, …)."""
-    causal = argument(args, kwargs, 4, "is_causal", False)
-    mask, scale = kwargs.get("attn_mask"), kwargs.get("scale")
-    given = (*args[:3], mask, 0.0, causal, scale)
-    scaled_dot_product(tally, result[0], given, {})
-
-
-def count_attention(
-    tally: Tally, name: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
-) -> Tensor:
-    """Count q·kᵀ and softmax(scores)·v, and return the mixture; a masked key has weight zero and is not mixed in."""
-    products(tally, q, k.transpose(-1, -2), name)
-    scores = q @ k.transpose(-1, -2) * scale
-    shares = torch.softmax(scores if mask is None else scores + mask, -1)
-    shares = torch.nan_to_num(shares)
-    products(tally, shares, v, name)
-    return shares @ v
-
-
-def _mask(a: dict[str, Any], q: Tensor, added: int) -> Tensor | None:
-    """The additive mask that broadcasts over ``(batch, head, query, key)``; True and -inf both mean: do not look."""
-    total: Tensor | None = None
-    padding, attention = a["key_padding_mask"], a["attn_mask"]
-    if padding is not None and padding.dim() == 1:
-        padding = padding.unsqueeze(0)
-    shaped = []
-    if padding is not None:
-        shaped.append(padding[:, None, None, :])
-    if attention is not None:
-        shaped.append(attention if attention.dim() == 2 else attention.unflatten(0, (q.shape[0], -1)))
-    for part in shaped:
-        if part.dtype == torch.bool:
-            part = torch.zeros(part.shape, dtype=q.dtype, device=q.device).masked_fill(part, -math.inf)
-        part = F.pad(part, (0, added))
-        total = part if total is None else total + part
-    return total

@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
-from neuroledger.families.efficiency.counting import recurrent, rules
+from neuroledger.families.efficiency.counting import attention, recurrent, rules
 from neuroledger.families.efficiency.counting.counts import Layer, Need
 from neuroledger.families.efficiency.counting.layer_counts import NESTED, Tally
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
@@ -90,8 +90,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "gru_cell": recurrent.cell("gru"),
         "rnn_tanh_cell": recurrent.cell("rnn_tanh"),
         "rnn_relu_cell": recurrent.cell("rnn_relu"),
-        "multi_head_attention_forward": rules.multi_head,
-        "scaled_dot_product_attention": rules.scaled_dot_product,
+        "multi_head_attention_forward": attention.multi_head,
+        "scaled_dot_product_attention": attention.scaled_dot_product,
     }
 )
 
@@ -99,6 +99,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 LAYERS = frozenset(
     {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 )
+
+# What is counted from its parts, which are watched while it runs.
+WHOLE = "multi_head_attention_forward"
 
 # Functions that multiply and accumulate, and that no rule counts.
 BLIND = frozenset(
@@ -132,8 +135,8 @@ BELOW: Mapping[str, Rule] = MappingProxyType(
         "linear": rules.linear,
         "convolution": rules.general_convolution,
         "_convolution": rules.general_convolution,
-        "_scaled_dot_product_flash_attention_for_cpu": rules.fused_attention,
-        "_scaled_dot_product_flash_attention": rules.fused_attention,
+        "_scaled_dot_product_flash_attention_for_cpu": attention.fused_attention,
+        "_scaled_dot_product_flash_attention": attention.fused_attention,
     }
 )
 # Operators that multiply and accumulate in one piece.
@@ -184,6 +187,16 @@ def _exact(result: Any) -> Iterator[None]:
         yield
 
 
+def _gathered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a linear layer, whose input torch would otherwise copy to one place, and the count once more."""
+    x: Any = args[0] if args else None
+    if name != "linear" or x.__class__ is not Tensor or x.layout is not torch.strided or x.is_contiguous():
+        return args
+    if x.dim() != 2 or not x.is_cpu:
+        return args
+    return args if 1 in x.stride() else (x.contiguous(), *args[1:])
+
+
 @lru_cache(maxsize=4)
 def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
     """What is to be done about a function, by its name."""
@@ -222,6 +235,10 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", "")
         action = self._actions.get(name)
         below = self.below
+        if action == _COUNT and name == WHOLE:
+            func = attention.observed(self.tally, func)
+        elif action == _LAYER:
+            args = _gathered(name, args)
         if below is not None:
             action, result = below.under(func, name, action, args, kwargs or {})
             with below.paused():
@@ -557,6 +574,9 @@ class StrictPass:
             if handed is not None and handed._version == version:
                 self._replaces.add(module)
             if output is None:
+                return
+            if label in self._single and self.needs == {"operations"}:
+                self.tally.stepped(label, spikes(output))
                 return
             with torch._C.DisableTorchFunction(), self._unobserved():
                 self._spikes(label, layer, before, output)

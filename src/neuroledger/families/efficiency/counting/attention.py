@@ -1,0 +1,182 @@
+"""Counting rules of attention.
+
+Of ``nn.MultiheadAttention`` the functions that torch carries it out with are observed, so that nothing is computed a second
+time. Where attention is one function, its shares stay inside: they are computed again only if some may be exactly zero.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.rows import FLOATS
+from neuroledger.families.efficiency.counting.rules import argument, count_linear, plain_rows, products
+
+__all__ = ["fused_attention", "multi_head", "observed", "scaled_dot_product"]
+
+PARTS = frozenset({"linear", "bmm", "baddbmm", "scaled_dot_product_attention"})
+
+# Scores that differ by less leave no share of a softmax zero: e⁻⁶⁰ is far above the smallest number of either type.
+NEAR = 60.0
+
+_SIGNATURE = inspect.signature(F.multi_head_attention_forward)
+
+
+class _Inside(TorchFunctionMode):  # type: ignore[misc]
+    """Keeps what the parts of a function were handed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name in PARTS:
+            self.calls.append((name, args))
+        return result
+
+
+@lru_cache(maxsize=4)
+def _body(function: Any) -> Callable[..., Any]:
+    """A function of torch's that hands itself over to those who watch, as one that does not."""
+    if not isinstance(function, FunctionType) or "has_torch_function" not in function.__code__.co_names:
+        return function  # type: ignore[no-any-return]
+    known = {**function.__globals__, "has_torch_function": lambda _: False}
+    body = FunctionType(function.__code__, known, function.__name__, function.__defaults__)
+    body.__kwdefaults__ = function.__kwdefaults__
+    return body
+
+
+def observed(tally: Tally, function: Any) -> Callable[..., Any]:
+    """The function, which leaves what its parts were handed in ``tally.inside``."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _Inside() as inside:
+            result = _body(function)(*args, **kwargs)
+        tally.inside = inside.calls
+        return result
+
+    return run
+
+
+def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``nn.MultiheadAttention``: query, key and value projections, scores, mixture, output projection.
+
+    Dense, with L queries, S keys and width E: (L + 2S)·E² + 2·L·S·E + L·E², each per sample.
+
+    Raises
+    ------
+    ValueError
+        Keys or values are handed in ready-made (``static_k``, ``static_v``), or its parts are not those of this torch.
+    """
+    calls, tally.inside = tally.inside, []
+    given = _SIGNATURE.bind(*args, **kwargs)
+    given.apply_defaults()
+    a = given.arguments
+    if a["static_k"] is not None or a["static_v"] is not None:
+        raise ValueError(
+            "its keys or values are handed in ready-made (static_k, static_v), which is not counted"
+        )
+    *projected, mixed = [args for part, args in calls if part == "linear"] or [()]
+    attended = [(part, args) for part, args in calls if part != "linear"]
+    if not projected or not attended:
+        raise ValueError("its parts are not those that are known of torch")
+    query = a["query"]
+    length, samples = query.shape[0], 1 if query.dim() == 2 else query.shape[1]
+    whole = a["q_proj_weight"] if a["use_separate_proj_weight"] else a["in_proj_weight"]
+    name = tally.name(whole, "attention")
+    for x, weight, *_ in projected:
+        count_linear(tally, x.transpose(0, 1), weight, name)  # by sample first, then by place
+    for weight in (whole, a["bias_k"], a["bias_v"]):  # a key and a value that are learned
+        if weight is not None:
+            tally.reach(weight, name)
+    heads = (samples, a["num_heads"])
+    for part, values in attended:
+        if part == "scaled_dot_product_attention":
+            q, k, v, mask, _, causal = values
+            count_attention(tally, name, q, k, v, _additive(mask, causal, q, k), 1 / math.sqrt(q.shape[-1]))
+        else:
+            left, right = values[-2:]
+            products(tally, left.unflatten(0, heads), right.unflatten(0, heads), name)
+    mixed_values, out, *_ = mixed
+    count_linear(tally, mixed_values.unflatten(0, (length, samples)).transpose(0, 1), out, name)
+
+
+def scaled_dot_product(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``scaled_dot_product_attention`` of q ``(…, L, E)``, k ``(…, S, E)``, v ``(…, S, Ev)``: L·S·(E + Ev), dense."""
+    q, k, v = (argument(args, kwargs, place, name) for place, name in enumerate(("query", "key", "value")))
+    scale = argument(args, kwargs, 6, "scale")
+    if argument(args, kwargs, 7, "enable_gqa", False):
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    mask = _additive(
+        argument(args, kwargs, 3, "attn_mask"), argument(args, kwargs, 5, "is_causal", False), q, k
+    )
+    count_attention(tally, "attention", q, k, v, mask, 1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+
+
+def fused_attention(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The operators below ``scaled_dot_product_attention``: (q, k, v, dropout, causal, …)."""
+    causal = argument(args, kwargs, 4, "is_causal", False)
+    mask, scale = kwargs.get("attn_mask"), kwargs.get("scale")
+    given = (*args[:3], mask, 0.0, causal, scale)
+    scaled_dot_product(tally, result[0], given, {})
+
+
+def _additive(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:
+    """What is added to the scores: -inf where a query does not look at a key."""
+    if causal:
+        mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill(~mask, -math.inf)
+    return mask
+
+
+def count_attention(
+    tally: Tally, name: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
+) -> None:
+    """Count q·kᵀ and softmax(scores)·v; a masked key has weight zero and is not mixed in."""
+    products(tally, q, k.transpose(-1, -2), name)
+    if _mixed_by_geometry(tally, name, q, k, v, mask, scale):
+        return
+    scores = q @ k.transpose(-1, -2) * scale
+    shares = torch.softmax(scores if mask is None else scores + mask, -1)
+    products(tally, torch.nan_to_num(shares), v, name)
+
+
+def _mixed_by_geometry(
+    tally: Tally, name: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
+) -> bool:
+    """Count softmax(scores)·v where only masked shares can be zero, and none is one; whether that is so."""
+    size = [x.reshape(-1, x.shape[-1]).norm(dim=-1).amax() for x in (q, k)] if q.numel() and k.numel() else []
+    if q.dtype not in FLOATS or not size:
+        return False
+    spread = float(2 * size[0] * size[1] * abs(scale))
+    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    rows = float(q.shape[-2])
+    if mask is None:
+        looks, most = torch.tensor(rows, device=q.device), k.shape[-2]
+    else:
+        seen = mask.isneginf().logical_not()
+        kept = mask[seen]
+        spread += float(kept.max() - kept.min()) if kept.numel() else 0.0
+        seen = seen.expand(*seen.shape[:-2], q.shape[-2], k.shape[-2])
+        looks = seen.sum(-2, dtype=torch.float64)  # (…, key): queries that look at each
+        most = int(seen.sum(-1).amax(-1).min())
+    if not spread < NEAR or most < 2:  # a single key has the share 1, which multiplies nothing
+        return False
+    per_item = (looks * tally.scratch.per_row(v)).sum(-1, dtype=torch.float64).expand(batch).reshape(-1)
+    values = v.expand(*batch, *v.shape[-2:]).reshape(len(per_item), -1)
+    tally.amounts(name, (name, "products"), batch, per_item, plain_rows(tally, values))
+    tally.layer(name).dense += rows * values.numel()
+    return True
