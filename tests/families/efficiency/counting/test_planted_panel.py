@@ -10,6 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
+from torch.utils.checkpoint import checkpoint
 
 import neuroledger as nl
 
@@ -44,6 +46,23 @@ class Inner(nn.Module):
 
     def forward(self, h):
         return h @ self.w.t()
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+@torch.jit.script
+def looped(h, w: torch.Tensor, times: int):
+    for _ in range(times):
+        if bool(h.sum() >= 0):
+            h = h @ w.t()
+    return h
+
+
+def unseen(s, h):
+    with torch._C.DisableTorchFunction():
+        return h @ s.w.t()
 
 
 def frozen():
@@ -91,6 +110,33 @@ PRODUCTS = {
     ),
     "convolution of one pixel": lambda: Host(
         lambda s, h: F.conv1d(h[:, :, None], s.w[:, :, None])[:, :, 0], **matrix()
+    ),
+    "weights shown to each sample": lambda: Host(
+        lambda s, h: torch.bmm(h[:, None], s.w.t().expand(len(h), WIDTH, WIDTH))[:, 0], **matrix()
+    ),
+    "weights shown to each sample, added": lambda: Host(
+        lambda s, h: torch.baddbmm(torch.zeros(1), h[:, None], s.w.t().expand(len(h), -1, -1)), **matrix()
+    ),
+    "one product at a time": lambda: Host(
+        lambda s, h: torch.stack([torch.stack([torch.dot(row, out) for out in s.w]) for row in h]), **matrix()
+    ),
+    "condition": lambda: Host(
+        lambda s, h: torch.cond(h.sum() >= 0, lambda y: y @ s.w.t(), lambda y: y.clone(), (h,)), **matrix()
+    ),
+    "loop": lambda: Host(
+        lambda s, h: while_loop(lambda i, y: i < 1, lambda i, y: (i + 1, y @ s.w.t()), (torch.tensor(0), h))[
+            1
+        ],
+        **matrix(),
+    ),
+    "script with a loop and a condition": lambda: Host(lambda s, h: looped(h, s.w, 1), **matrix()),
+    "subclass of tensors": lambda: Host(lambda s, h: h.as_subclass(Marked) @ s.w.t(), **matrix()),
+    "out of sight of functions": lambda: Host(unseen, **matrix()),
+    "checkpoint": lambda: Host(
+        lambda s, h: checkpoint(lambda y: y @ s.w.t(), h, use_reentrant=False), **matrix()
+    ),
+    "into memory of others": lambda: Host(
+        lambda s, h: torch.mm(h, s.w.t(), out=torch.empty(len(h), WIDTH)), **matrix()
     ),
     "recurrent cell from rest": lambda: Host(lambda s, h: s.cell(h), cell=cell()),
 }

@@ -330,7 +330,7 @@ class Tally:
         x, weight = args[0], args[1]
         try:
             site = self.sites.get((kind, id(weight), x.shape, args[3:]))
-        except TypeError:  # a stride or padding written as a list
+        except (TypeError, RuntimeError):  # a stride written as a list, or a tensor of several shapes
             return False
         if site is None or site.weight is not weight or site.version != weight._version:
             return False

@@ -331,12 +331,15 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
         per_item = met.sum(1)
     # A factor that is a weight does not decide whether its inputs need multiplying.
     plain = torch.zeros(len(first), dtype=torch.bool, device=first.device)
+    spread = None
     for factor, own, given in ((first, first_owner, left), (second, second_owner, right)):
         if own is None:
             plain = plain | plain_rows(tally, factor if factor.is_contiguous() else factor.transpose(1, 2))
-        else:
+            own = tally.owner(given)  # weights that are shown once for each sample
+            spread = spread or own
+        if own is not None:
             tally.reach(given, own)
-    name = first_owner or second_owner or name
+    name = first_owner or second_owner or spread or name
     tally.amounts(name, (name, "products"), batch, per_item, plain)
     tally.layer(name).data_type = tally.layer(name).data_type or str(first.dtype).removeprefix("torch.")
     tally.layer(name).dense += dense

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import _is_any_autocast_enabled
 from torch._library.custom_ops import OPDEFS
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
@@ -352,6 +352,8 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
     passes by here, which is slow: it is switched on where something stays uncounted without it.
     """
 
+    supports_higher_order_operators = True  # conditions and loops of a traced program
+
     def __init__(self, tally: Tally, uncounted: frozenset[str]) -> None:
         super().__init__()
         self.tally, self.uncounted = tally, uncounted
@@ -381,6 +383,8 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if self._claimed:
             return func(*args, **kwargs)
+        if isinstance(func, HigherOrderOperator):
+            return self._program(func, args, kwargs)
         if func.namespace not in ("aten", "prim", "prims"):
             return self._own(func, args, kwargs)
         name = func._opname
@@ -417,6 +421,19 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
             yield
         finally:
             self._claimed -= 1
+
+    def _program(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A condition or a loop, whose parts are run in sight; any other that takes programs is named."""
+        if func.name() == "cond":
+            met, either, other, given = args
+            with self:
+                return (either if met else other)(*given)
+        eager = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if func.name() != "while_loop" or eager is None:
+            self.tally.miss(func.name(), "no rule counts this operator")
+            return func(*args, **kwargs)
+        with self:
+            return eager(*args, **kwargs)
 
     def _own(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operator of one's own: one that is written in Python is run in sight, any other is named."""
