@@ -97,7 +97,8 @@ def cost(
         all its state tensors, the membrane potential first. A method ``reset`` of the class resets them.
     check
         Count the first batch again, and in two parts. A note states that all counts were equal; otherwise they fail, and
-        the reason names the layers that differ.
+        the reason names the layers that differ. A network that holds an iterator, whose place cannot be put back, is always
+        checked.
     benchmark
         Whose stimuli a model is shown; the first that the model fits when not given.
 
@@ -140,8 +141,8 @@ def cost(
     }
     kept: list[Any] = []
     with exclusive():
-        counted = trace(network, _keeping(batches, kept) if check else batches, needs=needs, **options)
-        if kept:
+        counted = trace(network, _keeping(batches, kept), needs=needs, **options)
+        if kept and (check or counted.beyond):
             counted = repeated(counted, network, kept[0], **options)
     return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
 
@@ -150,6 +151,8 @@ def _keeping(batches: Iterable[Any], kept: list[Any]) -> Iterator[Any]:
     """The batches, the first of which is kept."""
     import torch
 
+    if not isinstance(batches, Iterable):
+        raise RequestError(f"batches are a list or another iterable, not {type(batches).__name__}")
     for batch in (batches,) if isinstance(batches, (torch.Tensor, Mapping)) else batches:
         if not kept:
             kept.append(batch)

@@ -123,6 +123,8 @@ class Trace:
         Of a solver, by problem: seconds and joules until a solution within a share of the best known cost.
     failures
         Needs that could not be met at all, with the reason.
+    beyond
+        Kinds of what the network holds whose state cannot be put back: iterators.
     """
 
     mode: Mode
@@ -145,6 +147,7 @@ class Trace:
     omitted: tuple[str, ...] = ()
     solving: Mapping[str, Mapping[str, float]] | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
+    beyond: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -140,6 +140,7 @@ def trace(
         lemaire=state.lemaire.picojoules if state.lemaire else None,
         omitted=tuple(state.lemaire.omitted) if state.lemaire else (),
         failures=failures,
+        beyond=tuple(sorted(network.state.beyond)) if network.state else (),
         notes=tuple(state.notes),
     )
 
@@ -173,6 +174,8 @@ def repeated(
         differs = sorted(name for name in names if whole.layers.get(name) != other.layers.get(name))
         if given and (differs or whole.failures != other.failures):
             why = f"batches {what} gave other counts than one of {size}: {', '.join(differs[:8])}"
+            if counted.beyond:
+                why += f"; the network holds what cannot be put back: {', '.join(counted.beyond)}"
             return replace(counted, failures={**counted.failures, **dict.fromkeys(needs, why)})
     checked = " and ".join(str(what) for what, given in runs[1:] if given)
     return replace(counted, notes=(*counted.notes, f"checked: batches {checked} gave the same counts"))

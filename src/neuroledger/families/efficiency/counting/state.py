@@ -6,7 +6,7 @@ import random
 import sys
 from collections import deque
 from collections.abc import Callable, MutableMapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -15,6 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
+
+from neuroledger.families.efficiency.counting.code_state import (
+    functions_of,
+    is_installed,
+    names_of,
+    plain_attributes,
+)
 
 __all__ = ["State", "foreign"]
 
@@ -36,14 +43,16 @@ class State:
     """All that a forward pass can change and the next one can see, with the generators of random numbers.
 
     Taken are parameters, buffers, and the plain attributes of every module below ``module``: tensors, arrays, containers,
-    generators, and the attributes of objects among them, each once. State that is outside (globals, closures, files,
-    iterators, attributes of TorchScript) is not. A network of torch's own modules writes into nothing that it holds in
-    evaluation mode: of such a one, only torch's generator is taken.
+    generators, and the attributes of objects among them, each once; and what code of one's own keeps in closures, globals
+    and attributes of classes. The places of files and iterators and the attributes of TorchScript are not: ``beyond`` names
+    the kinds of iterators that were met. A network of torch's own modules writes into nothing that it holds in evaluation
+    mode: of such a one, only torch's generator is taken.
     """
 
     def __init__(self, module: nn.Module, parts: Sequence[nn.Module]) -> None:
         self._undo: list[Undo] = []
         self._met: dict[int, object] = {}
+        self.beyond: set[str] = set()
         self._weights: dict[object, list[Tensor]] = {}
         self._tensors: dict[object, list[Tensor]] = {}
         self._own = any(part._forward_pre_hooks or part._forward_hooks or foreign(part) for part in parts)
@@ -102,9 +111,16 @@ class State:
                 self._visit(item)
         elif (restore := _generator(value)) is not None:
             self._undo.append(restore)
-        elif not isinstance(value, (type, FunctionType, MethodType, ModuleType)) and not _of_library(
-            kind.__module__
-        ):
+        elif isinstance(value, FunctionType):
+            self._function(value)
+        elif isinstance(value, MethodType):
+            self._visit(value.__func__)
+            self._visit(value.__self__)
+        elif isinstance(value, partial):
+            self._visit((value.func, value.args, *value.keywords.values()))
+        elif hasattr(kind, "__next__"):
+            self.beyond.add(kind.__name__)
+        elif not isinstance(value, (type, ModuleType)) and not _of_library(kind.__module__):
             if isinstance(own := getattr(value, "__dict__", None), dict):
                 self._mapping(own)
             for name in {n for base in kind.__mro__ for n in _slots(base)}:
@@ -131,10 +147,43 @@ class State:
         for child in module._modules.values():
             if child is not None:
                 self._module(child)
+        if group is self._tensors:
+            self._class(type(module))
         own = vars(module)
         self._entries(own, INTERNAL)
         for name in own.keys() - INTERNAL:
             self._visit(own[name])
+
+    def _function(self, function: FunctionType) -> None:
+        """What code of one's own keeps: the variables of a closure, and globals that it sets or that hold values."""
+        if is_installed(function.__module__ or ""):
+            return
+        for cell in function.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:  # a variable that has no value yet
+                continue
+            self._undo.append(partial(setattr, cell, "cell_contents", value))
+            self._visit(value)
+        self._visit((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+        self._mapping(vars(function))
+        read, written = names_of(function.__code__)
+        known = function.__globals__
+        for name in written & known.keys():
+            self._undo.append(partial(known.__setitem__, name, known[name]))
+        for name in (read | written) & known.keys():
+            if not isinstance(known[name], nn.Module):
+                self._visit(known[name])
+
+    def _class(self, kind: type) -> None:
+        """What the class of a module keeps."""
+        if id(kind) in self._met:
+            return
+        self._met[id(kind)] = kind
+        for base, name, value in plain_attributes(kind):
+            self._undo.append(partial(_set_back, base, name, value))
+        for function in functions_of(kind):
+            self._visit(function)
 
     def _mapping(self, mapping: MutableMapping[Any, Any]) -> None:
         self._entries(mapping, frozenset())
@@ -217,6 +266,11 @@ def _generator(value: Any) -> Undo | None:
         numbers = value.getstate()
         return lambda: value.setstate(numbers)
     return None
+
+
+def _set_back(kind: type, name: str, value: Any) -> None:
+    if vars(kind).get(name) is not value:
+        setattr(kind, name, value)
 
 
 def _slots(kind: type) -> Sequence[str]:
