@@ -308,9 +308,39 @@ def test_snntorch_layers_over_a_whole_sequence():
     check(net, by_hand(leaky, 1))
 
 
-def test_the_same_nir_graph_in_norse_and_here():
-    nir, norse = need("nir"), need("norse.torch")
+class Stepped(nn.Module):
+    """A network of single steps that is handed its state."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        state, answers = None, []
+        for step in x.unbind(1):
+            answer, state = self.net(step, state)
+            answers.append(answer)
+        return torch.stack(answers, 1)
+
+
+def in_norse(graph):
     need("nirtorch")
+    return Stepped(need("norse.torch").from_nir(graph, dt=1e-4))
+
+
+def in_snntorch(graph):
+    need("nirtorch")
+    return Stepped(need("snntorch.import_nir").import_from_nir(graph))
+
+
+def in_spikingjelly(graph):
+    need("nirtorch")
+    return Stepped(need("spikingjelly.activation_based.nir_exchange").import_from_nir(graph, dt=1e-4))
+
+
+@pytest.mark.parametrize("imported", [in_norse, in_snntorch, in_spikingjelly], ids=lambda f: f.__name__)
+def test_one_nir_graph_has_one_certificate_in_every_framework(imported):
+    nir = need("nir")
     _, weights = problem()
 
     def lif(size):
@@ -323,21 +353,44 @@ def test_the_same_nir_graph_in_norse_and_here():
         nir.Input({"input": np.array([SIZES[0]])}), nir.Affine(weights[0], np.zeros(SIZES[1], np.float32)), lif(SIZES[1]),
         nir.Affine(weights[1], np.zeros(SIZES[2], np.float32)), lif(SIZES[2]), nir.Output({"output": np.array([SIZES[2]])}),
     )  # fmt: skip
-    x = torch.as_tensor(problem()[0])
+    x = (torch.rand(64, 20, SIZES[0], generator=torch.Generator().manual_seed(1)) < 0.3).float()
+    asked = [*METRICS, "activation_sparsity", "parameter_count", "synaptic_operations"]
+    ours = nl.cost(graph, [x], asked)
+    assert ours["spikes"].value > 0
+    net = imported(graph).eval()
+    for sizes in ([64], [1] * 64, [7, 57], [32, 32]):
+        theirs = nl.cost(net, x.split(sizes), asked)
+        for name in asked:
+            assert theirs[name].status == "scored", (name, theirs[name].reason)
+            assert theirs[name].value == pytest.approx(ours[name].value, rel=1e-9), (name, sizes)
 
-    class Imported(nn.Module):
+
+def test_a_layer_of_spikingjelly_that_is_handed_its_state_is_counted_as_one_that_keeps_it():
+    neuron = need("spikingjelly.activation_based.neuron")
+
+    class Handed(nn.Module):
         def __init__(self):
             super().__init__()
-            self.net = norse.from_nir(graph, dt=1e-4)
+            self.node = neuron.LIFNode(tau=2.0)
 
         def forward(self, x):
-            state, answers = None, []
+            state, spikes = (0.0,), []
             for step in x.unbind(1):
-                answer, state = self.net(step, state)
-                answers.append(answer)
-            return torch.stack(answers, 1)
+                (fired,), state = self.node.functional_forward((step,), state)
+                spikes.append(fired)
+            return torch.stack(spikes, 1)
 
-    ours, theirs = nl.cost(graph, [x], METRICS), nl.cost(Imported(), [x], METRICS)
-    assert ours["spikes"].value > 0
-    for name in METRICS:
-        assert theirs[name].status == "scored" and ours[name].value == pytest.approx(theirs[name].value), name
+    class Kept(Handed):
+        def forward(self, x):
+            return torch.stack([self.node(step) for step in x.unbind(1)], 1)
+
+    x = 3 * torch.rand(8, 12, 5, generator=torch.Generator().manual_seed(1))
+    asked = ["spikes", "membrane_updates", "activation_sparsity"]
+    handed, kept = Handed(), nl.cost(Kept(), [x], asked)
+    assert kept["spikes"].value > 0
+    for sizes in ([8], [1] * 8):
+        found = nl.cost(handed, x.split(sizes), asked)
+        assert {name: score.value for name, score in found.items()} == pytest.approx(
+            {name: score.value for name, score in kept.items()}
+        )
+    assert "functional_forward" not in vars(handed.node)

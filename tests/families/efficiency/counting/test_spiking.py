@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import neuroledger as nl
 from neuroledger.families.efficiency.counting.spiking import spiking_layer
 from neuroledger.families.efficiency.metrics.activity import (
     dense_neuron_operations,
@@ -142,3 +143,17 @@ def test_a_network_that_is_handed_its_state_keeps_it_from_step_to_step():
     found = counted(Handed(), x)
     assert found.steps == 4
     assert found.layers["neurons"].elements - found.layers["neurons"].zeros == 4
+
+
+def test_spiking_layers_whose_code_is_run_out_of_sight_are_no_zero():
+    class Beside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.neuron = Lif()
+
+        def forward(self, x):
+            return type(self.neuron).forward(self.neuron, x)
+
+    found = nl.cost(Beside(), [torch.rand(3, 4)], ["spikes", "membrane_updates", "activation_sparsity"])
+    for score in found.values():
+        assert score.status == "failed" and "neuron cannot be observed" in score.reason

@@ -114,6 +114,9 @@ def trace(
     failures.update(state.failures)
     if isinstance(run, PeerPass):
         failures.update({str(need): why for need, why in run.failures.items()})
+    if network.spiking and isinstance(run, StrictPass) and not run.called:
+        why = f"no spiking layer was called as a module: {', '.join(network.spiking)} cannot be observed"
+        failures.update({need: failures.get(need, why) for need in running & {"membranes", "activations"}})
     if run.tally.blind_membranes and "membranes" in running:
         blind = ", ".join(sorted(run.tally.blind_membranes))
         failures.setdefault(

@@ -8,7 +8,7 @@ SpikingJelly, sinabs, norse or Rockpool. None of these packages is imported.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -21,6 +21,7 @@ __all__ = ["Registered", "SpikingLayer", "spikes", "spiking_layer"]
 
 Registered = Mapping[type, str | Sequence[str]]
 """Names of the state tensors of classes of spiking layers, the membrane potential first."""
+Watcher = Callable[..., None]
 Framework = Literal["snntorch", "spikingjelly", "sinabs", "norse", "rockpool", "declared", "registered"]
 
 BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
@@ -105,6 +106,30 @@ class SpikingLayer:
         """Whether a layer of sinabs records its membrane: adaptive and recurrent ones overwrite what they recorded."""
         names = {base.__name__ for base in type(self.module).__mro__}
         return self.framework == "sinabs" and "LIF" in names and not hasattr(self.module, "rec_connect")
+
+    def functional(self, start: Watcher, end: Watcher, mine: Callable[[], bool]) -> Callable[[], None]:
+        """Watch calls that hand a layer of SpikingJelly its state, which pass no hook; what undoes it is returned."""
+        module = self.module
+        if self.framework != "spikingjelly" or not hasattr(module, "functional_forward"):
+            return lambda: None
+        original, place = module.functional_forward, list(vars(module)["_memories"]).index("v")
+
+        def run(inputs: Any, states: Any, **kwargs: Any) -> Any:
+            if not mine():
+                return original(inputs, states, **kwargs)
+            held, output = module.v, None
+            try:
+                module.v = states[place]
+                start(module, inputs)
+                outputs, after = original(inputs, states, **kwargs)
+                module.v, output = after[place], outputs[0]
+            finally:
+                end(module, inputs, output)
+                module.v = held
+            return outputs, after
+
+        module.functional_forward = run
+        return lambda: vars(module).pop("functional_forward", None) and None
 
     def state_bytes(self, output: Any, neurons: int) -> int:
         """Bytes of state of one neuron: of the tensors with a value for each of ``neurons``."""

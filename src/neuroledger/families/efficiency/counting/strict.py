@@ -484,6 +484,8 @@ class StrictPass:
         self._replaces: set[nn.Module] = set()
         self._single: set[str] = set()  # layers that took a single step at their first call in this batch
         self._hooks: list[RemovableHandle] = []
+        self._undo: list[Callable[[], None]] = []
+        self.called = False  # whether any spiking layer was called in sight
         self._unwatched: list[Any] = []  # what keeps the watch away while such a layer runs
 
     def __enter__(self) -> StrictPass:
@@ -496,8 +498,10 @@ class StrictPass:
         watched = {"operations", "activations", "membranes"} & self.needs
         for name, layer in self.network.spiking.items() if watched else ():
             child, quiet = layer.module, layer.connects_nothing()
-            self._hooks.append(child.register_forward_pre_hook(self._spiking_starts(layer, quiet)))
+            start = self._spiking_starts(layer, quiet)
+            self._hooks.append(child.register_forward_pre_hook(start))
             end = self._spiking_ends(name or type(child).__name__, layer, quiet)
+            self._undo.append(layer.functional(start, end, self._mine))
             self._hooks.append(child.register_forward_hook(end, always_call=True))
 
     def __exit__(self, *_: object) -> None:
@@ -505,7 +509,10 @@ class StrictPass:
             with hooks_of(self.network):
                 for hook in self._hooks:
                     hook.remove()
+                for undo in self._undo:
+                    undo()
             self._hooks.clear()
+            self._undo.clear()
 
     def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
         """Count what this thread does from here on to a batch of ``size`` samples."""
@@ -583,6 +590,7 @@ class StrictPass:
         def end(module: nn.Module, _: Any, output: Any) -> None:
             if not self._mine():
                 return
+            self.called = True
             if quiet and self._unwatched:
                 self._unwatched.pop().__exit__(None, None, None)
             self.watch.inside -= 1
