@@ -13,6 +13,7 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.errors import ModelError, RequestError
+from neuroledger.families.efficiency.graphs.files import module_from
 from neuroledger.families.efficiency.graphs.nir_graph import from_nir
 from neuroledger.families.efficiency.graphs.onnx_graph import from_onnx
 from neuroledger.families.efficiency.models.graph_file import nir as build_nir
@@ -206,6 +207,113 @@ def test_what_is_no_graph_is_refused(tmp_path):
     )  # fmt: skip
     with pytest.raises(ModelError, match=r"Det \(node 'volume'\), own\.ops\.Mine"):
         nl.cost(unknown, [])
+
+
+def full(size, value):
+    return np.full(size, value, np.float32)
+
+
+def leaky(size=3, tau=1e-3):
+    return nir.LIF(
+        tau=full(size, tau),
+        r=full(size, 1),
+        v_leak=full(size, 0),
+        v_threshold=full(size, 0.1),
+        v_reset=full(size, 0),
+    )
+
+
+def affine(inputs=4, weight=1.0):
+    return nir.Affine(full((3, inputs), weight), full(3, 0))
+
+
+def chained(first, second):
+    nodes = {"i": nir.Input({"input": np.array([4])}), "a": first, "n": second,
+             "o": nir.Output({"output": np.array([3])})}  # fmt: skip
+    return nir.NIRGraph(nodes, [("i", "a"), ("a", "n"), ("n", "o")], type_check=False)
+
+
+BAD_NIR = {
+    "tau of 0": (affine(), leaky(tau=0.0), r"'n' \(LIF\): tau is 0 s"),
+    "tau below the time step": (affine(), leaky(tau=1e-6), "state a shorter one"),
+    "tau that is no number": (affine(), leaky(tau=np.nan), "tau holds NaN"),
+    "weights that are no numbers": (affine(weight=np.nan), leaky(), "'a' .*weight holds NaN"),
+    "a matrix that does not fit": (affine(5), leaky(), r"\(4,\) from 'i' to 'a', which takes \(5,\)"),
+    "neurons that do not fit": (affine(), leaky(7), r"\(3,\) from 'a' to 'n', which takes \(7,\)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_NIR)
+def test_a_bad_nir_graph_is_one_clear_error(case):
+    first, second, words = BAD_NIR[case]
+    with pytest.raises(ModelError, match=words):
+        nl.cost(chained(first, second), [spikes(2, 4)], METRICS)
+
+
+def test_a_graph_whose_output_nothing_reaches_is_refused():
+    graph = chained(affine(), leaky())
+    graph.edges.remove(("a", "n"))
+    with pytest.raises(ModelError, match="no path"):
+        from_nir(graph)
+
+
+@pytest.mark.parametrize("kind", ["nir", "onnx"])
+def test_a_damaged_file_is_refused_or_read_but_never_another_error(kind, tmp_path):
+    path, rng = tmp_path / f"net.{kind}", np.random.default_rng(0)
+    if kind == "nir":
+        nir.write(path, chained(affine(), leaky()))
+    else:
+        path.write_bytes(image_model()[0].SerializeToString())
+    whole = path.read_bytes()
+    damaged = [b"", whole[: len(whole) // 2], whole[:-1], bytes(len(whole)), b"hello " * 99]
+    for _ in range(25):
+        changed = bytearray(whole)
+        for place in rng.integers(0, len(whole), 5):
+            changed[place] = rng.integers(0, 256)
+        damaged.append(bytes(changed))
+    refused = 0
+    for content in damaged:
+        path.write_bytes(content)
+        try:
+            module_from(path)
+        except ModelError as error:
+            refused += 1
+            assert len(str(error)) < 4000
+    assert refused >= 5
+
+
+def test_a_bad_onnx_graph_is_one_clear_error():
+    relu = node("Relu", "x", "y")
+    late = [node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")]
+    beyond = model([node("Relu", "x", "z")], {"x": [1, 4]}, 2, {})
+    short = model([node("Add", "x w", "y")], {"x": [1, 4]}, 2, {"w": np.ones(4, np.float32)})
+    short.graph.initializer[0].dims[0] = 10**12
+    for graph, words in (
+        (model([node("Add", "x q", "y")], {"x": [1, 4]}, 2, {}), "takes 'q', which nothing before it makes"),
+        (model(late, {"x": [1, 4]}, 2, {}), "takes 'b', which nothing before it makes"),
+        (beyond, "answers 'y', which nothing makes"),
+        (short, "initialiser 'w' cannot be read"),
+        (model([relu], {"x": [1, 4]}, 2, {}, opset=1), "opset 1 is not supported; 7 to"),
+        (model([relu], {"x": [1, 4]}, 2, {}, opset=999), "opset 999 is not supported"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            nl.cost(graph, [])
+
+
+def test_weights_of_an_onnx_file_come_from_its_own_folder_alone(tmp_path):
+    made = model(
+        [node("Gemm", "x w", "y", transB=1)], {"x": ["n", 4]}, 2, {"w": np.ones((300, 4), np.float32)}
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save_model(made, path, save_as_external_data=True, location="net.bin", size_threshold=0)
+    assert nl.cost(path, [torch.ones(2, 4)], METRICS)["dense_operations"].value == 1200
+    held = onnx.load(path, load_external_data=False)
+    (tmp_path / "inner").mkdir()
+    for place in ("/etc/passwd", "../net.bin"):
+        next(x for x in held.graph.initializer[0].external_data if x.key == "location").value = place
+        (tmp_path / "inner" / "net.onnx").write_bytes(held.SerializeToString())
+        with pytest.raises(ModelError, match="not a valid ONNX model"):
+            nl.cost(tmp_path / "inner" / "net.onnx", [])
 
 
 def model(nodes, inputs, rank, held, output="y", opset=17):

@@ -59,7 +59,10 @@ class SpikingLayer:
         A layer of norse receives and returns its state: ``call`` is its arguments, or its output.
         """
         if self.framework == "norse":
-            value = getattr(call[1], "v", None) if isinstance(call, tuple) and len(call) > 1 else None
+            state = call[1] if isinstance(call, tuple) and len(call) > 1 else None
+            value = getattr(
+                getattr(state, "lif", state), "v", None
+            )  # refractory cells hold the state of another
         else:
             value = getattr(self.module, self.state[0], None) if self.state else None
         return value if isinstance(value, torch.Tensor) and value.numel() else None

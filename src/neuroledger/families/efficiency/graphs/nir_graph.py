@@ -196,6 +196,13 @@ class Graph(nn.Module):  # type: ignore[misc]
             for name in edge:
                 if name not in graph.nodes:
                     raise ModelError(f"the NIR graph has an edge {edge} to {name!r}, which is no node")
+            given, taken = (
+                _stated(graph.nodes[name], side) for name, side in zip(edge, ("output", "input"), strict=True)
+            )
+            if given and taken and given != taken:
+                raise ModelError(
+                    f"the NIR graph hands values of shape {given} from {edge[0]!r} to {edge[1]!r}, which takes {taken}"
+                )
         self.order, back = _in_order(list(graph.nodes), graph.edges)
         self.into = {
             name: [a for a, b in graph.edges if b == name and (a, b) not in back] for name in self.order
@@ -209,6 +216,11 @@ class Graph(nn.Module):  # type: ignore[misc]
             if len(names) != 1:
                 raise ModelError(f"the NIR graph has {len(names)} nodes {kind}; one is supported")
         (self.input,), (self.output,) = ends.values()
+        reached = {self.input}
+        while more := {b for a, b in graph.edges if a in reached} - reached:
+            reached |= more
+        if self.output not in reached:
+            raise ModelError("no path of the NIR graph leads from its input to its output")
         self.shape = tuple(_ints(graph.nodes[self.input].input_type["input"]))
         self.children_of: dict[str, nn.Module] = {}
         for name in self.order:
@@ -292,9 +304,17 @@ def module_of(name: str, node: Any, time_step: float) -> nn.Module:
     Raises
     ------
     ModelError
-        It is of a kind that is not supported.
+        It is of a kind that is not supported, holds values that are no numbers, or a time constant below the time step.
     """
     kind = type(node).__name__
+    for field, value in vars(node).items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and np.isnan(value).any():
+            raise ModelError(f"NIR node {name!r} ({kind}): {field} holds NaN")
+        if field.startswith("tau") and value is not None and not (np.asarray(value) >= time_step).all():
+            raise ModelError(
+                f"NIR node {name!r} ({kind}): {field} is {np.min(value):g} s, below the time step of {time_step:g} s, with "
+                "which its equation has no stable solution; state a shorter one: from_nir(…, time_step=…)"
+            )
     if kind in NEURONS:
         return NEURONS[kind](node, time_step)
     if kind in ("Affine", "Linear") and node.weight.ndim == 2:
@@ -335,6 +355,12 @@ def _filled(module: nn.Module, node: Any) -> nn.Module:
         if module.bias is not None:
             module.bias.copy_(torch.as_tensor(np.asarray(node.bias, dtype=np.float32)))
     return module
+
+
+def _stated(node: Any, side: str) -> tuple[int, ...]:
+    """The shape of what a node takes or gives; empty where it is not stated."""
+    stated = (getattr(node, f"{side}_type", None) or {}).get(side)
+    return () if stated is None or None in np.atleast_1d(stated) else _ints(stated)
 
 
 def _ints(value: Any) -> tuple[int, ...]:

@@ -20,6 +20,9 @@ Attributes = Mapping[str, Any]
 Operator = Callable[..., Any]
 F = nn.functional
 
+# Since this version of the operators, shapes are made equal as NumPy does it.
+OLDEST: Final = 7
+
 
 def from_onnx(source: Any) -> OnnxNetwork:
     """The network of an ONNX model or file, its float initialisers as parameters.
@@ -48,7 +51,7 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        from onnx import numpy_helper
+        from onnx import defs, numpy_helper
 
         graph = model.graph
         self.opset = next((x.version for x in model.opset_import if x.domain in ("", "ai.onnx")), 0)
@@ -63,12 +66,21 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
             raise ModelError(
                 f"ONNX operators that are not supported: {named}; supported are {', '.join(sorted(OPERATORS))}"
             )
+        newest = defs.onnx_opset_version()
+        if not OLDEST <= self.opset <= newest:
+            raise ModelError(f"ONNX opset {self.opset} is not supported; {OLDEST} to {newest} are")
         held: dict[str, Tensor] = {}
         for item in graph.initializer:
-            value = torch.from_numpy(np.array(numpy_helper.to_array(item)))
+            try:
+                value = torch.from_numpy(np.array(numpy_helper.to_array(item)))
+            except Exception as error:  # of a type or size that its bytes are not
+                raise ModelError(
+                    f"ONNX initialiser {item.name!r} cannot be read: {type(error).__name__}: {error}"
+                ) from error
             held[item.name] = nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
         self.inputs = [x.name for x in graph.input if x.name not in held]
         self.outputs = [x.name for x in graph.output]
+        _require_order(graph, {*held, *self.inputs})
         self.steps: list[Node] = []
         last = {name: number for number, node in enumerate(graph.node) for name in node.input}
         for number, node in enumerate(graph.node):
@@ -95,6 +107,28 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
             step.run(values)
         found = tuple(values[name] for name in self.outputs)
         return found[0] if len(found) == 1 else found
+
+
+def _require_order(graph: Any, known: set[str]) -> None:
+    """Every value is made before it is used, the outputs too.
+
+    Raises
+    ------
+    ModelError
+        A node or the graph takes a value that nothing before it makes.
+    """
+    made = known | {""}
+    for node in graph.node:
+        for name in node.input:
+            if name not in made:
+                label = node.name or node.output[0]
+                raise ModelError(
+                    f"ONNX node {label!r} ({node.op_type}) takes {name!r}, which nothing before it makes"
+                )
+        made |= set(node.output)
+    for output in graph.output:
+        if output.name not in made:
+            raise ModelError(f"the ONNX graph answers {output.name!r}, which nothing makes")
 
 
 class Node(nn.Module):  # type: ignore[misc]
