@@ -137,6 +137,8 @@ def test_an_empty_proposal_says_that_it_brings_nothing(told: Callable[[], str]) 
 
 
 ODD = [
+    "small_cnn",
+    "__init__",
     "@everyone",
     "[x](http-evil)",
     "![x](y)",
@@ -170,6 +172,9 @@ def test_nothing_that_a_stranger_wrote_is_a_link_a_mention_or_markup(
         row[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") for row in rows(text, SCORES)
     }
     assert {"@everyone", "www.evil.example", "a|b", "`code`", "<img src=x onerror=alert(1)>"} <= shown
+    assert "small_cnn" in text and not re.search(r"(?<![a-z0-9])_|_(?![a-z0-9])", text), (
+        "underscores that emphasise"
+    )
     assert "\u202e" not in text and "\\u202eevil" in shown
     assert not re.search(r"@|www\.|://", text), "characters that GitHub makes links or mentions of"
 

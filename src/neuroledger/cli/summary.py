@@ -187,7 +187,7 @@ def _safe(text: str) -> str:
     """Text of a stranger as inline code: an entity for whatever could be Markdown, HTML, a link or a mention."""
     shown = " ".join(visible(text).split())
     shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
-    kept = r" ,/:.+-" if "www" not in shown.casefold() and "://" not in shown else " "
-    return (
-        f"<code>{''.join(one if one.isalnum() or one in kept else f'&#{ord(one)};' for one in shown)}</code>"
-    )
+    address = "www" in shown.casefold() or "://" in shown
+    # An underscore between letters or digits is no emphasis.
+    odd = r"[^\w ]|_" if address else r"[^\w ,/:.+-]|(?<![^\W_])_|_(?![^\W_])"
+    return f"<code>{re.sub(odd, lambda found: f'&#{ord(found[0])};', shown)}</code>"
