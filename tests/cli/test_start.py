@@ -171,9 +171,66 @@ def described(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
     return {}
 
 
+SHUFFLED = np.random.default_rng(4).permutation(IMAGES)
+SITES = [f"site {k}" for k in range(NEUROIDS)]
+
+
+def mat_struct(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    """A struct with an array whose images are in an order of its own, told by a cell array of names."""
+    shown = np.array([f"{NAMES[i]}.png" for i in SHUFFLED], dtype=object)
+    held = {
+        "resp": values[SHUFFLED].transpose(1, 0, 2),
+        "img": shown,
+        "site": np.array(SITES, dtype=object),
+        "by": "me",
+    }
+    scipy.io.savemat(folder / "session.mat", {"data": held})
+    return {"dims": "neuroid,stimulus,repetition"}
+
+
+def mat_struct_new(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    """The same as MATLAB 7.3 writes it: a group, axes reversed, and references to text in numbers."""
+    with h5py.File(folder / "session.mat", "w", userblock_size=512) as file:
+        file["data/resp"] = values[SHUFFLED].transpose(1, 0, 2).T
+        for field, texts in {"img": [f"{NAMES[i]}.png" for i in SHUFFLED], "site": SITES}.items():
+            cells = file.create_dataset(f"data/{field}", (1, len(texts)), dtype=h5py.ref_dtype)
+            for k, text in enumerate(texts):
+                kept = file.create_dataset(
+                    f"#refs#/{field}{k}", data=np.array([[ord(c)] for c in text], dtype=np.uint16)
+                )
+                cells[0, k] = kept.ref
+    with (folder / "session.mat").open("r+b") as opened:
+        opened.write(b"MATLAB 7.3 MAT-file".ljust(128))
+    return {"dims": "neuroid,stimulus,repetition"}
+
+
+def hdf5(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    flat, index = trials_of(values)
+    with h5py.File(folder / "session.h5", "w") as file:
+        file["spikes/counts"] = flat
+        file["spikes/image"] = [f"{NAMES[i]}.png" for i in index]
+    return {}
+
+
+def npz(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    names = np.array(NAMES)[SHUFFLED]
+    np.savez(
+        folder / "all.npz", responses=values[SHUFFLED].mean(2), images=names, area=["V4"] * 3 + ["IT"] * 4
+    )
+    return {"region": ""}
+
+
+def netcdf_of_others(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
+    """Axes have names, so that none of them is asked for."""
+    coords = {"stim": np.array(NAMES)[SHUFFLED], "cell": SITES}
+    rates = xr.DataArray(values[SHUFFLED].transpose(2, 1, 0), dims=("rep", "cell", "stim"), coords=coords)
+    xr.Dataset({"rates": rates, "depth": ("cell", np.arange(7.0))}).to_netcdf(folder / "rates.nc")
+    return {}
+
+
 SHAPES: list[Callable[[Path, np.ndarray[Any, Any]], dict[str, str]]] = [
     npy, npy_across, npy_repeated, mat_trials, mat_new, npy_and_table_of_trials, wide, parquet, long,
-    long_of_two_people, netcdf, described,
+    long_of_two_people, netcdf, described, mat_struct, mat_struct_new, hdf5, npz, netcdf_of_others,
 ]  # fmt: skip
 
 
@@ -189,6 +246,43 @@ def test_every_shape_gives_each_image_its_own_responses(
     monkeypatch.setattr("neuroledger.cli.start._score", lambda catalog, id, *a, **k: (catalog.root, id))
     start(images, root=bare, **answers)
     np.testing.assert_allclose(mean_by_image(bare, "lab"), values.mean(2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [mat_struct, mat_struct_new, netcdf_of_others, npz])
+def test_names_and_regions_of_neuroids_are_those_of_the_file(
+    images: Path, bare: Path, shape: Callable[[Path, Any], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = ANSWERS | shape(images, truth(images))
+    monkeypatch.setattr("neuroledger.cli.start._score", lambda *a, **k: None)
+    start(images, root=bare, **answers)
+    assembly = load_dataset(open_catalog(bare), "lab").assembly
+    assert assembly is not None
+    if shape is npz:
+        assert list(assembly["region"].values) == ["V4"] * 3 + ["IT"] * 4
+    else:
+        assert list(assembly["neuroid_id"].values) == SITES
+
+
+def test_repetitions_and_time_bins_of_one_array_are_kept_apart(
+    images: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = truth(images)
+    time = np.array([0.0, 1.0, 0.5])
+    np.save(images / "r.npy", values.transpose(0, 2, 1)[..., None] * time)
+    monkeypatch.setattr("neuroledger.cli.start._score", lambda *a, **k: None)
+    dims = "stimulus,repetition,neuroid,time_bin"
+    start(images, root=bare, dims=dims, order="number", time_bins="0:300", **ANSWERS)
+    assembly = load_dataset(open_catalog(bare), "lab").assembly
+    assert assembly is not None and assembly.sizes == {"presentation": 240, "neuroid": 7, "time_bin": 3}
+    assert list(assembly["time_bin_start"].values) == [0, 100, 200]
+    one = assembly.values[(assembly["stimulus_id"] == "im7").values & (assembly["repetition"] == 2).values]
+    np.testing.assert_allclose(one[0], values[7, :, 2][:, None] * time, rtol=1e-6)
+
+
+def test_what_was_read_is_shown_where_nothing_can_be_responses(images: Path, tmp_path: Path) -> None:
+    np.save(images / "weights.npy", np.zeros(9))
+    with pytest.raises(RequestError, match=r"no responses \(found weights.npy with weights 9\)"):
+        start(images, root=tmp_path / "repository", **ANSWERS)
 
 
 def test_one_command_scores_and_a_second_one_changes_nothing(

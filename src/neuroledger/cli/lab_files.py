@@ -16,7 +16,7 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.data import assembly as assemblies
-from neuroledger.data.hdf5 import array, opened, text
+from neuroledger.data.hdf5 import array, cell, opened, text
 from neuroledger.data.package import IMAGES, from_long_table
 from neuroledger.data.parsing import matlab, numpy_array, parsing
 from neuroledger.data.sandbox import confined, limits_for
@@ -28,6 +28,7 @@ __all__ = [
     "assembly_of",
     "choices_of",
     "layouts",
+    "names_in",
     "names_stimuli",
     "read_file",
     "reader_of",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npy", ".mat")
+TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npy", ".npz", ".mat", ".h5", ".hdf5")
 # Names of columns by what they hold, in lower case; a column with another name is a neuroid or a coordinate.
 STIMULUS = (
     "stimulus_id",
@@ -68,8 +69,17 @@ COORDINATES = (
     *REPETITION, "trial", "trial_id", "trial_number", "session", "run", "block", "subject", "participant", "category",
     "object_name", "label", "split", "time", "onset", "rt", "reaction_time", "index", "unnamed: 0", "condition",
 )  # fmt: skip
+TIME = ("time", "time_bin", "time_bins", "timebin", "bin", "bins", "t", "frame", "sample")
+# What an axis is, by its name in a file that names axes; rows are stimuli, or trials that show them.
+AXES = {
+    **dict.fromkeys((*STIMULUS, "images", "stimuli", "trial", "trials", "presentation", "presentations"), "row"),
+    **dict.fromkeys((*NEUROID, *(f"{name}s" for name in NEUROID)), "neuroid"),
+    **dict.fromkeys(("repetition", "rep", "repeat", "reps", "repeats", "repetitions"), "repetition"),
+    **dict.fromkeys(TIME, "time_bin"),
+}  # fmt: skip
 CHOICE = ("choice", "chosen", "answer", "object_response", "response")
 TRUTH = ("truth", "correct_answer", "category", "object_name", "label", "image_label", "target")
+REGION = ("region", "area", "roi", "brain_area", "brain_region")
 SUBJECT = ("subject", "participant", "subject_id", "participant_id", "subj", "worker")
 BINS = re.compile(r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)")
 
@@ -87,12 +97,13 @@ def reader_of(names: set[str], told: dict[str, Any] | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Held:
-    """What one file holds: a table, an assembly, or arrays by name."""
+    """What one file holds: a table, an assembly, or arrays by name, with the names of their axes where the file has them."""
 
     path: Path
     table: pd.DataFrame | None = None
     assembly: xr.DataArray | None = None
     arrays: Mapping[str, Array] = field(default_factory=dict)
+    axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,8 +175,8 @@ def read_file(path: Path) -> Held:
     """
     kind = path.suffix.lower()
     readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda path: {path.stem: numpy_array(path)},
-        ".mat": _matlab, ".nc": assemblies.read, ".csv": partial(_table, separator=","),
+        ".npy": lambda path: {path.stem: numpy_array(path)}, ".npz": _archive, ".h5": _hdf5, ".hdf5": _hdf5,
+        ".mat": _matlab, ".nc": _netcdf, ".csv": partial(_table, separator=","),
         ".tsv": partial(_table, separator="\t"), ".parquet": _parquet, ".nwb": _nwb,
     }  # fmt: skip
     if not path.is_file():
@@ -179,6 +190,9 @@ def read_file(path: Path) -> Held:
     value = confined(lambda: readers[kind](path), limits_for([path]), path.name)
     if isinstance(value, pd.DataFrame):
         return Held(path, table=value)
+    if kind == ".nc" and isinstance(value, dict):
+        axes = {name: tuple(map(str, one.dims)) for name, one in value.items()}
+        return Held(path, arrays={name: _plain(one.values) for name, one in value.items()}, axes=axes)
     return Held(path, assembly=value) if isinstance(value, xr.DataArray) else Held(path, arrays=value)
 
 
@@ -198,30 +212,83 @@ def _parquet(path: Path) -> pd.DataFrame:
         return pd.read_parquet(path)
 
 
+def _netcdf(path: Path) -> xr.DataArray | dict[str, xr.DataArray]:
+    """An assembly by the conventions, or the variables of a file that somebody else laid out."""
+    try:
+        held = assemblies.read(path)
+    except AssemblyError:
+        held = None
+    if held is not None and "stimulus_id" in held.coords:
+        return held
+    with parsing(path, "netCDF"), xr.open_dataset(path, engine="netcdf4", decode_times=False) as dataset:
+        return {str(name): xr.DataArray(one.values, dims=one.dims) for name, one in dataset.variables.items()}
+
+
+def _archive(path: Path) -> dict[str, Array]:
+    with parsing(path, "NumPy arrays"), np.load(path, allow_pickle=False) as held:
+        return {name: np.squeeze(held[name]) for name in held.files if held[name].size > 1}
+
+
 def _matlab(path: Path) -> dict[str, Array]:
-    """Arrays of numbers, and lists of text, by name; HDF5 keeps MATLAB's arrays with their axes reversed."""
+    """Arrays of numbers and lists of text, by name; those in a struct as ``struct.field``."""
     with path.open("rb") as file:
         new = b"MATLAB 7.3" in file.read(128)
-    if not new:
-        held = {name: np.asarray(value) for name, value in matlab(path, structs="squeezed").items()}
-        return {
-            name: _plain(value)
-            for name, value in held.items()
-            if value.dtype.names is None and value.size > 1
-        }
+    return _hdf5(path, matlab73=True) if new else dict(_fields(matlab(path, structs="dicts")))
+
+
+def _fields(held: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Array]]:
+    for name, value in held.items():
+        if isinstance(value, dict):
+            yield from _fields(value, f"{above}{name}.")
+            continue
+        try:
+            plain = _plain(np.asarray(value))
+        except ValueError:  # cells of different sizes
+            continue
+        if plain.dtype.kind in "iufbUS" and plain.size > 1:
+            yield f"{above}{name}", np.squeeze(plain)
+
+
+def _hdf5(path: Path, matlab73: bool = False) -> dict[str, Array]:
+    """Arrays of numbers and lists of text, by their path; MATLAB keeps axes reversed, and text as cells of numbers."""
+    found: dict[str, Array] = {}
+
+    def visit(file: Any, group: Any, above: str) -> None:
+        for name, item in group.items():
+            if name.startswith("#"):
+                continue
+            if not hasattr(item, "dtype"):
+                visit(file, item, f"{above}{name}.")
+            elif item.size > 1 and item.dtype.kind in "iufbS":
+                plain = array(item, path)
+                found[f"{above}{name}"] = np.squeeze(plain.T if matlab73 else plain)
+            elif item.size > 1 and item.dtype.kind == "O":
+                found[f"{above}{name}"] = _texts(file, item, path)
+
     with opened(path) as file:
-        kept = {
-            name: item for name, item in file.items() if hasattr(item, "dtype") and item.dtype.kind in "iuf"
-        }
-        return {name: np.squeeze(array(item, path).T) for name, item in kept.items() if item.size > 1}
+        visit(file, file, "")
+    return {name: _plain(value) for name, value in found.items() if value.size > 1}
+
+
+def _texts(file: Any, item: Any, path: Path) -> Array:
+    """Text of any length, or the text in a cell array of MATLAB; nothing where it holds something else."""
+    import h5py
+
+    if h5py.check_ref_dtype(item.dtype) is None:
+        return np.array(
+            [one.decode() if isinstance(one, bytes) else str(one) for one in array(item, path).ravel()]
+        )
+    values = [cell(file, one, path) for one in array(item, path).T.ravel()]
+    written = all(one.size and one.dtype == np.uint16 for one in values)
+    return np.array([text(one) for one in values]) if written else np.empty(0)
 
 
 def _plain(value: Array) -> Array:
-    return (
-        value.astype(str)
-        if value.dtype == object and all(isinstance(one, str) for one in value.flat)
-        else value
-    )
+    """Text as text; MATLAB's character matrix has lost the blanks at the end of its rows already."""
+    if value.dtype.kind == "S":
+        return np.char.decode(value, "utf-8", "replace")
+    texts = value.dtype == object and all(isinstance(one, str) for one in value.flat)
+    return np.char.strip(value.astype(str)) if texts or value.dtype.kind == "U" else value
 
 
 def _nwb(path: Path) -> dict[str, Array]:
@@ -248,17 +315,25 @@ def _nwb(path: Path) -> dict[str, Array]:
     return held
 
 
-def layouts(shape: Sequence[int], stimuli: int, trials: int | None) -> list[tuple[str, ...]]:
+def layouts(
+    shape: Sequence[int], stimuli: int, trials: int | None, axes: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
     """The ways in which an array of this shape can hold responses to so many stimuli, or trials.
+
+    Names of its axes in the file, ``axes``, rule out the ways that they contradict.
 
     >>> layouts((200, 40), 200, None)
     [('stimulus', 'neuroid')]
     >>> layouts((40, 1200), 200, 1200)
     [('neuroid', 'trial')]
+    >>> layouts((40, 40), 40, None, ("unit", "image"))
+    [('neuroid', 'stimulus')]
     """
+    known = [AXES.get(name.lower()) for name in axes] or [None] * len(shape)
     rests: dict[int, list[tuple[str, ...]]] = {
         2: [("neuroid",)],
         3: [("neuroid", "repetition"), ("neuroid", "time_bin")],
+        4: [("neuroid", "repetition", "time_bin")],
     }
     rows = {"trial": trials} if trials is not None else {"stimulus": stimuli}
     found = {
@@ -266,7 +341,9 @@ def layouts(shape: Sequence[int], stimuli: int, trials: int | None) -> list[tupl
         for row, count in rows.items()
         for rest in rests.get(len(shape), [])
         for dims in permutations((row, *rest))
-        if shape[dims.index(row)] == count and not (row == "trial" and "repetition" in dims)
+        if shape[dims.index(row)] == count
+        and not (row == "trial" and "repetition" in dims)
+        and all(said in (None, "row" if dim == row else dim) for said, dim in zip(known, dims, strict=True))
     }
     return sorted(found)
 
@@ -279,6 +356,7 @@ def assembly_of(
     trials: Sequence[str] | None = None,
     bins: str | None = None,
     neuroids: Sequence[str] = (),
+    regions: Sequence[str] = (),
 ) -> xr.DataArray:
     """Responses with the conventions' coordinates, one presentation per stimulus and repetition, or per trial.
 
@@ -292,8 +370,8 @@ def assembly_of(
         The stimulus of each trial.
     bins
         First and last edge of the time bins in ms, ``0:200``, which are of equal width.
-    neuroids
-        Names of the neuroids; numbers when not given.
+    neuroids, regions
+        Names of the neuroids, numbers when not given; and where each of them is.
 
     Raises
     ------
@@ -333,6 +411,8 @@ def assembly_of(
         "repetition": ("presentation", repetition),
         "neuroid_id": ("neuroid", np.array(names, dtype=str)),
     }
+    if regions:
+        coords["region"] = ("neuroid", np.array(regions, dtype=str))
     if "time_bin" in dims:
         edges = BINS.fullmatch(bins or "")
         if edges is None:
@@ -343,6 +423,22 @@ def assembly_of(
     # Rows without any value pad the stimuli that were shown less often.
     shown = ~np.isnan(plain.values).all(axis=tuple(range(1, plain.ndim)))
     return plain.isel(presentation=np.flatnonzero(shown))
+
+
+def names_in(
+    arrays: Mapping[str, Array], ids: Sequence[str], shape: Sequence[int]
+) -> tuple[list[tuple[str, Array]], list[tuple[str, Array]], list[tuple[str, Array]]]:
+    """Lists of text beside an array of this shape: those that name each image once, names of neuroids, and regions."""
+    lists = [
+        (name, one)
+        for name, one in arrays.items()
+        if one.ndim == 1 and one.dtype.kind == "U" and len(one) in shape
+    ]
+    once = [(name, one) for name, one in lists if len(set(one)) == len(one)]
+    images = [(name, one) for name, one in once if names_stimuli(one, ids)]
+    regions = [(name, one) for name, one in lists if name.rpartition(".")[2].lower() in REGION]
+    others = [(name, one) for name, one in once if name not in dict(images) | dict(regions)]
+    return images, others, regions
 
 
 def spike_counts(held: Mapping[str, Array], start: str, window: str) -> Array:
@@ -534,5 +630,5 @@ def candidates(content: Content) -> Iterator[tuple[str, Held, str]]:
             yield name, held, ""
         else:
             for variable, values in held.arrays.items():
-                if values.ndim in (2, 3) and values.dtype.kind in "iuf" and min(values.shape) > 1:
-                    yield (f"{name}:{variable}" if held.path.suffix == ".mat" else name), held, variable
+                if values.ndim in (2, 3, 4) and values.dtype.kind in "iuf" and min(values.shape) > 1:
+                    yield (name if held.path.suffix == ".npy" else f"{name}:{variable}"), held, variable

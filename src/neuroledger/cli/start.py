@@ -19,12 +19,14 @@ from neuroledger.cli.lab_files import (
     BINS,
     REPETITION,
     Content,
+    Held,
     assembly_of,
     candidates,
     choices_of,
     columns_of,
     first_number,
     layouts,
+    names_in,
     names_stimuli,
     natural,
     reader_of,
@@ -266,10 +268,11 @@ def _draft(content: Content, asked: _Answers, coordinates: Sequence[str]) -> _Dr
         wanted = asked.get("responses", "which file holds the responses", names)
         found = [one for one in found if one[0] == wanted]
     elif not found:
-        seen = ", ".join(one.path.name for one in content.held) or "no table or array"
+        seen = "; ".join(map(_seen, content.held)) or "no table or array"
         raise RequestError(
-            f"{content.folder} has {len(content.images)} images and no responses (found {seen}): responses are an npy, mat "
-            "or netCDF file, or a table with a column that names the images (stimulus_id) beside columns of numbers"
+            f"{content.folder} has {len(content.images)} images and no responses (found {seen}): responses are an array of "
+            "2 to 4 axes (npy, npz, mat, HDF5, netCDF), or a table with a column that names the images (stimulus_id) "
+            "beside columns of numbers"
         )
     if not found:
         draft.notes.append(f"{len(content.images)} images")
@@ -309,7 +312,7 @@ def _draft(content: Content, asked: _Answers, coordinates: Sequence[str]) -> _Dr
             )
             draft.notes.append(f"{name}: {kind}; column {columns.stimulus!r} names the image")
     else:
-        draft.assembly = _array(content, name, variable, held.arrays, ids, asked, draft)
+        draft.assembly = _array(content, name, variable, held, ids, asked, draft)
     if draft.assembly is None and draft.trials is None:
         draft.notes.insert(0, f"{len(ids)} images")
         return draft
@@ -326,6 +329,14 @@ def _draft(content: Content, asked: _Answers, coordinates: Sequence[str]) -> _Dr
     elif draft.trials is not None:
         _divided(draft)
     return draft
+
+
+def _seen(held: Held) -> str:
+    """A file with what was read in it."""
+    if held.table is not None:
+        return f"{held.path.name} with columns {_span(list(map(str, held.table)))}"
+    sizes = [f"{name} {' × '.join(map(str, one.shape))}" for name, one in held.arrays.items()]
+    return f"{held.path.name} with {_ends(sizes) if sizes else 'nothing that is numbers'}"
 
 
 def _ids(assembly: xr.DataArray | None) -> list[str]:
@@ -399,12 +410,13 @@ def _array(
     content: Content,
     name: str,
     variable: str,
-    arrays: Mapping[str, Any],
+    held: Held,
     ids: Sequence[str],
     asked: _Answers,
     draft: _Draft,
 ) -> xr.DataArray | None:
-    """The assembly of an array, whose axes are those that its sizes allow, or that are named."""
+    """The assembly of an array, whose axes are those that its sizes and their names allow, or that are answered."""
+    arrays = held.arrays
     bins = asked.given.get("time_bins", "")
     if not variable:
         spoken = [column for column in arrays if column.endswith(".start_time")]
@@ -416,11 +428,21 @@ def _array(
         draft.notes.append(f"{name}: spikes from {bins} ms after {begin}")
     else:
         values = arrays[variable]
-    trials = _trials(content, name, variable, values.shape, ids, asked, draft)
+    images, names, places = names_in(arrays, ids, values.shape) if variable else ([], [], [])
+    own = (
+        stimuli_of(images[0][1], ids, None, name)
+        if len(images) == 1 and "trials" not in asked.given
+        else None
+    )
+    if own is not None:
+        draft.notes.append(f"{images[0][0]} names the image of each row")
+    trials = None if own else _trials(content, name, variable, values.shape, ids, asked, draft)
     options = (
         [("trial", "neuroid")]
         if not variable
-        else layouts(values.shape, len(ids), len(trials) if trials else None)
+        else layouts(
+            values.shape, len(own or ids), len(trials) if trials else None, held.axes.get(variable, ())
+        )
     )
     size = " × ".join(map(str, values.shape))
     if not options:
@@ -441,8 +463,15 @@ def _array(
         bins = asked.get("time_bins", "first and last edge of the time bins in ms")
     if asked.missing:
         return None
-    ordered = list(ids) if trials or _stimulus_table(content)[1] else _in_order(ids, asked, draft)
-    return None if asked.missing else assembly_of(values, dims, ordered, trials=trials, bins=bins)
+    ordered = own or (list(ids) if trials or _stimulus_table(content)[1] else _in_order(ids, asked, draft))
+    if asked.missing:
+        return None
+    count = dict(zip(dims, values.shape, strict=False)).get("neuroid")
+    named, placed = ([one for one in lists if len(one[1]) == count] for lists in (names, places))
+    for what, lists in (("names the neuroids", named), ("says where each neuroid is", placed)):
+        draft.notes += [f"{one} {what}" for one, _ in lists if len(lists) == 1]
+    neuroids, regions = (list(map(str, lists[0][1])) if len(lists) == 1 else () for lists in (named, placed))
+    return assembly_of(values, dims, ordered, trials=trials, bins=bins, neuroids=neuroids, regions=regions)
 
 
 def _trials(
