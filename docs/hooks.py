@@ -45,6 +45,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """The search opens from disk: its index becomes a script, and the script that would fetch it is replaced."""
+    folder = Path(config.site_dir, "search")
+    index = folder / "search_index.json"
+    held = index.read_text(encoding="utf-8").replace("</", "<\\/")
+    (folder / "index.js").write_text(f"window.searchIndex = {held};\n", encoding="utf-8")
+    (folder / "main.js").write_bytes(Path(config.docs_dir, "search.js").read_bytes())
+    for unused in (index, folder / "worker.js"):
+        unused.unlink()
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Formulas become MathML; a link to a file outside the documents becomes the name of that file."""
     held: list[str] = []

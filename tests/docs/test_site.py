@@ -14,6 +14,7 @@ import pytest
 
 from neuroledger.spec import registry
 from tests.docs import notebooks
+from tests.report.browser import evaluate, needs_chromium
 
 TUTORIALS = sorted(notebooks.TUTORIALS.glob("*.ipynb"))
 
@@ -53,6 +54,30 @@ def test_the_site_asks_nothing_of_a_network(site: Path) -> None:
         text = path.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|iframe)[^>]*\bsrc="([^"]+)"|<link[^>]*\bhref="([^"]+)"', text)
         assert not [one for pair in loaded for one in pair if one.startswith(("http", "//"))], path.name
+
+
+@needs_chromium
+def test_words_are_found_without_a_server(site: Path) -> None:
+    script = """
+        const input = document.getElementById("mkdocs-search-query");
+        const shown = document.getElementById("mkdocs-search-results");
+        const ask = async (words) => {
+            input.value = words;
+            input.dispatchEvent(new Event("input"));
+            shown.replaceChildren();
+            for (let tries = 0; !shown.children.length && tries < 400; tries++) {
+                await new Promise((go) => setTimeout(go, 20));
+            }
+            return [shown.textContent, ...[...shown.querySelectorAll("a")].map((one) => one.href)];
+        };
+        return [await ask("agreement"), await ask("rdm_consis"), await ask("qwertzuiop")];
+    """
+    exact, begun, nothing = evaluate(site / "decisions" / "index.html", script, real_time=True)
+    assert any(link.endswith("reference/metrics.html#agreement") for link in exact[1:6])
+    assert any(link.endswith("reference/ceilings.html#rdm_consistency") for link in begun[1:6])
+    assert nothing == ["Nothing found."]
+    for link in {*exact[1:], *begun[1:]}:
+        assert (site / link.rpartition("/site/")[2].partition("#")[0]).is_file()
 
 
 @pytest.mark.parametrize("kind", list(registry.FOLDERS))
