@@ -180,7 +180,7 @@ def recomputed(small: Remote, tmp_path: Path, branch: str) -> tuple[int, str]:
         small.clone(tmp_path / name, ref).root for name, ref in (("base", "main"), ("proposal", branch))
     )
     words = [str(base / ".ci" / "recompute"), "origin/main", str(proposal)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     return done.returncode, done.stdout + done.stderr
 
 
