@@ -126,6 +126,17 @@ def test_events_that_are_shifted_in_one_recording_are_found(late: int) -> None:
     assert f"({1000 * late / 64:+.0f} ms)" in found["audit.shifted"]
 
 
+def test_events_that_are_shifted_in_a_third_of_the_recordings_are_found() -> None:
+    values, events = responding()
+    late = np.isin(events["subject"], ["s2", "s5"])
+    values[late] = np.roll(values[late], -10, axis=2)
+    found = codes(made(values, events))
+    assert set(found) == {"audit.shifted"}
+    assert found["audit.shifted"].startswith(
+        "4 recordings respond at another time than the others: s2_day1 (-156 ms)"
+    )
+
+
 def test_noise_and_people_who_cannot_be_told_apart_raise_no_suspicion() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -100,12 +100,14 @@ def shifted_events(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
         means = np.stack(
             [_response(np.asarray(assembly.values[recordings == name], dtype=float), power) for name in names]
         )
-        lags = [_later(one, np.delete(means, at, axis=0).mean(axis=0)) for at, one in enumerate(means)]
-        if float(np.median([there for _, there, _ in lags])) < ALIKE:
-            continue  # no response that recordings share
-        for name, (lag, there, best) in zip(names.tolist(), lags, strict=True):
-            if abs(lag) >= TWO_SAMPLES and best >= ALIKE and best - there >= LATER:
-                told.setdefault(name, 1000.0 * lag / rate)
+        everybody = set(range(len(names)))
+        odd = _at_other_times(means, everybody, everybody)
+        rest = everybody - set(odd)
+        # The shifted ones blur the mean of all: they are held against the others alone, which have to agree.
+        if len(rest) < max(2, len(names) / 2) or _agreement(means, rest) < ALIKE:
+            continue
+        for at, lag in _at_other_times(means, set(odd), rest).items():
+            told.setdefault(str(names[at]), 1000.0 * lag / rate)
     if told:
         shown = ", ".join(f"{name} ({late:+.0f} ms)" for name, late in list(told.items())[:6])
         yield (
@@ -113,6 +115,23 @@ def shifted_events(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
             f"{len(told)} recordings respond at another time than the others: {shown}: their events may be shifted",
             "Compare their events with a stimulus channel or the logs of the experiment",
         )
+
+
+def _at_other_times(means: Floats, asked: set[int], others: set[int]) -> dict[int, int]:
+    """Which of those asked are like the mean of the others at another time only, and how many samples later."""
+    found = {}
+    for at in sorted(asked):
+        lag, there, best = _later(means[at], means[sorted(others - {at})].mean(axis=0))
+        if abs(lag) >= TWO_SAMPLES and best >= ALIKE and best - there >= LATER:
+            found[at] = lag
+    return found
+
+
+def _agreement(means: Floats, rest: set[int]) -> float:
+    """Median correlation of each with the mean of the others, at no lag."""
+    return float(
+        np.median([_later(means[at], means[sorted(rest - {at})].mean(axis=0))[1] for at in sorted(rest)])
+    )
 
 
 def _response(values: Floats, power: bool) -> Floats:
