@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import neuroledger as nl
 from neuroledger.errors import DataError
 from neuroledger.families.decoding.protocols.leakage_checks import Sharing, gate, run_length
 from neuroledger.families.decoding.protocols.splits import Fold
@@ -98,3 +99,15 @@ def test_runs_are_as_long_as_chance_asks():
     assert run_length(stored(cut(smooth(1), 120))) < 10
     assert 8 < run_length(stored(cut(np.round(40 * smooth(1)), 120))) < 60
     assert run_length(stored(cut(smooth(1), 120)[:, :, :5])) is None
+
+
+def test_the_refusal_says_what_can_be_done_and_names_few_folds():
+    rng = np.random.default_rng(0)
+    facts = {"subject": np.full(60, "1"), "onset": np.arange(60) * 0.5}
+    y = np.tile(["a", "b"], 30)
+    with pytest.raises(DataError) as refused:
+        nl.decode("shrinkage_lda", rng.normal(size=(60, 4, 64)), y, groups=facts, sampling_rate=64.0,
+                  splits={"name": "random", "folds": 10})  # fmt: skip
+    said = str(refused.value)
+    assert said.count("fold ") == 3 and "and 7 more" in said
+    assert "`splits: {name: blocked, purge: SECONDS}`" in said and "`waive: [overlap]`" in said

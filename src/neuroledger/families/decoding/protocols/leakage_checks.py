@@ -229,6 +229,8 @@ def _count(pairs: Array, windows: int, folds: Sequence[Fold], counts: Sequence[A
         count += np.bincount(tested[hit], minlength=len(count))
 
 
+SHOWN: Final = 3
+"""Folds whose problems a message names."""
 PARTS = ("train", "validation", "test")
 
 
@@ -288,8 +290,14 @@ def gate(
         found += [] if labels is None else _classes(labels, fold)
         problems += [f"fold {number}: {problem}" for problem in found]
     if problems:
-        more = f"; and {len(problems) - 6} more" if len(problems) > 6 else ""
-        raise DataError("the splits let the test part leak: " + "; ".join(problems[:6]) + more)
+        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        overlap = any("windows overlap" in problem for problem in problems)
+        remedy = (
+            ". Divide by blocks of time (`splits: {name: blocked, purge: SECONDS}`), make windows shorter than the time "
+            "between events, or say `waive: [overlap]` in the splits, which every score then states"
+        )
+        said = "; ".join(problems[:SHOWN]) + more + (remedy if overlap else "")
+        raise DataError("the splits let the test part leak: " + said)
 
 
 def _rows(fold: Fold, count: int) -> list[str]:
