@@ -161,10 +161,9 @@ def datasets() -> dict[str, Data]:
             data.degrees = 8
     found["Bracci2019"].stimuli = "Bracci2019"
     found["Coggan2024_behavior"].further = {"fitting": "Coggan2024_behavior_fitting"}
-    found["Maniquet2024"].stimuli, found["Maniquet2024"].further = (
-        "Maniquet2024-test",
-        {"train": "Maniquet2024-train"},
-    )
+    # People saw other images than models.
+    found["Maniquet2024"].stimuli = "Maniquet2024"
+    found["Maniquet2024"].further = {part: f"Maniquet2024-{part}" for part in ("train", "test")}
     found["Rajalingham2018.private"].further = {"objectome.public": "objectome.public"}
     for id, _ in TUNING.values():
         found[id].further = dict(GRATINGS)
@@ -259,7 +258,10 @@ def _stratified(metric: str, by: str | None) -> Spec:
 def _majajhong(key: str, row: Row) -> Spec:
     if "-temporal-" in key:
         metric = _stratified("spantime_pls", "object_name")
-        return _recorded(row, "MajajHong2015.temporal.public", metric, "internal_consistency_temporal")
+        bins = {"prepare": [{"step": "bins", "width": 10, "last": False}]}
+        return _recorded(
+            row, "MajajHong2015.temporal.public", metric, "internal_consistency_temporal", paradigm=bins
+        )
     if "reverse" in key:
         metric = _stratified("reverse_pls", "object_name")
         return _recorded(row, "MajajHong2015.public", metric, "predictor_consistency")
@@ -272,7 +274,8 @@ def _majajhong(key: str, row: Row) -> Spec:
 def _pls(key: str, row: Row) -> Spec:
     dataset = row["data"]
     by = "object_name" if dataset == "Sanghavi2020" else None
-    return _recorded(row, dataset, _stratified("pls", by), "internal_consistency")
+    first = {"prepare": [{"step": "take", "at": {"time_bin_id": 0}}]} if "Sanghavi" in dataset else {}
+    return _recorded(row, dataset, _stratified("pls", by), "internal_consistency", paradigm=first)
 
 
 def _geirhos(key: str, row: Row) -> Spec:
@@ -330,7 +333,29 @@ def _marques(key: str, row: Row) -> Spec:
 
 def _maniquet(key: str, row: Row) -> Spec:
     name = key.split("-", 1)[1]
-    return _task(row, "Maniquet2024", "probabilities", name, name, paradigm={"fitting": "train"})
+    paradigm = {"conditions": {"all": {"stimuli": "test", "fitting": "train"}}}
+    metric = {"name": name, "match": TASKS} if name == "tasks_consistency" else name
+    return _task(row, "Maniquet2024", "probabilities", metric, name, paradigm=paradigm)
+
+
+# Tasks of people, and the columns of the stimuli that models are shown instead.
+TASKS = {
+    "control": {"manipulation": "control", "manipulation_details": "control"},
+    **{f"clutter_{kind}": {"manipulation": "clutter", "manipulation_details": kind} for kind in ("heavy", "light")},
+    **{
+        f"scrambling_{kind}": {"manipulation": "phasescrambling", "manipulation_details": kind}
+        for kind in ("highpass", "lowpass")
+    },
+    **{
+        f"occlusion_{size}_{kind}_{level}": {
+            "manipulation": "occluder",
+            "manipulation_details": f"{size.replace('_', '')}-{level}",
+        }
+        for size in ("few_large", "many_small")
+        for kind in ("blobs", "deletion", "partial_viewing")
+        for level in ("high", "low")
+    },
+}  # fmt: skip
 
 
 def _lonnqvist(key: str, row: Row) -> Spec:
@@ -753,7 +778,8 @@ PREPARE: Mapping[str, list[Spec]] = {
     "Kar2019": [{"step": "take", "at": {"decoder": "svm"}}, {"step": "distinct", "by": ["stimulus_id"]}],
     "Li2026": [{"step": "rename", "coords": {"animal": "subject"}}],
     "Papale2025": [UNIQUE],
-    "Zerbe2026": [NUMBERED],
+    # Neuroids are numbered in each subject's file.
+    "Zerbe2026": [NUMBERED, UNIQUE | {"of": ["subject_id", "neuroid_id"]}],
 } | {id: PROPERTY for id, _ in TUNING.values()}
 COLUMNS: Mapping[str, Spec] = {
     "Coggan2024_behavior": {"object_class": "truth"},

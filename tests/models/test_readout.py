@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models import readout
@@ -104,6 +105,26 @@ def test_the_pair_most_alike_stays_and_the_first_of_equals_wins() -> None:
 def test_a_readout_needs_two_labels() -> None:
     with pytest.raises(RequestError, match="at least two labels"):
         readout.probabilities(np.ones((2, 2)), ["a", "a"], np.ones((1, 2)), ["s"])
+
+
+def test_two_labels_weigh_as_much_as_more() -> None:
+    rng = np.random.default_rng(4)
+    fitting, shown = rng.normal(size=(60, 12)), rng.normal(size=(9, 12))
+    truth = np.where(fitting[:, 0] + rng.normal(size=60) > 0, "a", "b")
+    given = readout.probabilities(fitting, truth.tolist(), shown, [f"s{n}" for n in range(9)])
+    fitting, shown = ((one - fitting.mean(axis=0)) / fitting.std(axis=0) for one in (fitting, shown))
+    own = np.array([given["choice"].values.tolist().index(one) for one in truth])
+
+    def loss(flat: np.ndarray) -> float:
+        weights, start = flat[:24].reshape(2, 12), flat[24:]
+        logits = fitting @ weights.T + start
+        chosen = logits[np.arange(60), own] - np.log(np.exp(logits).sum(axis=1))
+        return float(-chosen.sum() + (weights**2).sum() / (2 * readout.PENALTY))
+
+    found = minimize(loss, np.zeros(26), tol=1e-12).x
+    logits = shown @ found[:24].reshape(2, 12).T + found[24:]
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert np.abs(given.values - expected).max() < 1e-4
 
 
 def test_a_model_may_know_other_labels() -> None:

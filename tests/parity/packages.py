@@ -134,11 +134,13 @@ def majajhong(make, key):
     stimuli = "hvm-public" if key.endswith("public") else "hvm-private"
     count = 60
     columns = {"object_name": cycle(OBJECTS, count), "variation": [0 if n < 30 else 3 for n in range(count)]}
-    rows = make.table(stimuli, columns, decides="object_name")
+    rows = make.table(stimuli, columns, decides="object_name", legacy=True)
     starts, width = (range(0, 50, 10), 10) if "temporal" in key else ([70], 100)
-    values = make.recorded(rows["stimulus_id"], 8, 4)
+    values = make.recorded(rows["stimulus_id"], 56, 4)  # more in each region than components of a regression
     values = np.stack([values + 0.3 * make.rng.normal(size=values.shape) for _ in starts], axis=-1)
-    coords = presented(rows, 4) | units(["V4", "IT"], 4, animal=["Chabo", "Tito"] * 4) | binned(starts, width)
+    coords = (
+        presented(rows, 4) | units(["V4", "IT"], 28, animal=["Chabo", "Tito"] * 28) | binned(starts, width)
+    )
     assembly = NeuronRecordingAssembly(
         values.transpose(1, 0, 2), dims=["neuroid", "presentation", "time_bin"], coords=coords
     )
@@ -286,6 +288,15 @@ def triplets(make, key):
     make.table("Hebart2023", {"unique_id": [f"u{n}" for n in range(40)]}, numbered=True)
     ids = np.arange(40)
     shown = np.array([make.rng.choice(40, 3, replace=False) for _ in range(300)])
+    made = np.stack([make.features[str(id)] for id in ids])
+    pairs = np.stack(
+        [(made[shown[:, i]] * made[shown[:, j]]).sum(axis=1) for i, j in ((1, 2), (0, 2), (0, 1))]
+    )
+    odd = np.where(
+        make.rng.random(300) < 0.6, pairs.argmax(axis=0), 2
+    )  # people often see what the features say
+    rest = np.array([[n for n in range(3) if n != one] for one in odd])
+    shown = np.take_along_axis(shown, np.concatenate([rest, odd[:, None]], axis=1), axis=1)
     coords = {"stimulus_id": ids[shown[:, 2]], "triplet_id": [f"triplet_{n}" for n in range(300)]}
     coords |= {f"image_{n + 1}": ids[shown[:, n]] for n in range(3)}
     coords = {name: ("presentation", values) for name, values in coords.items()}
@@ -317,7 +328,10 @@ def thresholds(make, key):
         if one in make.listed["stimuli"]:
             sides = cycle(["l", "r"], count)
             offsets = [10.0 * (n // 2 % 10) + 10.0 for n in range(count)]
-            make.table(one, {"image_label": sides, "vernier_offset_arcsec": offsets}, decides="image_label")
+            # Their fit takes the label for the offset, so it ends in an error where the readout is right: here it is not.
+            shown = sides[1:] + sides[:1] if one.endswith("_fit") else sides
+            columns = {"image_label": sides, "vernier_offset_arcsec": offsets, "shown": shown}
+            make.table(one, columns, decides="shown")
     values = make.rng.uniform(250, 330, 6) * (1 if key.endswith("only") else 1.4)
     if not key.endswith("only"):
         values[2] = np.nan
@@ -458,7 +472,7 @@ def coggan_behaviour(make, key):
     make.table("Coggan2024_behavior_fitting", {"image_label": cycle(OBJECTS, 80)}, decides="image_label")
     rate = {"bars": 0.5, "mud": 0.7, "dots": 0.9}
     right = [make.rng.random() < rate[c[0]] * (0.8 if c[1] == "black" else 1.0) for c in each]
-    said = [c[3] if r else make.rng.choice(OBJECTS) for c, r in zip(each, right)]
+    said = [c[3] if r else make.rng.choice([o for o in OBJECTS if o != c[3]]) for c, r in zip(each, right)]
     coords = {"stimulus_id": ("presentation", rows["stimulus_id"].values), "human_accuracy": ("presentation", np.array(right, int))}  # fmt: skip
     make.write(key, BehavioralAssembly(np.array(said), dims=["presentation"], coords=coords))
 
@@ -594,12 +608,13 @@ def search(make, key):
 def nsd(make, key):
     """Units with stored reliabilities, one presentation of each image."""
     rows = make.table(make.listed["sets"][key], {"nsd_id": list(range(60))})
-    count = 6 * len(REGIONS)
+    each = 18  # so many in each region that no animal's patterns are of two units
+    count = each * len(REGIONS)
     values = make.recorded(rows["stimulus_id"], count, 1)[:, :, None].astype(np.float32)
     reliable = np.where(np.arange(count) % 6 == 5, 0.3, make.rng.uniform(0.5, 0.9, count)).astype(np.float32)
     coords = {name: ("presentation", rows[name].values) for name in ("stimulus_id", "nsd_id")}
-    more = {"animal": ["m0", "m1", "m0", "m1", "m1", "m0"] * len(REGIONS), "reliability": reliable[::-1], "reliability_window": reliable}  # fmt: skip
-    coords |= units(REGIONS, 6, **more) | binned([70], 100)
+    more = {"animal": ["m0", "m1", "m0", "m1", "m1", "m0"] * 3 * len(REGIONS), "reliability": reliable[::-1], "reliability_window": reliable}  # fmt: skip
+    coords |= units(REGIONS, each, **more) | binned([70], 100)
     make.write(
         key, NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
     )
@@ -638,10 +653,11 @@ def laion(make, key):
     names = np.array(np.repeat(REGIONS, 3), dtype=object)
     coords = {"stimulus_id": ("presentation", np.repeat(ids, repetitions)),
               "repetition": ("presentation", np.tile(np.arange(repetitions), len(ids))),
-              "label": ("presentation", np.array([f"l{id}" for id in np.repeat(ids, repetitions)], dtype=object)),
               "subject_id": ("neuroid", np.full(count, subject, dtype=object)), "region": ("neuroid", names),
               "nc_12rep": ("neuroid", make.rng.uniform(35, 90, count).astype(np.float32))}  # fmt: skip
-    if own:
+    if not own:
+        coords["subject_id_pres"] = ("presentation", np.full(len(values), subject, dtype=object))
+    else:
         coords |= {"session": ("presentation", np.array(["ses-01"] * len(values), dtype=object)), "run": ("presentation", np.arange(len(values)) % 7), "beta_index": ("presentation", np.arange(len(values)))}  # fmt: skip
     data = xr.DataArray(values, dims=("presentation", "neuroid"), name="data", coords=coords)
     name = make.listed["assemblies"][key]
@@ -663,9 +679,9 @@ def images(make, key):
 
 
 def islam(make, key):
-    """Twenty shapes in five textures."""
-    columns = {"texture": [f"t{n % 5}" for n in range(100)], "shape": [f"s{n // 5}" for n in range(100)],
-               "original_image_id": [f"o{n // 5}" for n in range(100)]}  # fmt: skip
+    """Two pictures of each of twenty shapes, in five textures."""
+    columns = {"texture": [f"t{n % 5}" for n in range(200)], "shape": [f"s{n // 10}" for n in range(200)],
+               "original_image_id": [f"o{n // 5}" for n in range(200)]}  # fmt: skip
     make.table(key, columns, decides="shape")
 
 

@@ -25,7 +25,8 @@ def probabilities(
     """Probability of each label for each stimulus, (presentation, choice), by logistic regression.
 
     ``fitting`` (stimulus, feature) carries ``labels``; it is standardised, and the regression is multinomial with
-    C = 0.001, as in Brain-Score. Choices are in the order in which the labels first occur.
+    C = 0.001, as in Brain-Score; of two labels too, where the weights of both are penalised. Choices are in the order
+    in which the labels first occur.
 
     Raises
     ------
@@ -40,9 +41,10 @@ def probabilities(
         raise RequestError(f"a readout needs at least two labels, the fitting stimuli have {choices}")
     scaler = StandardScaler().fit(fitting)
     codes = np.array([choices.index(label) for label in labels])
-    model = LogisticRegression(C=PENALTY, solver="newton-cg", max_iter=100).fit(
-        scaler.transform(fitting), codes
-    )
+    # Two weights of equal size and opposite sign cost half of what their difference does.
+    penalty = PENALTY * 2 if len(choices) == 2 else PENALTY
+    model = LogisticRegression(C=penalty, solver="newton-cg", max_iter=100)
+    model.fit(scaler.transform(fitting), codes)
     values = model.predict_proba(scaler.transform(features))
     return xr.DataArray(
         values,

@@ -79,6 +79,22 @@ def test_partners_share_one_factor_and_differ_in_the_other(drawn: pd.DataFrame) 
     assert shares["shape"] > shares["texture"]
 
 
+def test_how_a_partner_differs_is_drawn_before_the_partner() -> None:
+    # One texture has many pictures of every shape, the others one: each is as likely to be the other texture.
+    rows = [("common", shape) for shape in "ab" for _ in range(40)] + [
+        (t, s) for t in ("x", "y") for s in "ab"
+    ]
+    table = pd.DataFrame(rows, columns=["texture", "shape"])
+    table.insert(0, "stimulus_id", [f"s{n}" for n in range(len(table))])
+    found = [measured(table, seed=seed).source for seed in range(30)]
+    of = table.set_index("stimulus_id")["texture"]
+    partners = [
+        of[pair.split("|")[1]] for one in found for pair in one["stimulus_id"].values[one["factor"].values == "shape"]
+        if of[pair.split("|")[0]] == "x"
+    ]  # fmt: skip
+    assert len(partners) > 20 and 0.2 < partners.count("y") / len(partners) < 0.8
+
+
 def test_a_stimulus_without_a_partner_is_left_out_and_counted(drawn: pd.DataFrame) -> None:
     lonely = pd.concat(
         [drawn, pd.DataFrame([("alone", "t9", "o99")], columns=drawn.columns)], ignore_index=True

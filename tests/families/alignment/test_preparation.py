@@ -370,3 +370,26 @@ def test_a_ceiling_that_the_data_carry(rng: np.random.Generator) -> None:
     assert found.value == pytest.approx(0.7) and "1 of 6 neuroids have no nc above 0" in found.notes[0]
     with pytest.raises(nl.errors.CeilingError, match="carry no coordinate 'reliability'"):
         nl.ceiling("stored")(assembly)
+
+
+def test_time_is_cut_into_bins_of_one_width(rng: np.random.Generator) -> None:
+    starts = np.array([-20, -10, 0, 10, 20, 30])
+    values = rng.normal(size=(3, 4, 6))
+    coords = {"stimulus_id": ("presentation", list("abc")), "neuroid_id": ("neuroid", list("wxyz")),
+              "time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + 10)}  # fmt: skip
+    recording = xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords)
+    found = after(recording, {"step": "bins", "width": 15})
+    assert found["time_bin_start"].values.tolist() == [0, 15] and found["time_bin_end"].values.tolist() == [
+        15,
+        30,
+    ]
+    np.testing.assert_allclose(found.values[..., 0], (values[..., 2] + values[..., 3] / 2) / 1.5)
+    np.testing.assert_allclose(found.values[..., 1], (values[..., 3] / 2 + values[..., 4]) / 1.5)
+    assert found["neuroid_id"].values.tolist() == list("wxyz")
+    # As with Python's range to the end less one width: the last bin is not there.
+    fewer = after(recording, {"step": "bins", "width": 10, "last": False})
+    np.testing.assert_array_equal(fewer.values, values[..., 2:5])
+    with pytest.raises(AssemblyError, match="no bin of 50 ms from 0 ms on lies within -20 to 40 ms"):
+        after(recording, {"step": "bins", "width": 50})
+    with pytest.raises(AssemblyError, match="nothing was recorded in a part of the bin -30 to -15 ms"):
+        after(recording, {"step": "bins", "width": 15, "start": -30})

@@ -56,3 +56,19 @@ def test_subjects_are_needed():
     values = np.random.default_rng(3).standard_normal((5, 4))
     with pytest.raises(MetricError, match="say no subject"):
         _compare(_assembly(values), _assembly(values))
+
+
+def test_subjects_may_be_given_as_rdms():
+    rng = np.random.default_rng(4)
+    source, target = rng.standard_normal((12, 7)), rng.standard_normal((12, 8))
+    subjects = np.array(["A", "B"] * 4)
+    rdms = np.stack([1 - np.corrcoef(target[:, subjects == name]) for name in ("A", "B")], axis=-1)
+    coords = {"stimulus_id": ("stimulus", [f"s{row}" for row in range(12)]), "subject": ["A", "B"]}
+    given = xr.DataArray(rdms, dims=("stimulus", "stimulus_b", "subject"), coords=coords)
+    rows = _assembly(source).rename(presentation="stimulus")
+    own = xr.DataArray(
+        1 - np.corrcoef(source), dims=("stimulus", "stimulus_b"), coords=rows["stimulus_id"].coords
+    )
+    found, expected = _compare(own, given), _compare(_assembly(source), _assembly(target, subjects))
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-12)
+    assert found["subject"].values.tolist() == ["A", "B"]

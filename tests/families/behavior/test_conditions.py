@@ -147,7 +147,47 @@ def test_the_change_of_accuracy_is_integrated_over_the_levels() -> None:
     assert found.value == pytest.approx(np.exp(-0.75 * abs(own - theirs)))
     lapses = nl.metric("accuracy_integral", **fields, lapse=0.2)(model, people)
     assert lapses.value == pytest.approx(np.exp(-0.75 * abs(own - theirs / 0.8)))
+    both = nl.metric("accuracy_integral", **fields, lapse=0.2, lapses="both", decimals=1)(model, people)
+    assert both.value == pytest.approx(np.exp(-0.75 * abs(round(own / 0.8, 1) - round(theirs / 0.8, 1))))
     with pytest.raises(MetricError, match="the model gave no answers at level = 11 in block 'second'"):
         nl.metric("accuracy_integral", **fields)(model.isel(presentation=slice(0, 100)), people)
     with pytest.raises(MetricError, match="people have no coordinate 'block'"):
         nl.metric("accuracy_integral", **fields)(model, people.drop_vars("block"))
+
+
+def test_people_and_models_may_be_compared_over_conditions_of_different_stimuli() -> None:
+    rng = np.random.default_rng(8)
+    kinds = np.repeat(["plain", "noisy", "small"], 20)
+    hard = {"plain": 0.9, "noisy": 0.5, "small": 0.2}
+    right = rng.random(60) < [hard[kind] for kind in kinds]
+    ids = [f"m{n}" for n in range(60)]
+    model = xr.DataArray(
+        np.where(right, "x", "y"),
+        dims="presentation",
+        coords={name: ("presentation", held) for name, held in
+                (("stimulus_id", ids), ("kind", kinds), ("image_label", ["x"] * 60))},
+    )  # fmt: skip
+    tasks = np.tile(["A", "B", "C", "C2"], 50)
+    said = np.where(rng.random(200) < [{"A": 0.8, "B": 0.6, "C": 0.5, "C2": 0.1}[t] for t in tasks], "x", "y")
+    coords = {"stimulus_id": [f"p{n % 30}" for n in range(200)], "subject": np.repeat(range(10), 20), "task": tasks,
+              "truth": ["x"] * 200}  # fmt: skip
+    people = xr.DataArray(
+        said, dims="presentation", coords={name: ("presentation", held) for name, held in coords.items()}
+    )
+    match = {"A": {"kind": "plain"}, "B": {"kind": "noisy"}, "C": {"kind": "small"}, "C2": {"kind": "small"}}
+    fields = {"variables": ["task"], "people": "pooled"}
+    score = nl.metric("condition_accuracy", **fields, match=match)(model, people)
+    own = [right[kinds == match[task]["kind"]].mean() for task in match]
+    theirs = [(said[tasks == task] == "x").mean() for task in match]
+    assert score.value == pytest.approx(np.corrcoef(own, theirs)[0, 1])
+    assert "subject" in score.spread.factors and score.low < score.value < score.high
+    with pytest.raises(
+        MetricError, match="does not say which stimuli of the model are of people's condition 'C2'"
+    ):
+        nl.metric("condition_accuracy", **fields, match={k: match[k] for k in "ABC"})(model, people)
+    with pytest.raises(MetricError, match="no stimulus of the model is of people's condition 'A'"):
+        nl.metric("condition_accuracy", **fields, match=match | {"A": {"kind": "odd"}})(model, people)
+    with pytest.raises(MetricError, match="have no column 'sort'"):
+        nl.metric("condition_accuracy", **fields, match=match | {"A": {"sort": "odd"}})(model, people)
+    with pytest.raises(MetricError, match="set `people: pooled`"):
+        nl.metric("condition_accuracy", variables=["task"], match=match)(model, people)

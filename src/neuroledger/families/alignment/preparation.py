@@ -78,6 +78,18 @@ class Mean(Frozen):
     window: tuple[float, float] | None = None
 
 
+class Bins(Frozen):
+    """Responses in bins of ``width`` ms from ``start`` on: means of the bins that were recorded, by how much they overlap.
+
+    The bins end with the recording; without ``last`` the one that would end there is left out.
+    """
+
+    step: Literal["bins"]
+    width: Annotated[float, Field(gt=0)]
+    start: float = 0.0
+    last: bool = True
+
+
 class Flatten(Frozen):
     """Each time bin of each neuroid becomes a neuroid of its own, ``recording_time`` being the start of its bin."""
 
@@ -130,7 +142,7 @@ class Affine(Frozen):
 
 
 Step = Annotated[
-    Rename | Label | Drop | Take | Complete | Distinct | Mean | Flatten | Centre | Standardise | Varying
+    Rename | Label | Drop | Take | Complete | Distinct | Mean | Bins | Flatten | Centre | Standardise | Varying
     | Responsive | Reliable | Affine,
     Field(discriminator="step"),
 ]  # fmt: skip
@@ -300,6 +312,34 @@ def _by(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArray:
     )
 
 
+def _bins(assembly: xr.DataArray, step: Bins) -> xr.DataArray:
+    _require(assembly, "time_bin")
+    begin, end = (
+        _coordinate(assembly, f"time_bin_{side}", "time_bin").astype(np.float64) for side in ("start", "end")
+    )
+    whole = int(np.floor((end.max() - step.start) / step.width + 1e-9)) - (not step.last)
+    if whole < 1:
+        raise AssemblyError(
+            f"no bin of {step.width:g} ms from {step.start:g} ms on lies within {begin.min():g} to {end.max():g} ms"
+        )
+    starts = step.start + step.width * np.arange(whole)
+    overlap = np.minimum(end, starts[:, None] + step.width) - np.maximum(begin, starts[:, None])
+    weights = np.clip(overlap, 0, None) / (end - begin)
+    bare = np.flatnonzero(np.clip(overlap, 0, None).sum(axis=1) < step.width * (1 - 1e-9))
+    if bare.size:
+        at = starts[bare[0]]
+        raise AssemblyError(f"nothing was recorded in a part of the bin {at:g} to {at + step.width:g} ms")
+    values = assembly.transpose(..., "time_bin").values @ (weights / weights.sum(axis=1, keepdims=True)).T
+    rest = assembly.isel(time_bin=0, drop=True)
+    names = [name for name, held in assembly.coords.items() if "time_bin" in held.dims]
+    coords = {name: held for name, held in rest.coords.items() if name not in names}
+    coords |= {"time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + step.width)}
+    found = xr.DataArray(
+        values.astype(assembly.dtype), dims=(*rest.dims, "time_bin"), coords=coords, attrs=assembly.attrs
+    )
+    return found.transpose(*assembly.dims)
+
+
 def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
     _require(assembly, "neuroid", step.over)
     array = assembly.transpose(..., "neuroid", step.over)
@@ -390,6 +430,6 @@ def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
 
 _RULES: dict[type, Any] = {
     Rename: _rename, Label: _label, Drop: _drop, Take: _take, Complete: _complete, Distinct: _distinct, Mean: _mean,
-    Flatten: _flatten, Centre: _centre, Standardise: _standardise, Varying: _varying, Responsive: _responsive,
+    Bins: _bins, Flatten: _flatten, Centre: _centre, Standardise: _standardise, Varying: _varying, Responsive: _responsive,
     Reliable: _reliable, Affine: _affine,
 }  # fmt: skip

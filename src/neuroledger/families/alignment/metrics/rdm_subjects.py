@@ -31,7 +31,7 @@ def rdm_subjects(
     source
         ``(presentation, neuroid)`` or an RDM ``(stimulus, stimulus_b)``.
     target
-        ``(presentation, neuroid)`` with ``subject`` on the neuroids.
+        ``(presentation, neuroid)`` with ``subject`` on the neuroids, or RDMs ``(stimulus, stimulus_b, subject)``.
 
     Returns
     -------
@@ -43,13 +43,15 @@ def rdm_subjects(
     MetricError
         The neuroids have no subject, or a subject's dissimilarities cannot be compared.
     """
-    if "subject" not in target.coords or target["subject"].dims != ("neuroid",):
+    dim = "subject" if {"stimulus_b", "subject"} <= set(target.dims) else "neuroid"
+    if "subject" not in target.coords or target["subject"].dims != (dim,):
         raise MetricError("the neuroids say no subject; for one RDM of all neuroids use `rdm`")
     of = target["subject"].values.astype(str)
     names = list(dict.fromkeys(of.tolist()))
     parts = []
     for name in names:
-        own = target.isel(neuroid=np.flatnonzero(of == name))
+        own = target.isel({dim: np.flatnonzero(of == name)})
+        own = own.isel(subject=0, drop=True) if dim == "subject" else own
         parts.append(
             rdm(
                 source,

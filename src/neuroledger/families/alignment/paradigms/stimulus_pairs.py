@@ -32,7 +32,7 @@ class Factor(Frozen):
 
 @paradigm(
     "stimulus_pairs",
-    version=1,
+    version=2,
     shows={"stimuli"},
     asks=lambda values: {f"responses:{values['region']}"},
     itself=False,
@@ -60,8 +60,9 @@ def stimulus_pairs(
     region
         The model's region to record from.
     factors, seed
-        For each stimulus in the order of the table one of the factors that it has a partner for is drawn, and then one of
-        the partners: with Python's generator of that seed, the same for every model.
+        For each stimulus in the order of the table one of the factors that it has a partner for is drawn, then how the
+        partner differs (which other value of ``differ``), then one of the stimuli that are so, where there are several:
+        with Python's generator of that seed, the same for every model.
     time_bins, visual_degrees, screen, trials, prepare_model
         As in the paradigm ``recording``; time bins are averaged.
 
@@ -125,8 +126,13 @@ def _drawn(
                 partners[name] = np.flatnonzero(fits).tolist()
         if partners:
             chosen = generator.choice(list(partners))
+            differ = [columns[column] for column in factors[chosen].differ]
+            by_value: dict[tuple[str, ...], list[int]] = {}
+            for one in partners[chosen]:
+                by_value.setdefault(tuple(str(column[one]) for column in differ), []).append(one)
+            left = by_value[generator.choice(sorted(by_value))]
             first.append(row)
-            second.append(generator.choice(partners[chosen]))
+            second.append(left[0] if len(left) == 1 else generator.choice(left))
             names.append(chosen)
     if not first:
         raise DataError(f"no two stimuli of {stimuli.id!r} share a factor and differ as `factors` say")

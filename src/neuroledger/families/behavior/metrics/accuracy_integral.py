@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
@@ -16,7 +16,7 @@ from neuroledger.spec.registry import metric
 __all__ = ["accuracy_integral"]
 
 
-@metric("accuracy_integral", version=1, input="behaviour")
+@metric("accuracy_integral", version=2, input="behaviour")
 def accuracy_integral(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -25,6 +25,7 @@ def accuracy_integral(
     block: str,
     blocks: tuple[str, str],
     lapse: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    lapses: Literal["people", "both"] = "people",
     scale: Annotated[float, Field(gt=0)] = 1.0,
     decimals: Annotated[int, Field(ge=0)] | None = None,
 ) -> xr.DataArray:
@@ -38,8 +39,10 @@ def accuracy_integral(
     source, target
         Answers ``(presentation,)`` or ``(presentation, choice)`` of the model, and trials of people, both with the
         coordinates ``over`` (numbers) and ``block``, and with the right answers unless they are 1 and 0 for right and wrong.
+    lapse, lapses
+        How often people answer without regard to the stimulus; ``both`` corrects the model's accuracies like theirs.
     decimals
-        The model's integral is rounded to so many.
+        Both integrals are rounded to so many.
 
     Raises
     ------
@@ -50,9 +53,11 @@ def accuracy_integral(
     -----
     Ferguson et al. (2024).
     """
-    model = _integral(source, over, block, blocks, 0.0, "the model")
+    own = lapse if lapses == "both" else 0.0
+    model = _integral(source, over, block, blocks, own, "the model")
     people = _integral(target, over, block, blocks, lapse, "people")
-    model = model if decimals is None else round(model, decimals)
+    if decimals is not None:
+        model, people = round(model, decimals), round(people, decimals)
     notes = [f"integrals: {model:.4g} of the model, {people:.4g} of people"]
     return xr.DataArray(np.exp(-scale * abs(model - people)), attrs={"notes": notes})
 

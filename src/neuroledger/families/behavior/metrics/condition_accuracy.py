@@ -10,7 +10,8 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.arrays import Array, Floats
-from neuroledger.data.factorize import encode
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.accuracies import (
     PeopleTable,
@@ -19,6 +20,7 @@ from neuroledger.families.behavior.agreement.accuracies import (
     tabulate,
 )
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
+from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.families.behavior.tasks.discrimination import pearson
 from neuroledger.spec.registry import metric
 from neuroledger.stats.spread import Influence, reweighted
@@ -33,6 +35,7 @@ def condition_accuracy(
     *,
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
     people: Literal["each", "pooled"] = "each",
+    match: Mapping[str, Mapping[str, str]] | None = None,
 ) -> xr.DataArray:
     """Correlation of accuracies across conditions, with each person ``(subject,)`` or with all pooled ``()``.
 
@@ -48,17 +51,25 @@ def condition_accuracy(
     people
         ``each``: the model on the stimuli of one person against that person; ``pooled``: on all trials against
         the accuracy over all trials.
+    match
+        With ``pooled``, where people saw other stimuli than the model: for each condition of people (the values of
+        ``variables``, joined by ``|``) the columns of the model's stimuli, and their values, that are the same condition.
 
     Raises
     ------
     MetricError
-        Fewer than two conditions, or accuracies that do not differ between conditions.
+        Fewer than two conditions, or accuracies that do not differ between conditions; a condition of people that
+        ``match`` does not name, or that no stimulus of the model has.
 
     Notes
     -----
     Coggan and Tong (2024) for ``each``; Maniquet et al. (2024) for ``pooled``.
     """
     table = table_of_people(target, variables)
+    if match is not None:
+        if people != "pooled":
+            raise MetricError("`match` compares with all people: set `people: pooled`")
+        return _matched(source, target, table, variables, match)
     model = model_on_trials(source, target)
     if table.cells < 2:
         raise MetricError(f"{' × '.join(variables)} has one condition; a correlation needs at least two")
@@ -82,6 +93,58 @@ def condition_accuracy(
     out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
     out.attrs["notes"] = [f"{flat} people whose accuracies do not vary were left out"] if flat else []
     return out
+
+
+def _matched(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    table: PeopleTable,
+    variables: tuple[str, ...],
+    match: Mapping[str, Mapping[str, str]],
+) -> xr.DataArray:
+    """The correlation over conditions in which people and the model saw different stimuli."""
+    columns = [as_text(coordinate(target, name)) for name in variables]
+    names = np.asarray(["|".join(row) for row in zip(*(one.tolist() for one in columns), strict=True)])
+    conditions = encode(names)
+    right = np.asarray(correctness(source), dtype=np.float64)
+    rows = []
+    for name in map(str, conditions.labels):
+        if name not in match:
+            raise MetricError(
+                f"`match` does not say which stimuli of the model are of people's condition {name!r}"
+            )
+        own = np.ones(len(right), dtype=bool)
+        for column, wanted in match[name].items():
+            held = coordinate(source, column)
+            if held is None:
+                raise MetricError(f"the model's stimuli have no column {column!r}, which `match` names")
+            own &= as_text(held) == wanted
+        if not own.any():
+            raise MetricError(
+                f"no stimulus of the model is of people's condition {name!r}: {dict(match[name])}"
+            )
+        rows.append(own)
+    of = np.asarray(rows, dtype=np.float64)
+    cells = np.eye(len(rows))[conditions.codes]
+
+    sides = [coordinate(side, "stimulus_id") for side in (source, target)]
+    if sides[0] is None or sides[1] is None:
+        raise MetricError("both sides need stimulus_id, to know which stimuli they share")
+    stimuli = np.unique(np.concatenate([as_text(side) for side in sides]))
+    shown, seen = (np.searchsorted(stimuli, as_text(side)) for side in sides)
+
+    def again(weights: Mapping[str, Floats]) -> Floats:
+        own = weights["stimulus"][:, shown]
+        trials = weights["stimulus"][:, seen] * weights["subject"][:, table.subject]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            people = (trials * table.correct) @ cells / (trials @ cells)
+            return rows_pearson((own * right) @ of.T / (own @ of.T), people)
+
+    factors = {"stimulus": stimuli, "subject": table.subjects}
+    value = float(again({name: np.ones((1, len(each))) for name, each in factors.items()})[0])
+    if np.isnan(value):
+        raise MetricError("accuracies do not differ between conditions, so they have no correlation")
+    return xr.DataArray(value, attrs={"influence": lambda: reweighted(factors, again)})
 
 
 def _influence(model: Floats, table: PeopleTable, stimulus: Array) -> Influence:
