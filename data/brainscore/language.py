@@ -145,7 +145,7 @@ def _benchmark(key: str, row: Row) -> Spec:
         content = {
             "title": "Reading times of natural stories, predicted by surprisal", "parent": parent, "dataset": dataset,
             "paradigm": {"name": "reading", "give": "reading_times", "passage": "corpus", "average": "neuroid",
-                         "score": {"word_within_sentence_id": {"above": 1}}},
+                         "score": {"word_within_sentence_id": {"above": 1}}, "ceiling_from": "all"},
             "metric": "reading_correlation", "ceiling": "reader_consistency",
             "normalise": {"formula": "ratio", "clip": True},
         }  # fmt: skip

@@ -60,7 +60,7 @@ def subject_predictivity(
     Raises
     ------
     CeilingError
-        There is one subject, or no complete neuroid to predict from.
+        Fewer than two subjects have a neuroid without missing responses; those who have none are left out.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("subject predictivity needs the coordinate 'subject' on the neuroids")
@@ -68,20 +68,17 @@ def subject_predictivity(
         raise CeilingError(f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}")
     values = assembly.transpose("presentation", "neuroid").values
     own = assembly["subject"].values.astype(str)
-    subjects = np.unique(own)
+    complete = np.isfinite(values).all(axis=0)
+    subjects, notes = _complete_subjects(own, complete)
     if len(subjects) < FEWEST:
         raise CeilingError(
             "one subject cannot be predicted from others: subject predictivity needs at least two"
+            + "".join(f" ({note})" for note in notes)
         )
-    complete = np.isfinite(values).all(axis=0)
     result = np.full((len(splits), values.shape[1]), np.nan)
     facts = Facts([], {}, [])
     for subject in subjects:
         others = (own != subject) & complete
-        if not others.any():
-            raise CeilingError(
-                f"no other subject than {str(subject)!r} has a neuroid without missing responses"
-            )
         try:
             found = correlations(
                 values[:, others],
@@ -111,8 +108,17 @@ def subject_predictivity(
 
     coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
-    attrs = {"notes": facts.notes, "cells": cells}
+    attrs = {"notes": notes + facts.notes, "cells": cells}
     return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs=attrs)
+
+
+def _complete_subjects(own: np.ndarray, complete: np.ndarray) -> tuple[list[str], list[str]]:
+    """The subjects who have a neuroid without missing responses, and a note about the others."""
+    subjects = np.unique(own[complete]).tolist()
+    lost = sorted(set(own.tolist()) - set(subjects))
+    if not lost:
+        return subjects, []
+    return subjects, [f"{len(lost)} subjects without a complete neuroid were left out, first {lost[0]!r}"]
 
 
 @ceiling("extrapolated_predictivity", version=1)
@@ -150,9 +156,11 @@ def extrapolated_predictivity(
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("extrapolation over subjects needs the coordinate 'subject' on the neuroids")
     own = assembly["subject"].values.astype(str)
-    subjects = np.unique(own).tolist()
+    rows = [dim for dim in assembly.dims if dim != "neuroid"]
+    subjects, notes = _complete_subjects(own, (~assembly.isnull()).all(rows).values)
     if len(subjects) < FEWEST + 1:
-        raise CeilingError(f"{len(subjects)} subjects: a curve over their number needs at least three")
+        told = "".join(f" ({note})" for note in notes)
+        raise CeilingError(f"{len(subjects)} subjects: a curve over their number needs at least three{told}")
     sizes = range(FEWEST, len(subjects) + 1)
     at: dict[int, list[list[float]]] = {size: [[] for _ in own] for size in sizes}
     for size in sizes:
@@ -176,8 +184,8 @@ def extrapolated_predictivity(
     if not np.isfinite(found).any():
         raise CeilingError("no neuroid's predictivity could be extrapolated over the number of subjects")
     coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
-    lost = int(np.isnan(found).sum())
-    notes = [f"{lost} of {len(own)} neuroids could not be extrapolated"] if lost else []
+    lost = int(np.isnan(found[np.isin(own, subjects)]).sum())
+    notes += [f"{lost} of {len(own)} neuroids could not be extrapolated"] if lost else []
     return xr.DataArray(found, dims=("neuroid",), coords=coords, attrs={"notes": notes})
 
 

@@ -39,6 +39,7 @@ def reading(
     passage: str | None = None,
     joined_by: str = " ",
     score: Condition | None = None,
+    ceiling_from: Literal["scored", "all"] = "scored",
     average: str | None = None,
     unread: float | None = None,
 ) -> Measurement:
@@ -58,6 +59,8 @@ def reading(
         What stands between the parts of a passage.
     score
         Conditions on presentation coordinates for what is compared; all of it is read.
+    ceiling_from
+        ``all``: the ceiling is estimated from everything that is read, not only from what is compared.
     average
         Dimension of the data that is averaged for the target, such as the readers as neuroids; the ceiling gets them
         all.
@@ -105,9 +108,10 @@ def reading(
         )
         coords = {"stimulus_id": ("presentation", stimuli.ids), "truth": ("presentation", right)}
         return Measurement(source, xr.DataArray(right, dims=("presentation",), coords=coords))
-    if score is not None:
-        repeated = select(repeated, score, name=f"data set {data.id!r}")
-    target = average_repetitions(repeated) if "repetition" in repeated.coords else repeated
+    compared = repeated if score is None else select(repeated, score, name=f"data set {data.id!r}")
+    if ceiling_from == "scored":
+        repeated = compared
+    target = average_repetitions(compared) if "repetition" in compared.coords else compared
     if average is not None:
         target = target.mean(average, keep_attrs=True)
     wanted = locate(np.unique(target["stimulus_id"].values.astype(str)), source["stimulus_id"].values)
