@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,16 @@ from tests.parity.stored_reader import features_of, time_of, word_of
 
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6
+# The peer's correlation of predictions adds 1e-8 to the norms that it divides by.
+DAMPED_TOLERANCE = 1e-7
 # What the peer's own code cannot give in its environment, by what it says.
 LACKS = {"No module named 'tensorflow'": "Brain-Score's metric needs tensorflow 1"}
 # Keys whose numbers are not to be equal, and by which rule.
 RULES = {
     "Cadena2017-pls": "a running number keeps repetitions apart there, so that halves are not averaged before they are "
     "correlated; a ceiling is of averages here",
+    "Blank2014-ridge": "one of 100 fits of the curve over subjects, for one of eight neuroids, ends elsewhere; raw scores "
+    "agree within 1e-8, and what the curves are fitted to within 1e-6",
     "Kar2019-ost": "the model does not vary in time: its score is NaN there, and the pair does not fit here; the metric for "
     "models that vary needs tensorflow 1",
 }
@@ -224,6 +229,12 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
     return found
 
 
+@cache
+def language_keys() -> frozenset[str]:
+    """Keys of the language side."""
+    return frozenset(key for kind, key, _ in language.specs() if kind == "benchmark")
+
+
 def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None) -> str:
     """`equal` within the tolerance of the metric, or what differs."""
     if own is None:
@@ -239,6 +250,8 @@ def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None) -> str:
     if "failed" in own:
         return f"differs: ours gives none ({own['failed'][:160]})"
     limit = PLS_TOLERANCE if "pls" in key else TOLERANCE
+    if key in language_keys() and key.partition("-")[2].startswith(("linear", "ridge")):
+        limit = DAMPED_TOLERANCE
     for name in ("score", "ceiling", "raw"):
         a, b = peer[name], own[name]
         # A score that is not divided by anything has a ceiling of 1 there and none here.
@@ -281,7 +294,8 @@ def page(peer: dict[str, Any], own: dict[str, Any], seed: int) -> str:
             "written by the library of brainscore_vision 2.4.2 (and brainscore_language 2.3.0) in environments of their",
             "own. Their own benchmarks load and score them for a model of stored features and labels, or for a made-up",
             "reader; here the catalogue's specs do, after `import`. The suites of SyntaxGym are the real ones.",
-            "Equal means that score, ceiling and raw score agree within 1e-9 (partial least squares: 1e-6).",
+            "Equal means that score, ceiling and raw score agree within 1e-9 (partial least squares: 1e-6;",
+            "regressions of the language side: 1e-7, since its correlation adds 1e-8 to the norms that it divides by).",
             "",
             f"{summary}; {len(table)} keys.",
             "",
