@@ -166,3 +166,19 @@ def test_each_subject_is_predicted_from_the_others():
         nl.ceiling("subject_predictivity")(assembly[:, :30])
     with pytest.raises(CeilingError, match="'subject' on the neuroids"):
         nl.ceiling("subject_predictivity")(assembly.drop_vars("subject"))
+
+
+@pytest.mark.parametrize("name", ["subject_predictivity", "extrapolated_predictivity"])
+def test_who_has_no_complete_neuroid_is_left_out(name):
+    assembly = subjects(count=4, stimuli=30)
+    keep = np.flatnonzero(np.arange(120) % 30 < 6)
+    whole = assembly.isel(neuroid=keep[6:])
+    missing = assembly.isel(neuroid=keep).copy()
+    missing[3, :6] = np.nan
+    expected, found = nl.ceiling(name)(whole), nl.ceiling(name)(missing)
+    assert found.value == pytest.approx(expected.value, abs=1e-12)
+    assert any("1 subjects without a complete neuroid" in note for note in found.notes)
+    with pytest.raises(CeilingError, match="3 subjects without a complete neuroid were left out"):
+        lonely = missing.copy()
+        lonely[3, :18] = np.nan
+        nl.ceiling(name)(lonely)

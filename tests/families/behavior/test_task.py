@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from PIL import Image
 
+import neuroledger as nl
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine import bound_metric as bind
@@ -274,6 +275,22 @@ def test_triplets_may_be_named_by_three_coordinates():
             decide="odd_one_out",
             alternatives=("image_0", "image_3"),
         )
+
+
+def test_stimuli_whose_ids_are_numbers_answer_triplets():
+    tested = files(["0", "1", "2"], [10, 20, 30])
+    trials = xr.DataArray(
+        [1, 0],
+        dims="presentation",
+        coords={f"image_{n}": ("presentation", names) for n, names in enumerate(([0, 1], [1, 2], [2, 0]))}
+        | {"stimulus_id": ("presentation", ["x", "y"])},
+    )
+    model = Asked(presentations(["0", "1", "2"], stimulus_id=["0", "1", "2"]))
+    asked = {"decide": "odd_one_out", "alternatives": ("image_0", "image_1", "image_2")}
+    measured = task(model, Dataset(tested, trials, id="lab"), **asked)
+    assert measured.target.values.tolist() == ["1", "0"]
+    expected = (measured.source.values == measured.target.values).mean()
+    assert nl.metric("accuracy")(measured.source, measured.target).value == expected
 
 
 def test_right_answers_carry_what_the_table_says_of_the_stimulus():

@@ -92,6 +92,10 @@ def test_reading_times_are_compared_with_the_average_reader() -> None:
     expected = np.corrcoef(times[keep], people[keep].mean(axis=1))[0, 1]
     assert metric(found.source, found.target).value == pytest.approx(expected, abs=1e-12)
     assert found.repeated is not None and found.repeated.sizes["neuroid"] == 8
+    assert found.repeated.sizes["presentation"] == keep.sum()
+    whole = reading(letters(), data, score={"word": {"above": 1}}, ceiling_from="all", **asked)
+    assert whole.repeated is not None and whole.repeated.sizes["presentation"] == len(table)
+    xr.testing.assert_equal(whole.target, found.target)
     # Brain-Score's number has no sign, ours has.
     assert metric(-found.source, found.target).value == pytest.approx(-expected, abs=1e-12)
     assert nl.metric("reading_correlation", compat="brainscore")(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import numpy as np
 import xarray as xr
 from pydantic import Field
-from scipy.optimize import curve_fit
+from scipy.optimize import OptimizeWarning, curve_fit
 
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.regression.held_out import (
@@ -198,7 +199,9 @@ def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstr
     for _ in range(bootstraps):
         means = [float(np.mean(rng.choice(values, size=len(values), replace=True))) for values in samples]
         try:
-            (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
+            with warnings.catch_warnings():  # of the covariance, which is not used
+                warnings.simplefilter("ignore", OptimizeWarning)
+                (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
         except (RuntimeError, ValueError):
             continue
         heights.append(float(height))

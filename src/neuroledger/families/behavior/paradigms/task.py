@@ -457,6 +457,8 @@ def _odd_one_out(
         target = target.assign_coords(
             stimulus_id=("presentation", [SEPARATOR.join(row) for row in zip(*parts, strict=True)])
         )
+    if target.dtype.kind in "iuf":  # ids that are numbers in the file
+        target = target.copy(data=as_text(target.values))
     triplets = _triplets(np.asarray(target["stimulus_id"].values).astype(str))
     ids = sorted({id for triplet in triplets for id in triplet})
     question = Task("odd_one_out", similarity=similarity, triplets=triplets)
