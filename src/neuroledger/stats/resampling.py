@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 Step = tuple[str, str]
 
 # Dimensions whose entries are chosen, not drawn: an interval says nothing about others.
-FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw"})
+FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw", "class", "overlap"})
 # Values that share the slope of a median, in the limit of many.
 BROAD: Final = 10
 # Values on each side of the middle that a weighted median can be, in roots of their number: beyond five deviations.

@@ -31,7 +31,7 @@ ALONE: Final = "score"
 # The one factor of scores whose metric resamples by itself.
 RESAMPLED: Final = "resampled"
 MANY: Final = 1 << 30
-PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli"}
+PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "stimulus_id": "stimuli", "series": "series"}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import xarray as xr
 from neuroledger.data.arrays import Booleans, Floats, Strings
 from neuroledger.errors import MetricError
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import Cells
+from neuroledger.stats.spread import from_left_out
 
 __all__ = ["average_precision", "box_overlap", "detection_average_precision"]
 
@@ -19,7 +21,7 @@ THRESHOLDS = tuple(np.round(np.arange(0.5, 1.0, 0.05), 2).tolist())
 BOX = ("x1", "y1", "x2", "y2")
 
 
-@metric("average_precision", version=1, input="predictions")
+@metric("average_precision", version=2, input="predictions")
 def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     r"""Average precision of every class, ``(class,)``: :math:`\sum_k (R_k - R_{k-1}) P_k` down the ranking.
 
@@ -49,8 +51,16 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
     present = np.isin(classes, truth)
     if not present.any():
         raise MetricError("none of the choices is ever the truth")
-    values = [_ranked(scores[:, i], truth == classes[i]) for i in np.flatnonzero(present)]
+    kept = np.flatnonzero(present)
+    values = [_ranked(scores[:, i], truth == classes[i]) for i in kept]
+
+    def cells() -> Cells:
+        left = np.stack([_ranked_without_each(scores[:, i], truth == classes[i]) for i in kept], axis=1)
+        ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(len(truth))
+        return Cells(np.asarray(ids), [(np.arange(len(truth)), from_left_out(left))])
+
     samples = xr.DataArray(np.array(values), dims=("class",), coords={"class": classes[present]})
+    samples.attrs["cells"] = cells
     if not present.all():
         samples.attrs["notes"] = [f"{int((~present).sum())} choices that are never the truth were left out"]
     return samples
@@ -64,7 +74,29 @@ def _ranked(scores: Floats, right: Booleans) -> float:
     return float(np.sum(np.diff(recall, prepend=0.0) * hits[ends] / (ends + 1)))
 
 
-@metric("detection_average_precision", version=1, input="predictions")
+def _ranked_without_each(scores: Floats, right: Booleans) -> Floats:
+    """The same with each presentation left out in turn, from sums over the ranking; NaN without the only right one."""
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(right[order]).astype(np.float64)
+    starts = np.append(True, np.diff(scores[order]) != 0)
+    group, ends = np.cumsum(starts) - 1, np.flatnonzero(np.append(starts[1:], True))
+    seen, place = hits[ends], ends + 1.0
+    own = np.diff(seen, prepend=0.0)
+    before = np.append(0.0, np.cumsum(own * seen / place))[:-1]
+    fewer = np.maximum(place - 1, 1)  # a place of 1 is that of a group which is gone
+    lost, share = (
+        np.append(np.cumsum(each[::-1])[::-1], 0.0)[1:] for each in (own * seen / fewer, own / fewer)
+    )
+    y = right[order].astype(np.float64)
+    here = (own[group] - y) * (seen[group] - y) / fewer[group]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        left = (before[group] + here + lost[group] - y * share[group]) / (hits[-1] - y)
+    found = np.empty(len(order))
+    found[order] = np.where(hits[-1] > y, left, np.nan)
+    return found
+
+
+@metric("detection_average_precision", version=2, input="predictions")
 def detection_average_precision(
     source: xr.DataArray, target: xr.DataArray, *, overlaps: Sequence[float] = THRESHOLDS
 ) -> xr.DataArray:
@@ -95,15 +127,26 @@ def detection_average_precision(
         raise MetricError("there are no true boxes to be found")
     classes = np.unique(labels)
     values = np.zeros((len(overlaps), len(classes)))
+    names = np.unique(np.concatenate([scenes, found_scenes]))
+    hits: dict[tuple[int, int], tuple[Booleans, Strings, Strings]] = {}
     for column, label in enumerate(classes):
         own, given = np.flatnonzero(labels == label), np.flatnonzero(found_labels == label)
         given = given[np.argsort(-scores[given], kind="stable")]
         for row, overlap in enumerate(overlaps):
             right = _matched(found[given], found_scenes[given], boxes[own], scenes[own], overlap)
             values[row, column] = _at_recalls(right, len(own))
-    return xr.DataArray(
-        values, dims=("overlap", "class"), coords={"overlap": list(overlaps), "class": classes}
-    )
+            hits[row, column] = right, found_scenes[given], scenes[own]
+
+    def cells() -> Cells:  # what is right in a scene depends on no other scene
+        left = np.repeat(values[None], len(names), axis=0)
+        for (row, column), (right, where, true) in hits.items():
+            for at in np.searchsorted(names, np.unique(np.concatenate([where, true]))):
+                rest = len(true) - int((true == names[at]).sum())
+                left[at, row, column] = _at_recalls(right[where != names[at]], rest) if rest else np.nan
+        return Cells(names, [(np.arange(len(names)), from_left_out(left))])
+
+    coords = {"overlap": list(overlaps), "class": classes}
+    return xr.DataArray(values, dims=("overlap", "class"), coords=coords, attrs={"cells": cells})
 
 
 def box_overlap(box: Floats, others: Floats) -> Floats:

@@ -1,0 +1,89 @@
+"""Intervals of average precision: leaving each image out, and coverage of new images in simulated experiments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import neuroledger as nl
+from neuroledger.stats.score import Score
+
+
+def ranked(run: int, count: int = 60, ties: bool = False) -> tuple[xr.DataArray, xr.DataArray]:
+    rng = np.random.default_rng([3, run])
+    truth = rng.integers(0, 3, count)
+    scores = 1.5 * (truth[:, None] == np.arange(3)) + rng.standard_normal((count, 3))
+    ids = ("presentation", [f"{run}s{i:03d}" for i in range(count)])
+    source = xr.DataArray(
+        np.round(scores) if ties else scores,
+        dims=("presentation", "choice"),
+        coords={"choice": list("abc"), "stimulus_id": ids},
+    )
+    target = xr.DataArray(np.array(list("abc"))[truth], dims="presentation", coords={"stimulus_id": ids})
+    return source, target
+
+
+def scenes(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
+    """Scenes with one to three boxes; some are found, more or less in their place, and some that are not there."""
+    rng = np.random.default_rng([4, run])
+    true, found = [], []
+    for scene in range(count):
+        for _ in range(rng.integers(1, 4)):
+            low, label = rng.uniform(0, 80, 2), rng.choice(["disc", "square"])
+            true.append(([*low, *(low + 20)], f"{run}s{scene:03d}", label))
+            if rng.random() < 0.8:
+                moved = low + rng.normal(0, 2.5, 2)
+                found.append(([*moved, *(moved + 20)], f"{run}s{scene:03d}", label, rng.normal(1, 1)))
+        if rng.random() < 0.5:
+            low = rng.uniform(0, 80, 2)
+            found.append(([*low, *(low + 20)], f"{run}s{scene:03d}", "disc", rng.normal(0, 1)))
+
+    def boxes(rows: list[tuple]) -> xr.DataArray:
+        names = ("scene", "label", "score")[: len(rows[0]) - 1]
+        coords = {name: ("presentation", [row[1 + at] for row in rows]) for at, name in enumerate(names)}
+        return xr.DataArray(
+            np.array([row[0] for row in rows]), dims=("presentation", "corner"), coords=coords
+        )
+
+    return boxes(found), boxes(true)
+
+
+def map_of(run: int) -> Score:
+    return nl.metric("mean_average_precision")(*ranked(run))
+
+
+def coco_of(run: int) -> Score:
+    return nl.metric("coco_map")(*scenes(run))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_ranked_scores_without_each_image(ties: bool) -> None:
+    source, target = ranked(0, ties=ties)
+    bound = nl.metric("mean_average_precision")
+    kept = np.arange(len(target))
+    left = [
+        bound(source.isel(presentation=kept != i), target.isel(presentation=kept != i)).value for i in kept
+    ]
+    own = bound(source, target).influence().factors["stimulus"].deviation
+    n = len(kept)
+    np.testing.assert_allclose(own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12)
+
+
+def test_boxes_without_each_scene() -> None:
+    source, target = scenes(0)
+    bound, names = nl.metric("coco_map"), np.unique(target["scene"].values)
+    left = [bound(source[source["scene"] != name], target[target["scene"] != name]).value for name in names]
+    own = bound(source, target).influence().factors["stimulus"].deviation
+    n = len(names)
+    np.testing.assert_allclose(own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12)
+
+
+@pytest.mark.parametrize("score", [map_of, coco_of])
+def test_intervals_cover_new_images_and_say_so(score) -> None:
+    found = [score(run) for run in range(80)]
+    values = np.array([each.value for each in found])
+    assert found[0].interval_covers == "the 95 % interval covers new stimuli"
+    assert np.mean([each.low <= values.mean() <= each.high for each in found]) >= 0.87
+    claimed = np.sqrt(np.mean([each.spread.variance for each in found]))
+    assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
