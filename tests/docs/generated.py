@@ -114,16 +114,17 @@ def calibrations(root: Path) -> str:
     for path in sorted((root / "results" / "calibration").glob("*.json")):
         kept = calibration_in(path.read_bytes())
         if kept.reason:
-            rows.append(f"| {kept.benchmark} | {kept.headline} |{' |' * 7} none: {kept.reason} |")
+            rows.append(f"| {kept.benchmark} | {kept.headline} |{' |' * 7} not calibrated: {kept.reason} |")
         for name in sorted(kept.metrics, key=lambda name: (name != kept.headline, name)):
             one = kept.metrics[name]
             start = f"| {kept.benchmark} | {name} | {kept.runs} |"
             if isinstance(one, str):
-                rows.append(f"{start}{' |' * 6} none: {one} |")
+                rows.append(f"{start}{' |' * 6} not calibrated: {one} |")
                 continue
             keys = (one.coverage, one.width, one.false_positives, one.false_ranks, one.ceiling, one.recovered)
             cells = [f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" if each else "" for each in keys]
-            rows.append(f"{start} {' | '.join(cells)} | {'shown' if one.passed else '**withheld**'} |")
+            failed = "**withheld**" if name == kept.headline else "**not to be relied on**"
+            rows.append(f"{start} {' | '.join(cells)} | {'shown' if one.passed else failed} |")
     return "\n".join(rows)
 
 
