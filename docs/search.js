@@ -34,7 +34,11 @@ addEventListener("DOMContentLoaded", () => {
         query.term(token, { wildcard: lunr.Query.wildcard.TRAILING, usePipeline: false });
       }
     });
-    return hits.slice(0, MOST).map((hit) => pages.get(hit.ref));
+    return hits.slice(0, MOST).map((hit) => {
+      const whole = pages.get(hit.ref.split("#")[0]);
+      const part = pages.get(hit.ref);
+      return { ...part, title: whole && whole.title !== part.title ? `${whole.title}: ${part.title}` : part.title };
+    });
   };
 
   const item = (page, words) => {
