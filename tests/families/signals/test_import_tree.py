@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -272,3 +273,24 @@ def test_descriptions_may_be_patterns_and_some_recordings_may_lack_them() -> Non
     some = window.model_copy(update={"some": True})
     assert lay(some, spans[:1], 9.0, {}, "x.set").extra["label"] == ["left"]
     assert lay(some, spans[2:], 9.0, {}, "x.set").onsets == []
+
+
+SOURCES = re.compile(
+    r"; events: \d|Codes of |Descriptions of events|Labels (are|of)|Which events the recordings hold|hypnograms?|"
+    r"annotations? (of|are|is)|documents? |column |how .* spell|events of|events\.tsv",
+    re.IGNORECASE,
+)
+
+
+def test_every_published_spec_says_where_the_codes_of_its_labels_come_from() -> None:
+    catalog = open_catalog()
+    silent = []
+    for id in catalog.ids("datasets"):
+        spec = catalog.dataset(id)
+        window = (spec.reader.parameters if spec.reader else {}).get("window") or {}
+        # The descriptions of the one recording that is here are read from itself, in every run of the tests.
+        if window.get("labels") and id != "EEGLAB.sample":
+            said = " ".join([*spec.notes, spec.unread or ""])
+            if not SOURCES.search(said):
+                silent.append(id)
+    assert not silent
