@@ -316,5 +316,8 @@ def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, 
                 spans.append((begun, at - begun, text[:-1]))
         if open_at:
             lost, at = next(iter(open_at.items()))
-            raise DataError(f"{name}: {lost!r} begins at {at:g} s and never ends")
+            raise DataError(
+                f"{name}: {lost!r} begins at {at:g} s and never ends; annotations of heartbeats and rhythms are read by the "
+                "reader `wfdb_beats`"
+            )
     return sorted(spans)
