@@ -131,6 +131,10 @@ def test_events_are_counted_like_histograms(tmp_path):
         (b"% Data\n% Version 2\n\x0c\x08" + bytes(8), "does not state the width and height of its camera"),
         (b"no header", "is no DAT file"),
         (b"% Width 64\n% Height 36\n\x0c\x10" + bytes(16), "is no DAT file of events of 8 bytes"),
+        (b"% Version 1\n% Width 64\n% Height 36\n\x0c\x08" + bytes(8), "of version 1; version 2 is read"),
+        (b"% Width 64\n% Height 99999999\n\x0c\x08" + bytes(8), "states a camera of 64 x 99999999 pixels"),
+        (b"% Width 0\n% Height 36\n\x0c\x08" + bytes(8), "states a camera of 0 x 36 pixels"),
+        (dat([(5, 1, 1, 1), (900_000, 1, 1, 1), (6, 1, 1, 1), (999_000, 1, 1, 1)], 64, 36), "order of time"),
     ],
 )
 def test_damaged_event_files_are_named(tmp_path, content, words):

@@ -259,6 +259,9 @@ EVENT = np.dtype([("t", "<u4"), ("data", "<u4")])
 CHUNK = 1 << 22
 """Events of a DAT file that are looked at at once."""
 
+LARGEST = 2**14
+"""Columns and rows that the 14 bits of a place in a DAT file tell apart."""
+
 
 class Frames(NamedTuple):
     """Frames one behind the other: ``read(first, stop)`` gives them as uint8 (frame, channel, row, column)."""
@@ -338,6 +341,10 @@ def dat_frames(
         raise DataError(f"{path.name} ends within an event, or has none; fetch it again")
     events = np.memmap(path, dtype=EVENT, mode="r", offset=start)
     times = events["t"]
+    for at in range(0, len(times), CHUNK):  # frames are found by bisection
+        some = np.asarray(times[at : at + CHUNK + 1])
+        if (some[1:] < some[:-1]).any():
+            raise DataError(f"{path.name} has events that are not in the order of time")
     width, height = camera[0] // shrink, camera[1] // shrink
     count = -(-(int(times[-1]) + 1) // frame_us)
 
@@ -356,7 +363,7 @@ def dat_frames(
                     f"{path.name} has an event outside of {camera[0]} x {camera[1]} pixels: column {x[one]}, row {y[one]}"
                 )
             frame = some["t"].astype(np.int64) // frame_us - first
-            kept = (x // shrink < width) & (y // shrink < height) & (frame >= 0) & (frame < shape[0])
+            kept = (x // shrink < width) & (y // shrink < height)
             place = ((frame * 2 + on) * height + y // shrink) * width + x // shrink
             counted += np.bincount(place[kept], minlength=len(counted))
         shares = np.minimum(counted / (most * shrink**2), 1.0)
@@ -368,6 +375,7 @@ def dat_frames(
 def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tuple[int, int]]:
     """Where the events begin, and width and height of the camera."""
     sizes: dict[str, int] = {}
+    version = 2
     with path.open("rb") as file:
         while True:
             place = file.tell()
@@ -377,13 +385,19 @@ def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tupl
             words = line.split()
             if len(words) == 3 and words[1] in (b"Width", b"Height") and words[2].isdigit():
                 sizes[words[1].decode()] = int(words[2])
+            if len(words) == 3 and words[1] == b"Version" and words[2].isdigit():
+                version = int(words[2])
         file.seek(place)
         kind = file.read(2)
     if not place or len(kind) < 2 or kind[1] != EVENT.itemsize or kind[0] not in (0, 12):
         raise DataError(
             f"{path.name} is no DAT file of events of {EVENT.itemsize} bytes behind a header of % lines"
         )
+    if version != 2:
+        raise DataError(f"{path.name} is a DAT file of version {version}; version 2 is read")
     stated = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
+    if stated is not None and not all(1 <= size <= LARGEST for size in stated):
+        raise DataError(f"{path.name} states a camera of {stated[0]} x {stated[1]} pixels; sides are 1 to {LARGEST}")
     if stated is None and declared is None:
         raise DataError(
             f"{path.name} does not state the width and height of its camera; declare them (`camera`)"
