@@ -1,7 +1,8 @@
 """``python -m perf.cost``: what counting adds to a bare forward pass, of a small convolutional network and of others.
 
-Where NeuroBench or SpikingJelly can be imported
-(``pip install --no-deps neurobench spikingjelly loguru``), what their counters of operations add stands beside.
+Where NeuroBench or SpikingJelly can be imported (``pip install --no-deps neurobench spikingjelly loguru``), their counters
+run in turn with ours: three pairs of columns give times of a bare pass, times of our time, and how often what they add to a
+bare pass is what ours add.
 """
 
 from __future__ import annotations
@@ -137,16 +138,24 @@ def spikingjelly(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
 
 
 def beside(module: nn.Module, batch: Tensor, rounds: int) -> str:
-    """How many times a bare pass the peers' counters take, as cells of a table."""
-    cells = []
-    for peer in (neurobench, spikingjelly):
-        run = peer(copy.deepcopy(module), batch)  # it leaves hooks behind
-        if run is None:
-            cells.append("")
-            continue
-        with redirect_stdout(io.StringIO()):
-            found = in_turn({"bare": lambda: bare_pass(module, batch), "peer": run}, rounds)
-        cells.append(f"{found['peer'] / found['bare']:.2f}")
+    """A bare pass, ours and the peers' in turn: times of a bare pass, and what the peers take and add over ours."""
+    runs: dict[str, Callable[[], Any]] = {
+        "bare": lambda: bare_pass(module, batch),
+        "operations": lambda: cost(module, [batch], OPERATIONS),
+        "all": lambda: cost(module, [batch], DEFAULT),
+    }
+    peers = {peer.__name__: peer(copy.deepcopy(module), batch) for peer in (neurobench, spikingjelly)}
+    runs |= {
+        name: run for name, run in peers.items() if run is not None
+    }  # each leaves hooks behind on its copy
+    with redirect_stdout(io.StringIO()):
+        found = in_turn(runs, rounds)
+    bare = found["bare"]
+    cells = [f"{bare:.2f}", *(f"{found[name] / bare:.2f}" for name in ("operations", "all"))]
+    cells += [f"{found[name] / bare:.2f}" if name in found else "" for name in peers]
+    cells += [f"{found[name] / found['operations']:.1f}" if name in found else "" for name in peers]
+    added = found["operations"] - bare
+    cells += [f"{(found[name] - bare) / added:.1f}" if name in found else "" for name in peers]
     return " | ".join(cells) + " |"
 
 
@@ -201,13 +210,12 @@ def main() -> None:
     columns = "bare ms | operations ms | ratio | all eight metrics ms | ratio |"
     if not given.others:
         convolutions(columns, given.rounds)
-    peers = "NeuroBench ratio | SpikingJelly ratio |"
-    print(f"\n| network | batch | {columns} {peers}\n|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    peers = "NeuroBench | SpikingJelly |"
+    print(
+        f"\n| network | batch | bare ms | operations | all eight | {peers} {peers} {peers}\n|---|{'--:|' * 10}"
+    )
     for name, (other, batch) in (others() | images()).items():
-        own = ratios(other.eval(), [batch], given.rounds)
-        print(
-            f"| {name} | {len(batch)} | {own} {beside(other, batch, max(3, given.rounds // 4))}", flush=True
-        )
+        print(f"| {name} | {len(batch)} | {beside(other.eval(), batch, given.rounds)}", flush=True)
 
 
 if __name__ == "__main__":

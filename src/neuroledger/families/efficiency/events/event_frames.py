@@ -397,7 +397,9 @@ def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tupl
         raise DataError(f"{path.name} is a DAT file of version {version}; version 2 is read")
     stated = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
     if stated is not None and not all(1 <= size <= LARGEST for size in stated):
-        raise DataError(f"{path.name} states a camera of {stated[0]} x {stated[1]} pixels; sides are 1 to {LARGEST}")
+        raise DataError(
+            f"{path.name} states a camera of {stated[0]} x {stated[1]} pixels; sides are 1 to {LARGEST}"
+        )
     if stated is None and declared is None:
         raise DataError(
             f"{path.name} does not state the width and height of its camera; declare them (`camera`)"
