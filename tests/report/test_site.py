@@ -24,6 +24,7 @@ from neuroledger.report.site import build_site
 from neuroledger.report.table import leaderboard
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
+from tests.hostile.proposals.corpus import calibrated
 from tests.report.ledger import HOSTILE, keep, record, score
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
@@ -283,3 +284,20 @@ def test_the_history_of_a_score_is_in_its_commits(lab: Lab) -> None:
     shown = pages(lab.root / "site")
     assert "+0.1" in shown[f"records/{RIDGE}/ant.html"] and "+0.1" in shown[f"benchmarks/{RIDGE}.html"]
     assert history(lab.root.parent / "elsewhere") == {}
+
+
+def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(
+    lab: Lab, tmp_path: Path
+) -> None:
+    loss = {"value": 0.83, "low": 0.81, "high": 0.85, "runs": 100}
+    path = calibrated(lab, coverage=70, recovered=loss)
+    plain = json.loads(path.read_text())
+    plain["metrics"]["pls"] = plain["metrics"]["ridge"]
+    path.write_text(json.dumps(plain))
+    keep(lab.open(), record("ant", RIDGE, 0.9))
+    build_site(lab.open(), "lab", tmp_path / "site")
+    page = " ".join((tmp_path / "site" / "benchmarks" / f"{RIDGE}.html").read_text().split())
+    assert "✗ failed: the board withholds the interval" in page
+    assert "✗ failed: the intervals of this metric are not to be relied on" in page
+    ceiling = page.split("<dt>ceiling</dt>")[1].split("</dd>")[0]
+    assert "the noiseless responses score 0.830 [0.810, 0.850] of it in simulated experiments" in ceiling
