@@ -218,6 +218,25 @@ def test_properties_values_of_people_and_triplets_come_back(lab: Lab, tmp_path: 
             assert one[coord].values.tolist() == two[coord].values.tolist(), (name, coord)
 
 
+def test_ids_that_are_numbers_go_out_as_the_peer_reads_them(lab: Lab, tmp_path: Path) -> None:
+    ids = [str(n) for n in range(4)]
+    trials = xr.DataArray(
+        [2, 0],
+        dims="presentation",
+        coords={f"image_{n + 1}": ("presentation", names) for n, names in enumerate(([0, 3], [1, 2], [2, 0]))}
+        | {"stimulus_id": ("presentation", [2, 0])},
+    )
+    import_brainscore(lab.open(), "triplets", package(tmp_path / "files", "triplets", trials, ids))
+    assert load_dataset(lab.open(), "triplets").assembly["stimulus_id"].values.tolist() == ["0|1|2", "3|2|0"]  # type: ignore[index]
+    out = export_brainscore(lab.open(), "triplets", tmp_path / "out")
+    with netCDF4.Dataset(out[-1]) as file:
+        assert file["stimulus_id"].dtype == np.int64 and file["stimulus_id"][:].tolist() == [2, 0]
+    assert pd.read_csv(out[0])["stimulus_id"].dtype == np.int64
+    import_brainscore(lab.open(), "again", out)
+    again = load_dataset(lab.open(), "again").assembly
+    assert again is not None and again["image_2"].values.tolist() == [1, 2]
+
+
 def test_a_further_stimulus_set_and_a_joined_one_are_exported(lab: Lab, tmp_path: Path) -> None:
     for name in ("train", "test"):
         ids = [f"{name}{i}" for i in range(3)]

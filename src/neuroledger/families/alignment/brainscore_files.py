@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import xarray as xr
 
 from neuroledger.data.assembly import check
@@ -336,7 +337,7 @@ def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
 def _write_assembly(data: Dataset, id: str, path: Path) -> Path:
     if data.assembly is None:
         raise AssemblyError(f"data set {id!r} has no assembly")
-    plain = _as_upstream(data.assembly)
+    plain = _ids_as_in_the_table(_as_upstream(data.assembly), data.stimuli)
     plain.attrs = {"identifier": id, "stimulus_set_identifier": id} | {
         key: value for key, value in data.assembly.attrs.items() if value is not None
     }
@@ -345,6 +346,20 @@ def _write_assembly(data: Dataset, id: str, path: Path) -> Path:
         for group, held in data.metadata.items():
             _to_netcdf(_as_upstream(held), temporary, mode="a", group=group)
     return path
+
+
+def _ids_as_in_the_table(array: xr.DataArray, stimuli: StimulusSet | None) -> xr.DataArray:
+    """The ids as the peer reads them from the table: whole numbers are numbers; of several stimuli the last is named."""
+    if stimuli is None or "stimulus_id" not in array.coords:
+        return array
+    known = set(stimuli.ids)
+    old = [str(one) for one in array["stimulus_id"].values.tolist()]
+    ids = [one if one in known else one.rpartition("|")[2] for one in old]
+    numbers = all(one.isdecimal() and str(int(one)) == one for one in known) and set(ids) <= known
+    if ids == old and not numbers:
+        return array
+    values = np.asarray(ids, dtype=np.int64 if numbers else object)
+    return array.assign_coords(stimulus_id=(array["stimulus_id"].dims, values))
 
 
 def _to_netcdf(array: xr.DataArray, path: Path, **place: Any) -> None:
