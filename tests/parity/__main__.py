@@ -181,6 +181,7 @@ def repository(root: Path, packages: Path, keys: list[str]) -> dict[str, list[st
         spec |= {
             "access": "public",
             "access_steps": ["made by tests.parity"],
+            "unavailable": "made by tests.parity",
             "downloads": {name: {} for name in sorted(names)},
         }
         _write(root, "dataset", id, spec)
@@ -304,7 +305,10 @@ def page(peer: dict[str, Any], own: dict[str, Any], seed: int) -> str:
             "own. Their own benchmarks load and score them for a model of stored features and labels, or for a made-up",
             "reader; here the catalogue's specs do, after `import`. The suites of SyntaxGym are the real ones.",
             "Equal means that score, ceiling and raw score agree within 1e-9 (partial least squares: 1e-6;",
-            *(f"{start}: {limit:g}, since {why};" for start, (limit, why) in TOLERANCES.items()),
+            *(
+                f"{', '.join(key for key, own in TOLERANCES.items() if own == (limit, why))}: {limit:g}, since {why};"
+                for limit, why in dict.fromkeys(TOLERANCES.values())
+            ),
             "nothing else differs in tolerance).",
             "",
             f"{summary}; {len(table)} keys.",
