@@ -294,3 +294,23 @@ def test_every_published_spec_says_where_the_codes_of_its_labels_come_from() -> 
             if not SOURCES.search(said):
                 silent.append(id)
     assert not silent
+
+
+# Of whom the sources disagree, or of whom those with the decoded fact are known only once the recordings are read.
+UNCOUNTED = {
+    "Oikonomou2016ComparativeA", "Oikonomou2016ComparativeC", "Shirazi2024Hbn.age", "Shirazi2024Hbn.psychopathology",
+    "Shirazi2024Hbn.reaction_time", "Shirazi2024Hbn.sex", "Xu2024Alljoined",
+}  # fmt: skip
+
+
+def test_every_spec_pinned_from_a_tree_states_its_people_or_why_not() -> None:
+    catalog = open_catalog()
+    silent = set()
+    for id in catalog.ids("datasets"):
+        spec = catalog.dataset(id)
+        if not any("Pinned from https://github.com/" in note for note in spec.notes):
+            continue
+        checks = [check.model_dump() for check in spec.expectations.assembly]
+        if not any(check["check"] == "distinct" and check["column"] == "subject" for check in checks):
+            silent.add(id)
+    assert silent <= UNCOUNTED
