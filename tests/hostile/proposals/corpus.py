@@ -516,6 +516,16 @@ def a_shell_as_a_network(lab: Lab) -> None:
 
 
 @proposal("refused", "trust.untrusted")
+def a_shell_as_a_network_that_spells(lab: Lab) -> None:
+    attacker(lab, name="ctc_decoder", path="os.system", parameters={"command": COMMAND})
+
+
+@proposal("refused", "trust.untrusted")
+def a_network_that_spells_from_weights_of_nobody(lab: Lab) -> None:
+    attacker(lab, name="ctc_decoder", parameters={"checkpoint_path": "/tmp/weights.pth"})
+
+
+@proposal("refused", "trust.untrusted")
 def a_function_of_torch(lab: Lab) -> None:
     attacker(lab, name="torch", module="torch.hub:load", arguments={"repo_or_dir": "a/b"})
 

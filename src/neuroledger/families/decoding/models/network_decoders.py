@@ -13,7 +13,7 @@ from types import MappingProxyType, ModuleType
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
@@ -53,7 +53,7 @@ def network_decoder(
     *,
     id: str,
     architecture: Literal["eegnet", "shallow_fbcsp_net", "residual_mlp"],
-    parameters: dict[str, JsonValue] | None = None,
+    parameters: Arguments | None = None,
     recipe: Recipe = PUBLISHED,
     trained: bool = True,
     device: str = "cpu",
@@ -163,10 +163,10 @@ def network_to_decoder(
 def ctc_decoder(
     *,
     id: str,
-    path: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")] = (
+    path: Annotated[ModulePath, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")] = (
         "neuroledger.families.decoding.models.time_depth_networks.typing_network"
     ),
-    parameters: dict[str, JsonValue] | None = None,
+    parameters: Arguments | None = None,
     symbols: str | None = None,
     breadth: Annotated[int, Field(ge=1)] = 1,
     recipe: Recipe = PUBLISHED,
