@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from neuroledger.engine.run import run
 from neuroledger.errors import ModelError, UntrustedError
 from neuroledger.families.decoding.models.classical_decoders import sklearn_decoder
 from neuroledger.families.decoding.protocols.decoder import Signature
+from neuroledger.spec import registry
 from neuroledger.spec.trusted import SKLEARN, TORCH
 from tests.engine.lab import Lab
 
@@ -174,3 +177,15 @@ def test_after_the_owner_trusts_a_package_the_next_run_tries_again(
     assert status().startswith("failed")
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "ownlab")
     assert status().startswith("scored"), status()
+
+
+def test_every_import_path_and_every_argument_of_somebody_elses_class_asks_the_gate() -> None:
+    """`check` judges a spec by the types of a component's parameters: one that is plain text is named by no gate."""
+    for kind in registry.FOLDERS:
+        for name in registry.names(kind):
+            for each in inspect.signature(registry.get(kind, name).function).parameters.values():
+                words = f"{kind} {name}: {each.name}"
+                if each.name in {"path", "module", "class_path", "import_path"}:
+                    assert re.search(r"\b(ModulePath|EstimatorPath)\b", str(each.annotation)), words
+                if each.name in {"arguments", "parameters", "config", "keywords"}:
+                    assert "JsonValue" not in str(each.annotation), words
