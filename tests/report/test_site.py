@@ -278,6 +278,18 @@ def test_the_history_of_a_score_is_in_its_commits(lab: Lab) -> None:
         git("commit", "--quiet", "--allow-empty", "-m", "scores")
     steps = history(lab.root)[RIDGE, "ant"]
     assert [(step.value, step.change) for step in steps] == [(0.5, "first"), (None, ""), (0.7, "")]
+    # What a review never saw, as a later commit of the same proposal replaced it.
+    for odd in (
+        '{"a":' * 100_000,
+        '{"score": {"value": 1e400}}',
+        '{"score": {"value": ["x"]}}',
+        '{"score": 1}',
+    ):
+        (lab.root / "results" / "records" / RIDGE / "ant.json").write_text(odd)
+        git("commit", "--quiet", "-am", "odd")
+        keep(lab.open(), record("ant", RIDGE, 0.7))
+        git("commit", "--quiet", "-am", "again")
+    assert {step.value for step in history(lab.root)[RIDGE, "ant"]} == {0.5, None, 0.7}
     keep(lab.open(), record("ant", RIDGE, 0.8))
     git("commit", "--quiet", "-am", "better")
     build_site(lab.open(), "lab", lab.root / "site")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from neuroledger.engine.git_trees import git
 from neuroledger.errors import RequestError
+from neuroledger.spec.document import json_object
 
 __all__ = ["Step", "history"]
 
@@ -67,7 +68,7 @@ def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:
         start = at + len(head) + 1
         at = start + size + 1
         try:
-            value = json.loads(out[start : start + size])["score"]["value"]
-            yield blob, float(value)
+            value = float(json_object(out[start : start + size])["score"]["value"])
+            yield blob, value if math.isfinite(value) else None
         except (ValueError, TypeError, KeyError):
             yield blob, None
