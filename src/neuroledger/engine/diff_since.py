@@ -174,6 +174,7 @@ class Proposal:
             yield _error("review.size", path, words, "put large files where a url or S3 serves them")
         if not path.startswith(".dvcstore/") and entry.mode not in (LINK, MODULE):
             yield from _hidden_in(path, self.now.read(path) or b"")
+            yield from _escaped_in(path, self.now.read(path) or b"")
 
     def _examined(self, path: str, state: State) -> Iterator[Finding]:
         parts = PurePosixPath(path).parts
@@ -414,9 +415,7 @@ class Proposal:
             yield _error("review.pointer-wrong", path, f"no spec pins {name}", fix)
             return
         if pin.size != size or not pin.dvc:
-            words = (
-                f"{size} bytes; the spec pins {pin.size}{'' if pin.dvc else ', which DVC does not provide'}"
-            )
+            words = f"{size} bytes; the spec pins {pin.size}{', which DVC does not provide' * (not pin.dvc)}"
             yield _error("review.pointer-wrong", path, words, "`dvc add` it again, and pin it")
             return
         if remote and remote not in self._remotes:
@@ -548,11 +547,8 @@ class Proposal:
         else:
             before = self.base.read(path) if state == "changed" else None
             found = _warning if b'"passed": false' in (before or b"") else _note
-            done = (
-                f"passed in {held.runs} experiments"
-                if held.first is not None
-                else "nothing is known of the headline"
-            )
+            passed = f"passed in {held.runs} experiments"
+            done = passed if held.first is not None else "nothing is known of the headline"
             words = f"{state}: {done}, as reported; not simulated here"
             yield found("review.calibration", path, words)
 
@@ -616,6 +612,26 @@ def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:
                 words = f"the character U+{ord(character):04X} hides or reorders what is shown"
                 yield Finding("review.hidden-character", "error", path, words, "remove it", number, column)
                 return
+
+
+def _escaped_in(path: str, content: bytes) -> Iterator[Finding]:
+    """What YAML and JSON write as an escape, and what is shown of them obeys."""
+    try:
+        if path.endswith((".yaml", ".dvc")):
+            ahead = [parse(content.decode().removeprefix("\ufeff"), path).data]
+        else:
+            lines = content.splitlines() if path.endswith(".jsonl") else [content]
+            ahead = [json_object(one) for one in lines] if path.endswith((".json", ".jsonl")) else []
+    except (SpecError, ValueError):
+        return  # whatever it is, it is examined as that
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, dict | list):
+            ahead += [*one, *one.values()] if isinstance(one, dict) else one
+        elif isinstance(one, str) and any(each not in "\n\t\r" and hidden(each) for each in one):
+            words = f"an escape stands for a character that hides or reorders what is shown: {one[:60]!r}"
+            yield _error("review.hidden-character", path, words, "remove it")
+            return
 
 
 def _data_file(path: str, ending: str) -> bool:

@@ -126,12 +126,8 @@ def _verified(
     if not recompute:
         if record.status == "failed":
             return Finding("record.failed", "note", shown, (record.error or {}).get("message", ""))
-        return Finding(
-            "record.current",
-            "ok",
-            shown,
-            "its inputs are current; its numbers are self-reported, and were not recomputed",
-        )
+        words = "its inputs are current; its numbers are self-reported, and were not recomputed"
+        return Finding("record.current", "ok", shown, words)
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
     return _compared(shown, record, again)

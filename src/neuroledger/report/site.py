@@ -15,6 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic import BaseModel
 
+from neuroledger.display import visible
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Column, Leaderboard, describe, number
@@ -110,6 +111,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_template),
         autoescape=True,
+        finalize=lambda said: visible(said) if type(said) is str else said,  # markup is of the templates
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -780,6 +780,19 @@ def a_title_that_hides_what_follows(lab: Lab) -> None:
 
 
 @proposal("refused", "review.hidden-character")
+def a_title_with_escapes_for_hidden_characters(lab: Lab) -> None:
+    path = lab.benchmark("lab.V4-pls", metric="pls")
+    path.write_text(
+        path.read_text().replace("title: The benchmark lab.V4-pls", 'title: "The \\e[2J\\u202Elab"')
+    )
+
+
+@proposal("refused", "review.hidden-character")
+def a_message_with_escapes_for_hidden_characters(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(notes=["state \u202e\U000e0041 of the art"]))
+
+
+@proposal("refused", "review.hidden-character")
 def a_comment_that_clears_the_screen(lab: Lab) -> None:
     path = lab.benchmark("lab.V4-pls", metric="pls")
     path.write_text(path.read_text() + "# \x1b[2J\x1b[1;1Hno problems\n")
