@@ -227,34 +227,19 @@ def _remote(root: Path, name: str, options: dict[str, str], *, is_default: bool)
     url = options.get("url", "")
     topic = f"remote {name}{' (default)' if is_default else ''}"
     if options.get("verify", "false").lower() != "true":
-        return Finding(
-            "machine.remote",
-            "error",
-            topic,
-            "does not verify what it brings",
-            f"`dvc remote modify {name} verify true`",
-        )
+        fix = f"`dvc remote modify {name} verify true`"
+        return Finding("machine.remote", "error", topic, "does not verify what it brings", fix)
     if url.startswith("s3://"):
         held = os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_PROFILE")
         known = held or (Path.home() / ".aws" / "credentials").is_file()
         do = "" if known else "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to use it"
-        return Finding(
-            "machine.remote",
-            "ok" if known else "note",
-            topic,
-            url + ("" if known else ": no credentials here"),
-            do,
-        )
+        words = url + ("" if known else ": no credentials here")
+        return Finding("machine.remote", "ok" if known else "note", topic, words, do)
     folder = (root / ".dvc" / url).resolve()
     objects = sum(1 for each in folder.rglob("*") if each.is_file()) if folder.is_dir() else 0
     if not objects:
-        return Finding(
-            "machine.remote",
-            "error",
-            topic,
-            f"{folder.name} is empty or missing",
-            f"`git checkout {folder.name}`",
-        )
+        words, fix = f"{folder.name} is empty or missing", f"`git checkout {folder.name}`"
+        return Finding("machine.remote", "error", topic, words, fix)
     return Finding("machine.remote", "ok", topic, f"{folder.name}, {objects} files, part of the clone")
 
 
