@@ -163,6 +163,8 @@ class Proposal:
         if nested and not (parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]):
             words = f"{nested[0]} configures git or DVC from inside the repository"
             yield _error("review.nested", path, words, "remove it")
+        if parts[-1].endswith(".dvc") and parts[0] != "data":
+            yield _error("review.pointer-wrong", path, "a pointer outside data/", "remove it")
         long = len(path) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts)
         if long or any(RESERVED.fullmatch(part) for part in parts):
             yield _error("review.path", path, "not a file name on every system", "rename it")

@@ -680,7 +680,7 @@ def a_pointer_that_no_spec_pins(lab: Lab) -> None:
     point(lab, lab.data / "note.txt")
 
 
-@proposal("needs a person", "review.code")
+@proposal("refused", "review.pointer-wrong")
 def a_pointer_outside_data(lab: Lab) -> None:
     pointer = lab.data / "responses.nc.dvc"
     shutil.copy(pointer, lab.root / "src" / "module.py.dvc")
