@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 import neuroledger as nl
 from neuroledger.data import assembly as assemblies
-from neuroledger.errors import AssemblyError, ModelError, RequestError
+from neuroledger.engine.resolve import _built
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import AssemblyError, DataError, ModelError, RequestError
 from neuroledger.models.precomputed import precomputed
+from tests.engine.lab import Lab
 from tests.models.drawn_stimuli import drawn
 
 
@@ -78,3 +83,18 @@ def test_other_stimuli_and_doubled_rows_are_refused() -> None:
         nl.models.responses(responses(stimulus_id=("presentation", ["a", "a", "b"])), id="p")
     with pytest.raises(AssemblyError, match="neuroid_id is not unique"):
         nl.models.responses(responses(neuroid_id=("neuroid", list("aacd"))), id="p")
+
+
+def test_a_file_of_weights_that_keeps_its_values_elsewhere_is_refused(lab: Lab) -> None:
+    """The file is as pinned, and its answers would be whatever lies on the machine: the responses to be predicted, say."""
+    folder = lab.root / "data" / "models" / "p"
+    folder.mkdir(parents=True)
+    secret = lab.root / "secret.bin"
+    secret.write_bytes(bytes(800))
+    with h5py.File(folder / "r.nc", "w") as file:
+        file.create_dataset("data", (100,), "f8", external=[(str(secret), 0, 800)])
+    content = (folder / "r.nc").read_bytes()
+    pin = {"url": "https://example.org/r.nc", "size": len(content), "sha256": sha256(content).hexdigest()}
+    lab.spec("models", "p", license="CC0-1.0", builder={"name": "precomputed"}, weights={"r.nc": pin})
+    with pytest.raises(DataError, match="keeps its values in another file"):
+        _built(Session(lab.open(), Request()), "p")

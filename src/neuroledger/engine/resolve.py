@@ -11,6 +11,7 @@ import numpy as np
 
 from neuroledger.data.assembly import select
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.load import load_dataset, verified_files
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
@@ -136,9 +137,12 @@ def _built(session: Session, id: str) -> Model:
     for name, value in given.items():
         if value and name not in component.injected:
             raise RequestError(f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it")
+    weights = verified_files(catalog, "models", id)
+    for path in weights.values():
+        refuse_outside_storage(path)
     offered = given | {
         "id": id,
-        "weights": verified_files(catalog, "models", id),
+        "weights": weights,
         "visual_degrees": spec.visual_degrees,
         "device": session.request.device,
         "store": session.store,
