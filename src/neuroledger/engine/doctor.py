@@ -79,13 +79,8 @@ def examine(catalog: Catalog) -> list[Finding]:
 def _python() -> Iterator[Finding]:
     found = f"{platform.python_version()} on {platform.system()}-{platform.machine()}"
     if sys.version_info < OLDEST_PYTHON:
-        yield Finding(
-            "machine.python",
-            "error",
-            "python",
-            found,
-            "install Python 3.11 or newer, then `make clean repro`",
-        )
+        fix = "install Python 3.11 or newer, then `make clean repro`"
+        yield Finding("machine.python", "error", "python", found, fix)
     else:
         yield Finding("machine.python", "ok", "python", found)
 
@@ -100,13 +95,8 @@ def _version(package: str) -> str | None:
 def _packages(root: Path) -> Iterator[Finding]:
     lacking = [name for name in NEEDED if _version(name) is None]
     if lacking:
-        yield Finding(
-            "machine.package",
-            "error",
-            "packages",
-            f"missing: {', '.join(lacking)}",
-            "`make clean repro`, or `pip install -e .`",
-        )
+        words, fix = f"missing: {', '.join(lacking)}", "`make clean repro`, or `pip install -e .`"
+        yield Finding("machine.package", "error", "packages", words, fix)
     else:
         yield Finding(
             "machine.package", "ok", "packages", ", ".join(f"{name} {_version(name)}" for name in NEEDED)
@@ -114,13 +104,8 @@ def _packages(root: Path) -> Iterator[Finding]:
     for name, (extra, purpose) in OPTIONAL.items():
         found = _version(name)
         if found is None:
-            yield Finding(
-                "machine.package",
-                "note",
-                name,
-                f"not installed: needed for {purpose}",
-                f'`pip install -e ".[{extra}]"`',
-            )
+            words, fix = f"not installed: needed for {purpose}", f'`pip install -e ".[{extra}]"`'
+            yield Finding("machine.package", "note", name, words, fix)
         else:
             yield Finding("machine.package", "ok", name, found)
     for distribution, words in registry.broken().items():
@@ -133,13 +118,8 @@ def _packages(root: Path) -> Iterator[Finding]:
     ]
     if moved:
         do = "`pip install --no-deps -r requirements.txt`"
-        yield Finding(
-            "machine.package",
-            "note",
-            "versions",
-            f"not those of requirements.txt: {', '.join(moved[:8])}",
-            do,
-        )
+        words = f"not those of requirements.txt: {', '.join(moved[:8])}"
+        yield Finding("machine.package", "note", "versions", words, do)
 
 
 def _pins(root: Path) -> Iterator[tuple[str, str]]:
@@ -164,13 +144,8 @@ def _devices() -> Iterator[Finding]:
         yield Finding("machine.device", "ok", "gpu", "Apple GPU: `--device mps`")
     elif shutil.which("nvidia-smi"):
         do = "install a build of the same torch version with CUDA from pytorch.org"
-        yield Finding(
-            "machine.device",
-            "note",
-            "gpu",
-            f"a driver is here, but torch {torch.__version__} cannot use it",
-            do,
-        )
+        words = f"a driver is here, but torch {torch.__version__} cannot use it"
+        yield Finding("machine.device", "note", "gpu", words, do)
     else:
         yield Finding("machine.device", "note", "gpu", "none that torch can use: everything runs on the CPU")
 
@@ -260,13 +235,8 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
     try:
         wanted = {catalog.benchmark(item.id).dataset for item in catalog.suite(suite).benchmarks}
     except RequestError as error:
-        yield Finding(
-            "machine.suite",
-            "error",
-            "suite",
-            f"params.yaml: {error}",
-            "name a suite of `neuroledger list suites`",
-        )
+        words, fix = f"params.yaml: {error}", "name a suite of `neuroledger list suites`"
+        yield Finding("machine.suite", "error", "suite", words, fix)
         wanted = set()
     for id in catalog.ids("datasets"):
         spec = catalog.dataset(id)
@@ -278,13 +248,8 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
             what = f"{len(lacking)} of {len(spec.files)} files missing or of another size"
             yield Finding("machine.data", needed, f"data set {id}", what, f"`neuroledger fetch {id}`")
         elif refused := refusal(catalog, id):
-            yield Finding(
-                "machine.data",
-                needed,
-                f"data set {id}",
-                f"{refused.where}: {refused.what}",
-                f"`neuroledger validate {id}`",
-            )
+            words, fix = f"{refused.where}: {refused.what}", f"`neuroledger validate {id}`"
+            yield Finding("machine.data", needed, f"data set {id}", words, fix)
         else:
             yield Finding("machine.data", "ok", f"data set {id}", f"{len(spec.files)} files, valid")
     for id in catalog.ids("models"):
