@@ -286,6 +286,24 @@ def test_people_are_simulated_as_they_answer() -> None:
         simulated_predictions(Measurement(source, target.rename(presentation="window")), ())
 
 
+def test_spikes_are_simulated_by_the_course_of_a_trial() -> None:
+    """20 trials of 10 windows with 3 neurons: new counts have the mean course of those measured, and models know the rates."""
+    rng = np.random.default_rng(6)
+    course = rng.uniform(0.5, 6, (10, 3))
+    coords = {"trial": ("presentation", np.repeat(np.arange(20), 10).astype(str))}
+    dims = ("presentation", "neuroid")
+    target = xr.DataArray(rng.poisson(np.tile(course, (20, 1))).astype(float), dims=dims, coords=coords)
+    draw = simulated_predictions(Measurement(target.copy(), target), ("trial",))
+    drawn = [draw(np.random.default_rng(run), 2) for run in range(60)]
+    mean = np.mean([one.models[0].target.values.reshape(20, 10, 3).mean(axis=0) for one in drawn], axis=0)
+    np.testing.assert_allclose(mean, target.values.reshape(20, 10, 3).mean(axis=0), rtol=0.1)
+    first, second = drawn[0].models
+    assert first.target is second.target and not np.array_equal(first.source, second.source)
+    assert np.corrcoef(first.source.values.ravel(), second.source.values.ravel())[0, 1] > 0.7
+    with pytest.raises(MetricError, match="only counts in items of one length"):
+        simulated_predictions(Measurement(target[:-1], target[:-1]), ("trial",))
+
+
 @pytest.mark.parametrize("how", ["mean", "abs_mean", "median", "sum", "max"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_the_slope_of_a_reduction_is_its_derivative_along_any_axis(how: str, axis: int) -> None:

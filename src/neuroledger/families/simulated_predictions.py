@@ -24,7 +24,8 @@ def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Dr
     """Experiments like these predictions: new items of the factor that the score varies with, in the layout that there is.
 
     Classes are predicted right as often as here, with log odds that vary between items as they do here. Numbers of an item
-    are those of one that was measured, with its own errors, made larger or smaller by each model.
+    are those of one that was measured, with its own errors, made larger or smaller by each model. Spikes are drawn from each neuron's mean rate along an
+    item and from the item's own excitability; a model knows these rates but for noise.
 
     Raises
     ------
@@ -32,16 +33,20 @@ def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Dr
         Predictions and truth are neither classes nor numbers row by row.
     """
     source, target = measured.source, measured.target
+    rows = len(target)
+    by = next(
+        (name for name in factors if name in target.coords and target[name].dims == target.dims[:1]), None
+    )
+    names = target[by].values.astype(str) if by is not None else np.arange(rows).astype(str)
+    codes = np.unique(names, return_inverse=True)[1].ravel()
+    if target.dims == source.dims and target.dims[0] == "presentation" and target.ndim == 2:
+        return _counts(measured, codes)
     if target.dims != ("presentation",) or "time_bin" in source.dims:
         raise MetricError(
             f"no generative model of predictions with dimensions {tuple(map(str, source.dims))} is known"
         )
     if source.sizes.get("presentation") != target.sizes["presentation"]:
         raise MetricError("no generative model of predictions of several trainings is known")
-    rows = len(target)
-    by = next((name for name in factors if name in target.coords and target[name].dims == target.dims), None)
-    names = target[by].values.astype(str) if by is not None else np.arange(rows).astype(str)
-    codes = np.unique(names, return_inverse=True)[1].ravel()
     if target.dtype.kind == "f" and source.dims == target.dims and source.dtype.kind == "f":
         return _numbers(measured, codes)
     if source.dims == target.dims or "choice" in source.dims:
@@ -112,6 +117,30 @@ def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
             found.append(
                 Measurement(source.copy(data=values + size * errors), simulated, splits=measured.splits)
             )
+        return Experiment(found)
+
+    return draw
+
+
+def _counts(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
+    """Spike counts (window, neuron) of items of one length."""
+    source, target = measured.source, measured.target
+    counts = np.asarray(target.values, dtype=np.float64)
+    members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
+    if len({len(rows) for rows in members}) > 1 or not (np.isfinite(counts) & (counts >= 0)).all():
+        raise MetricError("of numbers by neuron, only counts in items of one length have a generative model")
+    table = np.stack(members)
+    course = counts[table].mean(axis=0)
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        excited = np.exp(BETWEEN * rng.standard_normal((len(table), 1, counts.shape[1])) - BETWEEN**2 / 2)
+        rates = np.empty_like(counts)
+        rates[table] = course * excited
+        simulated = target.copy(data=rng.poisson(rates).astype(target.dtype))
+        found = []
+        for _ in range(models):
+            known = rates * np.exp(BETWEEN * rng.standard_normal(rates.shape))
+            found.append(Measurement(source.copy(data=known), simulated, splits=measured.splits))
         return Experiment(found)
 
     return draw
