@@ -287,7 +287,7 @@ def test_people_are_simulated_as_they_answer() -> None:
 
 
 def test_spikes_are_simulated_by_the_course_of_a_trial() -> None:
-    """20 trials of 10 windows with 3 neurons: new counts have the mean course of those measured, and models know the rates."""
+    """20 trials of 10 windows with 3 neurons: new counts have the mean course of those measured; models know the rates."""
     rng = np.random.default_rng(6)
     course = rng.uniform(0.5, 6, (10, 3))
     coords = {"trial": ("presentation", np.repeat(np.arange(20), 10).astype(str))}

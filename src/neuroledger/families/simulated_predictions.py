@@ -24,8 +24,8 @@ def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Dr
     """Experiments like these predictions: new items of the factor that the score varies with, in the layout that there is.
 
     Classes are predicted right as often as here, with log odds that vary between items as they do here. Numbers of an item
-    are those of one that was measured, with its own errors, made larger or smaller by each model. Spikes are drawn from each neuron's mean rate along an
-    item and from the item's own excitability; a model knows these rates but for noise.
+    are those of one that was measured, with its own errors, made larger or smaller by each model. Spikes are drawn from each
+    neuron's mean rate along an item and from the item's own excitability; a model knows these rates but for noise.
 
     Raises
     ------
