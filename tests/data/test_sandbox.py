@@ -226,6 +226,27 @@ def test_what_the_caller_holds_open_is_not_the_childs() -> None:
         run(lambda: os.write(theirs.fileno(), b"values"))
 
 
+def test_files_that_the_caller_read_before_do_not_spoil_those_of_the_child(tmp_path: Path) -> None:
+    names = [tmp_path / f"{number}.zip" for number in range(12)]
+    for path in names:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.png", path.name)
+    sets = [
+        StimulusSet("set", pd.DataFrame({"stimulus_id": ["a"], "filename": ["a.png"]}), path)
+        for path in names
+    ]
+    for one in sets[:6]:
+        list(one.read())
+
+    def contents() -> list[bytes]:
+        held = [path.open("rb", buffering=0) for path in names * 6]
+        read = [bytes(content) for one in sets for content in one.read()]
+        assert all(file.read() for file in held)
+        return read
+
+    assert run(contents, *names) == [path.name.encode() for path in names]
+
+
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tempfile
 

@@ -289,10 +289,11 @@ def _run(
     """Run the function, report, and end the process: nothing of the caller's runs after it."""
     try:
         gc.freeze()  # a collection would touch, and so copy, every page that is shared with the caller
+        null = os.open(os.devnull, os.O_RDONLY)
         for held in [int(place.name) for place in Path("/proc/self/fd").iterdir()]:
-            if held not in {0, 1, 2, result, writing}:  # connections and locks of the caller
-                with suppress(OSError):
-                    os.close(held)
+            if held not in {0, 1, 2, null, result, writing}:  # connections and locks of the caller
+                # A free number would be that of the next file, which an object of the caller then closes as its own.
+                os.dup2(null, held)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         said: dict[str, Any]
