@@ -157,3 +157,12 @@ def test_spiking_layers_whose_code_is_run_out_of_sight_are_no_zero():
     found = nl.cost(Beside(), [torch.rand(3, 4)], ["spikes", "membrane_updates", "activation_sparsity"])
     for score in found.values():
         assert score.status == "failed" and "neuron cannot be observed" in score.reason
+
+
+@pytest.mark.parametrize("inner", [nn.ReLU(inplace=True), nn.Identity()])
+def test_networks_of_the_house_leave_what_they_are_shown_as_it_was(inner):
+    x = torch.randn(5, 6, 8)
+    before = x.clone()
+    for net in (OverTime(nn.Sequential(inner, nn.Linear(6, 4), Lif())), nn.Sequential(inner, Lif())):
+        nl.cost(net, [x], ["effective_macs", "spikes"])
+        assert torch.equal(x, before)

@@ -29,6 +29,8 @@ __all__ = [
 # A network is foreign code: whatever it raises is reported as a failure of the network.
 CALL_ERRORS = (Exception,)
 
+HOUSE = f"{__name__.partition('.')[0]}."
+
 _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
 _GUARD = threading.Lock()
 _HOOKS = threading.Lock()
@@ -330,8 +332,11 @@ def answered(network: Network, inputs: Any, time_axis: int | None) -> Any:
 
 
 def may_write(network: Network) -> bool:
-    """Whether a network may write into its inputs: torch's own modules do if they work in place."""
+    """Whether a network may write into its inputs: torch's own modules do if they work in place, and those here do not."""
     return any(
-        part._forward_pre_hooks or part._forward_hooks or foreign(part) or getattr(part, "inplace", False)
+        part._forward_pre_hooks
+        or part._forward_hooks
+        or getattr(part, "inplace", False)
+        or (foreign(part) and not type(part).__module__.startswith(HOUSE))
         for _, part in network.parts
     )
