@@ -84,6 +84,12 @@ class _Control(BaseModel):
     says: str
 
 
+class _Asked(BaseModel):
+    seed: Annotated[int, Field(strict=True, ge=0, le=1 << 64)] = 0
+    limit: Annotated[int, Field(strict=True, gt=0)] | None = None
+    device: Annotated[str, Field(max_length=100)] = "cpu"
+
+
 class Record(BaseModel):
     """What is kept of a job."""
 
@@ -169,6 +175,7 @@ def record_of(plain: Any) -> Record:
                 raise ValueError(str(error)) from error
     for control in record.controls.values():
         _Control.model_validate(control)
+    _Asked.model_validate(record.request)
     if not isinstance(record.inputs.get("benchmark", {}), dict):
         raise ValueError("the benchmark among its inputs is not an identity")
     if (record.score is None) != (record.status == "failed"):

@@ -364,8 +364,12 @@ def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
             )
             for name, text in plain["draws"].items()
         }
+        items = {str(name): int(count) for name, count in plain["items"].items()}
+        drawn = {part for name in draws for part in name.split(CROSS)}
         if not all(np.isfinite(one).all() for one in draws.values()):
             raise ValueError("a draw is not a finite number")
-        return Spread(draws, {str(name): int(count) for name, count in plain["items"].items()})
+        if drawn - items.keys() or min(items.values(), default=1) < 1:
+            raise ValueError("draws of no items")
+        return Spread(draws, items)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

@@ -914,6 +914,22 @@ def draws_without_end(lab: Lab) -> None:
 
 
 @proposal("refused", "record.unreadable")
+def draws_of_no_items(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(spread=spread(b"\x00\x3c", items={})))
+
+
+@proposal("refused", "record.unreadable")
+def draws_of_fewer_than_no_items(lab: Lab) -> None:
+    drawn = spread(b"\x00\x3c", items={"stimulus": -1})
+    rerecord(lab, lambda plain: plain["score"].update(spread=drawn))
+
+
+@proposal("refused", "record.unreadable")
+def a_seed_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["request"].update(seed="lucky"))
+
+
+@proposal("refused", "record.unreadable")
 def draws_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["score"].update(spread={"draws": "many"}))
 
