@@ -62,10 +62,12 @@ def test_answers_and_costs_come_from_one_pass_in_batches():
             self.layer = torch.nn.Linear(4, 2)
 
         def forward(self, x):
-            seen.append((len(x), self.training, torch.is_grad_enabled()))
             return self.layer(x.mean(2))
 
     module = Sum()
+    module.register_forward_pre_hook(
+        lambda net, given: seen.append((len(given[0]), net.training, torch.is_grad_enabled()))
+    )
     model = Learner(id="m", tasks=("classification",), ready=lambda examples: module, batch=6)
     found = inference(model, labelled())
     assert seen == [(6, False, False), (6, False, False), (3, False, False)]
