@@ -11,7 +11,7 @@ from neuroledger.cli import main
 from neuroledger.display import PlainDisplay, RichDisplay, visible
 from neuroledger.engine.record import read_all
 from tests.engine.lab import Lab
-from tests.report.ledger import keep, record
+from tests.report.ledger import keep, record, score
 
 RIDGE = "lab.V4-ridge"
 ODD = [{"value": "abc"}, {"value": True}, {"value": 0.5, "low": "x"}, {}, "abc", [0.5]]
@@ -44,6 +44,13 @@ def test_a_file_name_is_shown_as_it_is_beside_a_moving_bar(
     display.stop()
     told = capsys.readouterr().err
     assert "sub-01[/red]\\x1b]0;evil\\x07.edf" in told and "\x07" not in told
+
+
+def test_an_undefined_score_is_compared_with_nothing(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    undefined = score(0.5, None) | {"value": None, "raw": None}
+    keep(lab.open(), record("pixels4", RIDGE, 0.5, score=undefined), record("noise", RIDGE, 0.0))
+    main(["--root", str(lab.root), "compare", "pixels4", "noise", "--benchmark", RIDGE])
+    assert "the score of pixels4 is undefined" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("score", ODD, ids=str)

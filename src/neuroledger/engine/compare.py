@@ -195,6 +195,8 @@ class _Measured:
         return scores[0], scores[1]
 
     def _score(self, spec: BenchmarkSpec, subject: Subject, record: Record | None, seed: int) -> Score:
+        if record is not None and record.score is not None and record.score["value"] is None:
+            raise DataError(f"the score of {record.model} is undefined: there is nothing to compare")
         if record is not None:
             return Score.of_record(record.score or {})
         if isinstance(subject, Score):
