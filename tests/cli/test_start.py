@@ -507,13 +507,15 @@ def test_new_then_package_pins_what_was_packaged(
     (root / "dvc.yaml").write_text("stages: {}\n")
     monkeypatch.chdir(root)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
-    np.save(images / "responses.npy", truth(images).mean(2)[np.argsort(NAMES)])
+    np.save(images / "responses.npy", truth(images)[np.argsort(NAMES)])
     assert main(["new", "dataset", "mine"]) == 0
     path = root / "specs" / "datasets" / "mine.yaml"
     path.write_text(path.read_text().replace("What was recorded", "My own recording  # kept\n#"))
     assert main(["package", "stimuli", "mine", str(images / "images")]) == 0
-    dims = ["--dims", "stimulus,neuroid"]
+    dims = ["--dims", "stimulus,neuroid,repetition"]
     assert main(["package", "assembly", "mine", str(images / "responses.npy"), *dims]) == 0
+    assert "no region is stated" in capsys.readouterr().out
+    assert main(["package", "assembly", "mine", str(images / "responses.npy"), *dims, "--region", "V4"]) == 0
     spec = open_catalog(root).dataset("mine")
     assert set(spec.files) == {"stimuli.csv", "stimuli.zip", "responses.nc"} and spec.unavailable is None
     assert "# kept" in path.read_text() and spec.access == "private"
@@ -521,6 +523,9 @@ def test_new_then_package_pins_what_was_packaged(
     assert main(["validate", "mine"]) == 0 and "✓" in capsys.readouterr().out
     assert main(["check"]) == 0
     np.testing.assert_allclose(mean_by_image(root, "mine"), truth(images).mean(2), rtol=1e-6)
+    assert main(["new", "benchmark", "mine.V4-pls"]) == 0
+    score = nl.score("noise", "mine.V4-pls")
+    assert abs(float(score.value)) < 0.5
 
 
 def test_package_asserts_no_licence_that_nobody_stated(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -121,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--license", help=ANSWERS["license"])
     p.add_argument("--access", choices=("public", "private"), help="of a new data set")
     p.add_argument("--dims", help="assembly: " + ANSWERS["dims"])
+    p.add_argument("--region", help="assembly: " + ANSWERS["region"])
     p.add_argument("--variable", help="assembly: of a mat file")
     p.add_argument("--trials", type=Path, metavar="CSV", help="assembly: a stimulus_id for each trial")
     p.add_argument(

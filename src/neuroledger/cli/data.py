@@ -149,7 +149,16 @@ def package(options: argparse.Namespace) -> int:
     elif options.part == "stimuli":
         written = package_stimuli(catalog, options.id, options.source, options.files, terms)
     else:
-        written = package_assembly(catalog, options.id, _responses(catalog, options), terms)
+        assembly = _responses(catalog, options)
+        if options.region and "region" not in assembly.coords and "neuroid" in assembly.dims:
+            assembly = assembly.assign_coords(
+                region=("neuroid", [options.region] * assembly.sizes["neuroid"])
+            )
+        written = package_assembly(catalog, options.id, assembly, terms)
+        if "region" not in assembly.coords:
+            say(
+                "no region is stated, and benchmarks select one: package it again with --region V4 or the like"
+            )
     for path in written:
         say(f"wrote {catalog.shown(path)}")
     say(f"pinned in specs/datasets/{options.id}.yaml; next: `neuroledger validate {options.id}`")
