@@ -118,7 +118,7 @@ hostile: $(READY)
 	python -m tests.hostile.proposals
 	python -m tests.hostile.crash_points
 	python -m tests.hostile.fuzz --minutes 10
-	OMP_NUM_THREADS=1 pytest -q tests/engine/test_workers.py
+	OMP_NUM_THREADS=1 pytest -q -m "slow or not slow" tests/engine/test_workers.py
 
 perf: $(READY)
 	python -m perf

@@ -199,6 +199,7 @@ def test_a_private_data_set_shows_its_scores_and_nothing_else(proposal: Lab, tol
     assert not re.search("patient|secret|4,?321", text)
 
 
+@pytest.mark.slow
 def test_a_proposal_of_a_thousand_records_still_fits_into_a_comment(
     proposal: Lab, told: Callable[[], str]
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_proposal_of_a_thousand_records_still_fits_into_a_comment(
         "system_as_an_estimator",
     ],
 )
+@pytest.mark.slow
 def test_nothing_of_a_proposal_runs(name: str, start: Path, tmp_path: Path, repository: Path) -> None:
     root, log = tmp_path / "clone", tmp_path / "log"
     shutil.copytree(start, root, symlinks=True)

@@ -62,6 +62,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Lab:
     return remote(place, repository).clone(place / "clone")
 
 
+@pytest.mark.slow
 def test_a_good_commit_passes_every_hook(clone: Lab, repository: Path) -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=clone.root, capture_output=True, text=True, check=True)
     files = [name for name in listed.stdout.split() if not name.startswith(".ci/")]
@@ -80,6 +81,7 @@ def test_a_good_commit_passes_every_hook(clone: Lab, repository: Path) -> None:
         ("data/models/a/weights.safetensors", None, "no-bytes-outside-dvc"),
     ],
 )
+@pytest.mark.slow
 def test_each_hook_refuses_what_it_is_there_for(
     clone: Lab, repository: Path, path: str, text: str | None, hook: str
 ) -> None:

@@ -60,6 +60,7 @@ def texts(done: Done) -> str:
     return "\n".join(f"[{step.code}] {step.name}\n{step.text}" for step in done.steps)
 
 
+@pytest.mark.slow
 def test_an_honest_proposal_is_clean_recomputed_and_summarised(
     small: Remote, honest: str, programs: Path, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ def forged(small: Remote, honest: str, tmp_path_factory: pytest.TempPathFactory)
     return "forged"
 
 
+@pytest.mark.slow
 def test_a_forged_record_passes_the_review_and_fails_the_recomputation(
     small: Remote, forged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +255,7 @@ OTHERS: list[object] = [
 ]
 
 
+@pytest.mark.slow
 def test_the_comment_is_made_and_written_by_the_base(
     small: Remote, honest: str, programs: Path, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def bids(root: Path, *, events: bool = False, people: int = 6) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_bids_folder_becomes_a_scored_benchmark_by_commands_alone(
     place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

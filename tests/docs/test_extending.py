@@ -36,6 +36,10 @@ class Stranger(NamedTuple):
         )
 
 
+# The package is built and installed in an environment of its own, which takes most of a minute.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def stranger(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Stranger:
     folder = tmp_path_factory.mktemp("stranger")

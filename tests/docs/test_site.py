@@ -113,7 +113,7 @@ def test_tutorials_are_kept_as_they_ran(site: Path) -> None:
             assert not any(one.output_type == "error" for one in cell.get("outputs", ()))
 
 
-QUICK = {"decoding", "spiking_cost"}
+QUICK = {"spiking_cost"}
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,7 @@ def told(job: Job, error: BaseException) -> str:
     return f"{job.model}: {type(error).__name__}"
 
 
+@pytest.mark.slow
 def test_what_fails_or_dies_on_a_worker_is_reported_and_not_computed_here() -> None:
     found = dict(execute("processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told))
     said = {job.model: words for job, words in found.items()}

@@ -183,6 +183,7 @@ def large(models: int, benchmarks: int) -> Leaderboard:
     return Leaderboard("large", 1, "Five hundred models", columns, groups, rows)
 
 
+@pytest.mark.slow
 def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(site: Path) -> None:
     board = large(500, 300)
     context = {

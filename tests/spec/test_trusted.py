@@ -186,6 +186,8 @@ def test_every_import_path_and_every_argument_of_somebody_elses_class_asks_the_g
             for each in inspect.signature(registry.get(kind, name).function).parameters.values():
                 words = f"{kind} {name}: {each.name}"
                 if each.name in {"path", "module", "class_path", "import_path"}:
-                    assert re.search(r"\b(ModulePath|EstimatorPath)\b", str(each.annotation)), words
+                    assert re.search(r"\b(ModulePath|EstimatorPath|TORCH|SKLEARN)\b", str(each.annotation)), (
+                        words
+                    )
                 if each.name in {"arguments", "parameters", "config", "keywords"}:
                     assert "JsonValue" not in str(each.annotation), words

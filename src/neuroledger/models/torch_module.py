@@ -18,7 +18,7 @@ from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
-from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, trusted
+from neuroledger.spec.trusted import TORCH, Arguments, trusted
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ Bins = tuple[tuple[float, float], ...]
 def torch_module(
     *,
     id: str,
-    module: Annotated[ModulePath, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")],
+    module: Annotated[str, TORCH, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")],
     arguments: Arguments | None = None,
     preprocessing: Preprocessing = Preprocessing(),  # noqa: B008 (frozen)
     seed: Annotated[int, Field(ge=0)] = 0,

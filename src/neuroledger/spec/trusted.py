@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, GetCoreSchemaHandler, JsonValue
+from pydantic import AfterValidator, GetCoreSchemaHandler, JsonValue, StringConstraints
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from neuroledger.errors import UnavailableError, UntrustedError
@@ -129,8 +129,9 @@ TORCH: Final = ImportPath(
     ("torch.nn", "torchvision.models", "timm.models", "timm.layers", "transformers"),
 )
 SKLEARN: Final = ImportPath("scikit-learn estimator", _Place("sklearn.base", "BaseEstimator"), ("sklearn",))
-ModulePath = Annotated[str, TORCH]
-EstimatorPath = Annotated[str, SKLEARN]
+_Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+ModulePath = Annotated[_Path, TORCH]
+EstimatorPath = Annotated[_Path, SKLEARN]
 
 
 def trusted(path: str, kind: ImportPath, model: str) -> Any:

@@ -186,6 +186,7 @@ def test_what_goes_out_comes_back(lab: Lab, tmp_path: Path) -> None:
     assert two.stimuli.table["degrees"].tolist() == [6.0] * 4
 
 
+@pytest.mark.slow
 def test_properties_values_of_people_and_triplets_come_back(lab: Lab, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     shapes = {

@@ -169,6 +169,7 @@ def test_each_subject_is_predicted_from_the_others():
 
 
 @pytest.mark.parametrize("name", ["subject_predictivity", "extrapolated_predictivity"])
+@pytest.mark.slow
 def test_who_has_no_complete_neuroid_is_left_out(name):
     assembly = subjects(count=4, stimuli=30)
     keep = np.flatnonzero(np.arange(120) % 30 < 6)

@@ -89,6 +89,7 @@ def truth_of(objective, count, rng):
         ("emg", "regression", "pose_network"),
     ],
 )
+@pytest.mark.slow
 def test_decoders_of_tasks_answer_windows_of_their_shape(device, objective, model):
     """One that is meant for a task of this kind, trained for an epoch on what has its shape."""
     catalog = open_catalog()

@@ -149,6 +149,7 @@ def test_an_estimator_that_needs_everything_is_told_how_much_that_is(views, tmp_
         predicted(decoder, assembly)
 
 
+@pytest.mark.slow
 def test_windows_on_the_disk_are_never_in_memory_all_at_once(views, tmp_path, monkeypatch):
     """Peak of memory that Python and NumPy take (the map itself is not counted), against the size of the windows."""
     rng = np.random.default_rng(0)

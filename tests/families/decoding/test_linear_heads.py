@@ -73,6 +73,7 @@ def test_several_labels_are_one_against_the_rest_as_published():
     np.testing.assert_array_equal(fitted.predict(x[80:]), (said > 0.5).astype(int))
 
 
+@pytest.mark.slow
 def test_several_labels_through_decode_beat_the_dummy_and_their_shuffle():
     x, y = rhythms(200)
     by = {"metric": "macro_f1", "splits": 4, "sampling_rate": 64}

@@ -113,6 +113,7 @@ def test_masks_are_there_only_while_it_is_trained():
     assert len(set(shares)) > 10
 
 
+@pytest.mark.slow
 def test_planted_typing_is_read_and_its_shuffle_is_not():
     x, texts = typing()
     read = score(small(), x, texts)
@@ -162,6 +163,7 @@ def test_any_module_that_answers_over_time_can_be_given():
         score(nn.Sequential(nn.Flatten(), nn.Linear(8 * RATE, 4)), x, texts)
 
 
+@pytest.mark.slow
 def test_symbols_that_were_never_trained_are_only_errors():
     x, texts = typing()
     texts = texts.copy()
@@ -267,6 +269,7 @@ def test_electrodes_are_turned_only_while_it_is_trained():
     assert firsts == {15.0, 0.0, 1.0}
 
 
+@pytest.mark.slow
 def test_planted_trajectories_are_followed():
     rng = np.random.default_rng(0)
     time = np.arange(400) / 400

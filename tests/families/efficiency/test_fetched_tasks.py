@@ -83,6 +83,7 @@ def scores(
     return found
 
 
+@pytest.mark.slow
 def test_digits_in_idx_files(place, repository, tmp_path):
     folder, rng = tmp_path / "mnist", np.random.default_rng(0)
     folder.mkdir()
@@ -98,6 +99,7 @@ def test_digits_in_idx_files(place, repository, tmp_path):
     assert found[task, "constant"]["value"] == 0
 
 
+@pytest.mark.slow
 def test_heartbeats_of_forty_eight_records(place, repository, tmp_path):
     folder, rng = tmp_path / "mitdb", np.random.default_rng(1)
     spec = yaml.safe_load((repository / "specs/datasets/MITBIH.beats.yaml").read_text(encoding="utf-8"))
@@ -129,6 +131,7 @@ def test_heartbeats_of_forty_eight_records(place, repository, tmp_path):
     assert found[task, "constant"]["value"] == 0
 
 
+@pytest.mark.slow
 def test_gestures_out_of_the_archive(place, repository, tmp_path):
     folder, rng = tmp_path / "dvs", np.random.default_rng(2)
     folder.mkdir()
@@ -156,6 +159,7 @@ def test_gestures_out_of_the_archive(place, repository, tmp_path):
     assert found[other, "perceptron.fitted"]["value"] > 0.3
 
 
+@pytest.mark.slow
 def test_gestures_that_were_cut_out_in_advance(place, repository, tmp_path):
     folder, rng = tmp_path / "cut", np.random.default_rng(4)
     folder.mkdir()
@@ -177,6 +181,7 @@ def test_gestures_that_were_cut_out_in_advance(place, repository, tmp_path):
     assert found[task, "constant"]["value"] == 0
 
 
+@pytest.mark.slow
 def test_road_users_in_precomputed_histograms(place, repository, tmp_path):
     folder, rng = tmp_path / "gen4", np.random.default_rng(3)
     sizes = {0: (40, 120), 1: (100, 100), 2: (240, 120)}  # in pixels of the camera, by class

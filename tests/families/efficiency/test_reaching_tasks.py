@@ -85,6 +85,7 @@ def place(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return root
 
 
+@pytest.mark.slow
 def test_six_sessions_become_one_score_for_each_model(place, tmp_path, capsys):
     folder = tmp_path / "downloads"
     folder.mkdir()
@@ -145,6 +146,7 @@ def test_published_figures_of_the_sessions_average_to_those_of_the_leaderboard(r
     assert abs(np.mean(list(every.values())) - 0.6154) < 1e-4
 
 
+@pytest.mark.slow
 def test_spoken_digits_are_named_from_their_spikes(place, tmp_path):
     folder = tmp_path / "downloads"
     folder.mkdir()

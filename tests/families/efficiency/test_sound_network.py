@@ -129,6 +129,7 @@ def test_sounds_too_short_for_the_network_are_said():
         inference(sound_network(id="net", hearing=BANDS, architecture="m5"), sounds(seconds=0.05))
 
 
+@pytest.mark.slow
 def test_a_spiking_network_of_the_published_size_costs_what_was_published_and_learns():
     spikes = TypeAdapter(Hearing).validate_python({"name": "spikes", "bands": 12, "hop": 5})
     model = sound_network(

@@ -64,6 +64,7 @@ def records(place: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(record["benchmark"], record["model"]): record for record in found}
 
 
+@pytest.mark.slow
 def test_commands_are_pinned_validated_and_scored(
     place: Path, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_commands_are_pinned_validated_and_scored(
     assert costs["dense_operations"]["value"] == 1880256 - 64 * (35 - len(WORDS))
 
 
+@pytest.mark.slow
 def test_keywords_are_pinned_validated_and_learnt_session_by_session(
     place: Path, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def downloads(root: Path, *, planted: bool = True) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_images_are_retrieved_by_commands_alone(tmp_path: Path, repository: Path) -> None:
     place = place_of(tmp_path / "place", repository, SPECS)
     files = pinned(place, ID, downloads(tmp_path / "nm000134"))
@@ -153,6 +154,7 @@ def test_images_are_retrieved_by_commands_alone(tmp_path: Path, repository: Path
     assert not set(data["stimulus_id"].values[tested]) & set(data["stimulus_id"].values[~tested])
 
 
+@pytest.mark.slow
 def test_without_a_planted_response_retrieval_is_at_chance(tmp_path: Path, repository: Path) -> None:
     place = place_of(tmp_path / "place", repository, SPECS)
     pinned(place, ID, downloads(tmp_path / "nm000134", planted=False))
@@ -171,6 +173,7 @@ EVENTS = "sub-04/ses-01/eeg/sub-04_ses-01_task-images_run-05_events.tsv"
         (EVENTS, "00003.jpg", "99999.jpg", "1 of 42 stimuli that are shown have no embedding, first 99999.jpg"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_what_is_wrong_stops_before_anything_is_written(
     tmp_path: Path, repository: Path, name: str, old: str, new: str, words: str
 ) -> None:

@@ -135,6 +135,7 @@ def test_references_are_no_brain_signal_for_the_spec_of_the_repository(
     assert data["channel_id"].values.tolist() == OWN
 
 
+@pytest.mark.slow
 def test_images_are_retrieved_from_folders_of_ctf_by_commands_alone(repository: Path, tmp_path: Path) -> None:
     specs = {
         "datasets": [ID], "benchmarks": [BENCHMARK], "metrics": ["top5_retrieval"], "models": ["dummy", "covariance_ridge"],

@@ -67,6 +67,7 @@ def nsd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
     return root, scans.nsd(root)
 
 
+@pytest.mark.slow
 def test_bold5000_is_read_as_published(repository: Path, bold: tuple[Path, dict[str, Any]]) -> None:
     root, truth = bold
     data = read(root, told(repository, BOLD))
@@ -103,6 +104,7 @@ def _runs(windows: Any) -> set[str]:
     return {"/".join(row) for row in zip(*facts, strict=True)}
 
 
+@pytest.mark.slow
 def test_things_is_read_without_catch_trials_and_without_the_run_that_is_missing(
     repository: Path, things: tuple[Path, dict[str, Any]]
 ) -> None:
@@ -126,6 +128,7 @@ def test_things_is_read_without_catch_trials_and_without_the_run_that_is_missing
     assert {name.startswith("object") for name in concepts[~tested]} == {True}
 
 
+@pytest.mark.slow
 def test_nsd_is_read_without_rest_and_on_the_grids_of_its_people(
     repository: Path, nsd: tuple[Path, dict[str, Any]]
 ) -> None:

@@ -104,6 +104,7 @@ def meg(root: Path, *, planted: bool = True) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_keys_are_decoded_from_eeg_by_commands_alone(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +147,7 @@ def test_keys_are_decoded_from_eeg_by_commands_alone(
     assert f"{lost[0]} keys in 1 of 21 recordings were left out" in notes
 
 
+@pytest.mark.slow
 def test_keys_are_decoded_from_meg_by_commands_alone(place: Path, tmp_path: Path) -> None:
     files = pinned(place, MEG, meg(tmp_path / "SpanishBCBL"))
     assert "MEG/FIF/03_11123/230313/block1-1.fif" in files  # a recording goes on in a second file
@@ -173,6 +175,7 @@ def test_keys_are_decoded_from_meg_by_commands_alone(place: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("id", [EEG, MEG])
+@pytest.mark.slow
 def test_without_planted_waves_keys_are_at_chance(place: Path, tmp_path: Path, id: str) -> None:
     folder = {EEG: eeg, MEG: meg}[id](tmp_path / "SpanishBCBL", planted=False)
     pinned(place, id, folder)

@@ -70,6 +70,7 @@ def scored(place: Path, id: str, dataset: str, folder: Path, models: list[str]) 
     return {record["model"]: record for record in records if record.get("benchmark") == id}
 
 
+@pytest.mark.slow
 def test_hand_poses_are_pinned_validated_and_scored(place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "emg2pose_dataset_mini"
     folder.mkdir()
@@ -98,6 +99,7 @@ def test_hand_poses_are_pinned_validated_and_scored(place: Path, tmp_path: Path)
     assert sorted(set(data.assembly["split"].values.tolist())) == ["test", "train", "val"]
 
 
+@pytest.mark.slow
 def test_typing_is_pinned_validated_and_scored(place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "emg2qwerty-data-2021-08"
     folder.mkdir()

@@ -67,6 +67,7 @@ def scored(place: Path, id: str, folder: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("id", SETS)
+@pytest.mark.slow
 def test_planted_answers_are_found_in_published_layouts(place: Path, tmp_path: Path, id: str) -> None:
     _, make, people = SETS[id]
     folder = tmp_path / "downloads"
@@ -97,6 +98,7 @@ def test_planted_answers_are_found_in_published_layouts(place: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("id", SETS)
+@pytest.mark.slow
 def test_where_nothing_was_planted_nothing_is_found(place: Path, tmp_path: Path, id: str) -> None:
     folder = tmp_path / "downloads"
     SETS[id][1](folder, strength=0.0)

@@ -128,6 +128,7 @@ def alice(folder: Path, *, strength: float) -> list[str]:
     return sorted(of)
 
 
+@pytest.mark.slow
 def test_words_of_a_story_are_retrieved_from_the_published_files(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_words_of_a_story_are_retrieved_from_the_published_files(
     assert raw["shuffled_covariance_ridge"] < 0.45 and raw["dummy"] < 0.45
 
 
+@pytest.mark.slow
 def test_a_story_that_nothing_was_planted_in_is_at_chance(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:
@@ -194,6 +196,7 @@ def zuco(folder: Path, *, strength: float) -> list[str]:
     return sorted(of)
 
 
+@pytest.mark.slow
 def test_sentences_are_retrieved_from_the_published_files(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:
@@ -262,6 +265,7 @@ def laboratories(folder: Path, *, strength: float) -> list[str]:
     return sorted(of)
 
 
+@pytest.mark.slow
 def test_words_of_six_laboratories_are_retrieved_from_the_published_files(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:

@@ -195,6 +195,7 @@ def place(tmp_path: Path, repository: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.parametrize("id", CORPORA)
+@pytest.mark.slow
 def test_downloads_become_scores_by_commands_alone(
     id: str,
     place: Callable[[str], Path],

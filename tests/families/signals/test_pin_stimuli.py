@@ -130,6 +130,7 @@ def folder(tmp_path: Path) -> Path:
     return downloads(tmp_path / "ds9")
 
 
+@pytest.mark.slow
 def test_images_are_retrieved_from_a_bids_folder_by_commands_alone(
     place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,6 +130,7 @@ def test_clips_are_retrieved_by_commands_alone(place: Path, tmp_path: Path) -> N
     assert first["category"].values[0] == whole["category"]["values"][str(int(numbers[0, 0]))]
 
 
+@pytest.mark.slow
 def test_without_planted_clips_retrieval_is_at_chance(place: Path, tmp_path: Path) -> None:
     pinned(place, ID, downloads(tmp_path / "SEED-DV", planted=False))
     score = scored(place, BENCHMARK, ID, ["quick"])["quick"]["score"]

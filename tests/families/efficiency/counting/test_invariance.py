@@ -184,6 +184,7 @@ def test_random_networks_count_the_same_again_whatever_else_is_measured():
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_batches():
     model, x = rectified(), inputs("rectified", 8)
 

@@ -343,7 +343,7 @@ def _listed(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ..
 def sklearn_decoder(
     *,
     id: str,
-    path: Annotated[EstimatorPath, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
+    path: EstimatorPath,
     parameters: Arguments | None = None,
     flatten: bool = True,
     standardise: bool = True,

@@ -86,7 +86,7 @@ def network_decoder(
 def torch_decoder(
     *,
     id: str,
-    path: Annotated[ModulePath, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")],
+    path: ModulePath,
     parameters: Arguments | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
@@ -163,9 +163,7 @@ def network_to_decoder(
 def ctc_decoder(
     *,
     id: str,
-    path: Annotated[ModulePath, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")] = (
-        "neuroledger.families.decoding.models.time_depth_networks.typing_network"
-    ),
+    path: ModulePath = ("neuroledger.families.decoding.models.time_depth_networks.typing_network"),
     parameters: Arguments | None = None,
     symbols: str | None = None,
     breadth: Annotated[int, Field(ge=1)] = 1,

@@ -435,7 +435,7 @@ class Estimator(_Step):
     """Any scikit-learn classifier or regressor of features by its import path."""
 
     name: Literal["estimator"]
-    path: Annotated[EstimatorPath, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+    path: EstimatorPath
     parameters: Arguments | None = None
     takes, gives = "features", "answers"
 
