@@ -69,3 +69,15 @@ def test_damaged_members_are_said(tmp_path: Path) -> None:
     (tmp_path / "s.zip").write_bytes(bytes(data))
     with pytest.raises(AssemblyError, match=r"s\.zip cannot be read"):
         held.bytes("a")
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 255), (8, 1)], ids=["of another version", "encrypted"])
+def test_an_archive_that_zipfile_cannot_read_is_one_clear_error(
+    tmp_path: Path, place: int, value: int
+) -> None:
+    held = archive(tmp_path / "s.zip", a="one", b="two")
+    data = bytearray((tmp_path / "s.zip").read_bytes())
+    data[data.index(b"PK\x01\x02") + place] = value
+    (tmp_path / "s.zip").write_bytes(bytes(data))
+    with pytest.raises(AssemblyError, match=r"s\.zip cannot be read"):
+        list(held.read(["a"]))
