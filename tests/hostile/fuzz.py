@@ -1,6 +1,6 @@
 """Damaged files: every parser and every registered reader is given mutated bytes, and answers or gives one clear error.
 
-    python -m tests.hostile.fuzz --minutes 9          # prints what became of them
+    python -m tests.hostile.fuzz --minutes 8          # prints what became of them
     python -m tests.hostile.fuzz --each 2000 --seed 5 --only yaml --only reader:netcdf
 
 Each parser and reader gets the same time, so that quick ones try more inputs, but none more than ``--each``. An input
@@ -228,7 +228,7 @@ def _images() -> dict[str, bytes]:
     return found
 
 
-def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 240) -> None:
+def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 150) -> None:
     """Run tests of readers and keep, below ``folder``, the files and parameters of what each reader read.
 
     It prints when time did not suffice for all of these tests: then some readers have nothing to try.
