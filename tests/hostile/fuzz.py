@@ -1,6 +1,6 @@
 """Damaged files: every parser and every registered reader is given mutated bytes, and answers or gives one clear error.
 
-    python -m tests.hostile.fuzz --minutes 8          # prints what became of them
+    python -m tests.hostile.fuzz --minutes 7.5        # prints what became of them
     python -m tests.hostile.fuzz --each 2000 --seed 5 --only yaml --only reader:netcdf
 
 Each parser and reader gets the same time, so that quick ones try more inputs, but none more than ``--each``. An input
