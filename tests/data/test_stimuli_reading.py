@@ -81,3 +81,14 @@ def test_an_archive_that_zipfile_cannot_read_is_one_clear_error(
     (tmp_path / "s.zip").write_bytes(bytes(data))
     with pytest.raises(AssemblyError, match=r"s\.zip cannot be read"):
         list(held.read(["a"]))
+
+
+def test_an_archive_whose_names_are_no_text_is_one_clear_error(tmp_path: Path) -> None:
+    held = archive(tmp_path / "s.zip", a="one", b="two")
+    data = bytearray((tmp_path / "s.zip").read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 9] |= 0x08  # names are UTF-8
+    data[entry + 46] = 0xD6
+    (tmp_path / "s.zip").write_bytes(bytes(data))
+    with pytest.raises(AssemblyError, match=r"s\.zip cannot be read"):
+        list(held.read(["a"]))

@@ -124,7 +124,7 @@ class StimulusSet:
                 except KeyError:
                     raise AssemblyError(f"{archive.name} has no file {member!r} (stimulus {id!r})") from None
                 yield zip_member(opened, info)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
             raise AssemblyError(f"{archive.name} cannot be read ({error}); fetch it again") from error
 
     def _held(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
