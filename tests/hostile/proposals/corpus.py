@@ -522,7 +522,7 @@ def a_shell_as_a_network_that_spells(lab: Lab) -> None:
 
 @proposal("refused", "trust.untrusted")
 def a_network_that_spells_from_weights_of_nobody(lab: Lab) -> None:
-    attacker(lab, name="ctc_decoder", parameters={"checkpoint_path": "/tmp/weights.pth"})
+    attacker(lab, name="ctc_decoder", parameters={"checkpoint_path": "elsewhere/weights.pth"})
 
 
 @proposal("refused", "trust.untrusted")
