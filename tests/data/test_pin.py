@@ -19,6 +19,7 @@ from neuroledger.errors import DataError, IntegrityError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
+from tests.families.signals.brainvision_files import brainvision
 
 SCHEMA = "# yaml-language-server: $schema=../schema/{kind}.json\n"
 SPEC = """\
@@ -50,29 +51,6 @@ dataset: Rest
 paradigm: {name: decoding, splits: {name: cross_subject, folds: 3, stratify: null}}
 metrics: [balanced_accuracy]
 floor: {dummy: dummy}
-"""
-HEADER = """Brain Vision Data Exchange Header File Version 1.0
-[Common Infos]
-Codepage=UTF-8
-DataFile={name}.eeg
-MarkerFile={name}.vmrk
-DataFormat=BINARY
-DataOrientation=MULTIPLEXED
-NumberOfChannels=3
-SamplingInterval=15625
-[Binary Infos]
-BinaryFormat=IEEE_FLOAT_32
-[Channel Infos]
-Ch1=Cz,,1,µV
-Ch2=Pz,,1,µV
-Ch3=Oz,,1,µV
-"""
-MARKERS = """Brain Vision Data Exchange Marker File, Version 1.0
-[Common Infos]
-Codepage=UTF-8
-DataFile={name}.eeg
-[Marker Infos]
-Mk1=New Segment,,1,1,0,20200101000000000000
 """
 COPIED = {
     "models": ("dummy", "shrinkage_lda", "covariance_logistic"),
@@ -123,18 +101,10 @@ def brain_vision(folder: Path, number: int, *, events: bool) -> Any:
     import mne
 
     name, raw = f"raw{number}", recording(number, strong=number % 2 == 0, events=events)
-    folder.mkdir(exist_ok=True)
-    (raw.get_data().T * 1e6).astype("<f4").tofile(folder / f"{name}.eeg")
-    (folder / f"{name}.vhdr").write_text(HEADER.format(name=name), encoding="utf-8")
-    marks = [
-        f"Mk{i + 2}=Comment,{kind},{round(onset * 64) + 1},1,0"
-        for i, (onset, kind) in enumerate(
-            zip(raw.annotations.onset, raw.annotations.description, strict=True)
-        )
-    ]
-    (folder / f"{name}.vmrk").write_text(
-        MARKERS.format(name=name) + "\n".join(marks) + "\n", encoding="utf-8"
-    )
+    said = zip(raw.annotations.onset, raw.annotations.description, strict=True)
+    markers = [(round(onset * 64), what) for onset, what in said]
+    microvolts = raw.get_data() * 1e6
+    brainvision(folder, name, raw.ch_names, microvolts, 64, markers, steps=None, kind="Comment")
     read = mne.io.read_raw_brainvision(folder / f"{name}.vhdr", verbose="ERROR")
     read.info["line_freq"] = 50.0
     return read

@@ -267,7 +267,7 @@ def main() -> int:
     tried: Counter[str] = Counter()
     wrong: list[tuple[Point, str]] = []
     names = options.writers or [writer.name for writer in writers.all_writers()]
-    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+    with multiprocessing.get_context("fork").Pool((os.cpu_count() or 1) + 1) as pool:
         parts = [pool.apply_async(enumerate_points, ((name,),), {"sample": options.sample}) for name in names]
         for name, part in zip(names, parts, strict=True):
             counted, found = part.get()

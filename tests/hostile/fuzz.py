@@ -421,8 +421,8 @@ def main() -> int:
 
 
 def _side_by_side(cases: Sequence[Case], each: int, seed: int, until: float) -> Counter[tuple[str, str, str]]:
-    """Each processor takes its share of the inputs, with seeds of its own."""
-    workers = os.cpu_count() or 1
+    """Each of several processes takes its share of the inputs, with seeds of its own."""
+    workers = (os.cpu_count() or 1) + 1  # one more, for the time that the others wait for a confined reader
     pipes = []
     for number in range(workers):
         reading, writing = os.pipe()

@@ -16,6 +16,7 @@ from neuroledger.families.signals.readers.prepared_signals import prepared_signa
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
 from neuroledger.families.signals.recordings.signal_windows import Window
 from tests.families.decoding.decoding_cases import windows
+from tests.families.signals.bids_files import bids_recording, described
 
 RATE = 64.0
 
@@ -128,50 +129,13 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path):
         mne_epochs({}, recordings=ONE, window=GO)
 
 
-HEADER = """BrainVision Data Exchange Header File Version 1.0
-[Common Infos]
-Codepage=UTF-8
-DataFile={name}.eeg
-MarkerFile={name}.vmrk
-DataFormat=BINARY
-DataOrientation=MULTIPLEXED
-NumberOfChannels=3
-SamplingInterval=15625
-[Binary Infos]
-BinaryFormat=IEEE_FLOAT_32
-[Channel Infos]
-Ch1=Cz,,1,µV
-Ch2=Pz,,1,µV
-Ch3=EOG1,,1,µV
-"""
-MARKERS = """BrainVision Data Exchange Marker File, Version 1.0
-[Common Infos]
-Codepage=UTF-8
-DataFile={name}.eeg
-[Marker Infos]
-Mk1=New Segment,,1,1,0
-"""
-
-
 def bids_folder(root):
-    """Two people's recordings, laid out by the standard, one go and one stop event every four seconds."""
-    (root / "dataset_description.json").write_text('{"Name": "test", "BIDSVersion": "1.8.0"}')
+    """Two people's recordings, laid out by the standard, a go and a stop event every four seconds."""
+    described(root, "test")
+    events = [(2 * i + 1, "stop" if i % 2 else "go") for i in range(9)]
     for subject in ("01", "02"):
-        folder = root / f"sub-{subject}" / "eeg"
-        folder.mkdir(parents=True)
-        name = f"sub-{subject}_task-go_eeg"
-        stem = folder / name.removesuffix("_eeg")
-        (folder / f"{name}.vhdr").write_text(HEADER.format(name=name), encoding="utf-8")
-        (folder / f"{name}.vmrk").write_text(MARKERS.format(name=name), encoding="utf-8")
-        (raw(seed=int(subject)).get_data().T * 1e6).astype("<f4").tofile(folder / f"{name}.eeg")
-        (folder / f"{name}.json").write_text(
-            '{"TaskName": "go", "SamplingFrequency": 64, "PowerLineFrequency": 50}'
-        )
-        channels = ["name\ttype\tunits", "Cz\tEEG\tµV", "Pz\tEEG\tµV", "EOG1\tEOG\tµV"]
-        (folder / f"{stem.name}_channels.tsv").write_text("\n".join(channels) + "\n", encoding="utf-8")
-        events = [f"{2 * i + 1}\t0\t{'stop' if i % 2 else 'go'}" for i in range(9)]
-        lines = ["onset\tduration\ttrial_type", *events]
-        (folder / f"{stem.name}_events.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        channels = {"Cz": "EEG", "Pz": "EEG", "EOG1": "EOG"}
+        bids_recording(root, subject, "go", channels, raw(seed=int(subject)).get_data() * 1e6, 64, events)
     return {p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file()}
 
 

@@ -91,7 +91,7 @@ def main() -> int:
         (scratch / "hook" / "sitecustomize.py").write_text(WATCH)
         start = scratch / "start"
         base(start, REPOSITORY)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
             for one, wrong in zip(
                 PROPOSALS, pool.map(lambda one: tried(one, start, scratch), PROPOSALS), strict=True
             ):
