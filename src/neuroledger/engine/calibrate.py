@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -169,7 +170,7 @@ def calibration_in(content: bytes | None) -> Kept:
     metrics = plain.get("metrics")
     parts = metrics.values() if isinstance(metrics, dict) else ()
     verdicts = [one.pop("passed", None) for one in parts if isinstance(one, dict)]
-    found = TypeAdapter(Kept).validate_json(json.dumps(plain), strict=True)
+    found = _kept().validate_json(json.dumps(plain), strict=True)
     held = [one for one in found.metrics.values() if isinstance(one, Calibration)]
     for one, verdict in zip(held, verdicts, strict=True):
         for each in (one.coverage, one.false_positives, one.false_ranks):
@@ -178,6 +179,11 @@ def calibration_in(content: bytes | None) -> Kept:
         if verdict is not one.passed:
             raise ValueError(f"its rates give passed: {one.passed}")
     return found
+
+
+@functools.cache
+def _kept() -> TypeAdapter[Kept]:
+    return TypeAdapter(Kept)
 
 
 def refuted(catalog: Catalog) -> dict[str, str]:

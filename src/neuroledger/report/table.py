@@ -87,15 +87,18 @@ def boards_of(
     With ``new`` also one of the benchmarks that no suite lists yet, where there are any.
     """
     suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
-    return tuple(board_of(catalog, each, records) for each in suites)
+    withheld = refuted(catalog)
+    return tuple(board_of(catalog, each, records, withheld) for each in suites)
 
 
-def board_of(catalog: Catalog, suite: SuiteSpec, records: Sequence[Record]) -> Leaderboard:
-    """The board of any list of benchmarks and models, in a catalogue or made up."""
+def board_of(
+    catalog: Catalog, suite: SuiteSpec, records: Sequence[Record], withheld: Mapping[str, str] | None = None
+) -> Leaderboard:
+    """The board of any list of benchmarks and models, in a catalogue or made up; ``withheld``: by `refuted`, if known."""
     by_benchmark: dict[str, dict[str, Record]] = {}
     for record in records:
         by_benchmark.setdefault(record.benchmark, {})[record.model] = record
-    withheld = refuted(catalog)
+    withheld = refuted(catalog) if withheld is None else withheld
     signed = {
         (item.id, model): signer
         for item in suite.benchmarks
