@@ -28,9 +28,6 @@ OTHER_MEANINGS = {
     ("report/plots/boards.py", "agreement"): "a figure",
     ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
     ("engine/schemas.py", "properties"): "a key of JSON Schema",
-    ("engine/doctor.py", "nir"): "a package",
-    ("engine/doctor.py", "onnx"): "a package",
-    ("engine/doctor.py", "spiking"): "an extra of this distribution",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

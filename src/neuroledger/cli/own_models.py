@@ -9,7 +9,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
@@ -17,7 +16,6 @@ from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import sha256_of_file
 from neuroledger.data.package import track
 from neuroledger.data.pin.yaml_edit import inline, with_entries, without
-from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate as evaluate_pair
 from neuroledger.engine.plan import some
@@ -28,6 +26,7 @@ from neuroledger.errors import DataError, ModelError, NeuroLedgerError, RequestE
 from neuroledger.families.efficiency.cost import shown_cost
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
+from neuroledger.models.tensor_files import checkpoint_tensors, safetensors
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.params import read_params
@@ -199,7 +198,7 @@ def package_model(
         raise RequestError(f"{checkpoint} does not exist")
     if path is not None:
         _require_stated(catalog.model(id), checkpoint)
-    tensors = confined(lambda: _tensors(checkpoint), limits_for([checkpoint]), checkpoint.name)
+    tensors = _tensors(checkpoint)
     from safetensors.numpy import save_file
 
     target = folder_of(catalog.root, "models", id) / "model.safetensors"
@@ -277,37 +276,10 @@ def _require_stated(spec: ModelSpec, checkpoint: Path) -> None:
 
 def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The tensors of a checkpoint by name, without the prefix of a parallel wrapper."""
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import load_file
-
-        stored: dict[str, npt.NDArray[Any]] = load_file(path)
-        return stored
-    import pickle
-
-    import torch
-
-    try:
-        held: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise DataError(
-            f"{path.name} is not a checkpoint of tensors alone; save `model.state_dict()` with torch.save, and package that"
-        ) from error
-    for name in INSIDE:
-        held = held[name] if isinstance(held, dict) and isinstance(held.get(name), dict) else held
-    if (
-        not isinstance(held, dict)
-        or not held
-        or not all(isinstance(value, torch.Tensor) for value in held.values())
-    ):
-        raise ModelError(
-            f"{path.name} holds no state dict (tensors by name): save `model.state_dict()`, and package that"
-        )
-    short = [str(name) for name, value in held.items() if value.dtype is torch.bfloat16]
+    held = safetensors(path) if path.suffix == ".safetensors" else checkpoint_tensors(path, INSIDE)
+    short = [name for name, value in held.items() if str(value.dtype) == "torch.bfloat16"]
     if short:
         raise ModelError(
             f"{path.name}: {short[0]!r} is bfloat16, which is not converted: save `model.float().state_dict()`"
         )
-    plain: dict[str, npt.NDArray[Any]] = {}
-    for name, value in held.items():
-        plain[str(name).removeprefix("module.")] = np.ascontiguousarray(value.detach().numpy())
-    return plain
+    return {name.removeprefix("module."): value.numpy() for name, value in held.items()}

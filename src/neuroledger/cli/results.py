@@ -241,7 +241,7 @@ def _serve(folder: Path) -> None:
 
 def doctor(options: argparse.Namespace) -> int:
     """What is well here, and what is not."""
-    from neuroledger.engine.doctor import examine
+    from neuroledger.cli.doctor import examine
 
     findings = examine(open_catalog(options.root))
     if options.json:

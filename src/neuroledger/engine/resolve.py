@@ -13,6 +13,7 @@ from neuroledger.data.assembly import select
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.load import load_dataset, verified_files
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
 from neuroledger.engine.layer_commitment import committed, rule_of
@@ -134,8 +135,11 @@ def _built(session: Session, id: str) -> Model:
         if value and name not in component.injected:
             raise RequestError(f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it")
     weights = verified_files(catalog, "models", id)
-    for path in weights.values():
-        refuse_outside_storage(path)
+    if weights:
+        files = list(weights.values())
+        confined(
+            lambda: [*map(refuse_outside_storage, files)], limits_for(files), f"model {id!r}: its weights"
+        )
     offered = given | {
         "id": id,
         "weights": weights,

@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.data import assembly as assemblies
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.activations import Trial
@@ -52,7 +53,10 @@ def precomputed(
         The file is missing, of another kind, has no row for a stimulus, or several.
     """
     held = dict(weights or {})
-    responses = _read(_one(held, file, id), held, stimulus_ids, id)
+    path = _one(held, file, id)
+    responses = confined(
+        lambda: _read(path, held, stimulus_ids, id), limits_for(held.values()), f"model {id!r}"
+    )
     return from_assembly(
         responses,
         id=id,

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.errors import DataError, ModelError
 from neuroledger.models.model import unknown
+from neuroledger.models.tensor_files import safetensors
 from neuroledger.store.hashes import sha256_of
 
 if TYPE_CHECKING:
@@ -33,21 +34,12 @@ def load_weights(
     ModelError
         A file is not safetensors, or its tensors are not those of the module by name and shape.
     """
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise UnavailableError("weights need safetensors: pip install 'neuroledger[torch]'") from error
-
     state: dict[str, torch.Tensor] = {}
-    for name, path in sorted(weights.items()):
+    for _, path in sorted(weights.items()):
         try:
-            state |= load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise ModelError(
-                f"model {model!r}: weights {name!r} are not a whole safetensors file ({error}); fetch them again, "
-                "or convert them with safetensors.torch.save_file"
-            ) from error
+            state |= safetensors(path)
+        except DataError as error:
+            raise ModelError(f"model {model!r}: weights: {error}; fetch them again") from error
     state, own = adapt(state), module.state_dict()
     unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
     if unused:

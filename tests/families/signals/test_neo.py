@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from neuroledger.cli import doctor
 from neuroledger.data.load import load_dataset
 from neuroledger.data.pin.pin import Downloads, pin
-from neuroledger.engine import doctor
 from neuroledger.errors import DataError, RequestError, UnavailableError
 from neuroledger.families.signals.readers.neo_epochs import neo_epochs
 from neuroledger.families.signals.recordings import neo_files as formats

@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.data.parsing import matlab, parsing
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.time_bins import Bin
 from neuroledger.errors import DataError, ModelError, RequestError
@@ -80,7 +81,7 @@ def precomputed_rdm(
     if len(held) != 1:
         raise ModelError(f"model {id!r}: `weights` must pin one file, not {len(held)}")
     (path,) = held.values()
-    entries = _entries(path, variable, id)
+    entries = confined(lambda: _entries(path, variable, id), limits_for([path]), f"model {id!r}: {path.name}")
     if rdm not in entries:
         raise ModelError(f"model {id!r}: {path.name} has no {unknown('RDM', rdm, tuple(entries))}")
     values = entries[rdm]

@@ -12,6 +12,7 @@ import xarray as xr
 
 from neuroledger.data.assembly import read
 from neuroledger.data.factorize import coordinate, locate
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError
 from neuroledger.families.behavior.tasks.trial_tables import answers_by_stimulus, read_trial_tables
@@ -85,7 +86,12 @@ def stored_answers(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
     DataError
         A file is no trial table, or holds two answers for one stimulus.
     """
-    held = answers_by_stimulus(read_trial_tables([weights[name] for name in sorted(weights)]))
+    tables = [weights[name] for name in sorted(weights)]
+    held = confined(
+        lambda: answers_by_stimulus(read_trial_tables(tables)),
+        limits_for(tables),
+        f"model {id!r}: its answers",
+    )
     return StoredAnswers(id, _by_stimulus(np.asarray(list(held.values())), np.asarray(list(held))))
 
 
@@ -108,7 +114,11 @@ def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswe
     """
     if len(weights) != 1:
         raise ModelError(f"model {id!r} needs one file of probabilities, {len(weights)} are declared")
-    held = read(next(iter(weights.values()))).transpose("presentation", "choice")
+    (path,) = weights.values()
+    held = confined(lambda: read(path), limits_for([path]), f"model {id!r}: {path.name}")
+    if set(held.dims) != {"presentation", "choice"}:
+        raise ModelError(f"model {id!r}: {path.name} is {held.dims}, not (presentation, choice)")
+    held = held.transpose("presentation", "choice")
     stimuli = coordinate(held, "stimulus_id", "image_id")
     objects = next((held[name].values for name in ("choice", "choice_") if name in held.coords), None)
     if stimuli is None or objects is None:

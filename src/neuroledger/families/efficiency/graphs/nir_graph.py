@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neuroledger.data.hdf5 import opened
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.torch_module import require
 
@@ -33,15 +35,34 @@ def from_nir(source: Any, *, time_step: float = TIME_STEP) -> NirNetwork:
     if not time_step > 0:
         raise RequestError(f"time_step is a positive number of seconds, not {time_step!r}")
     if isinstance(source, (str, Path)):
+        path = Path(source)
         try:
-            source = nir.read(str(source))
-        except Exception as error:  # a stranger's file; h5py and nir raise whatever they meet
+            source = nir.dict2NIRNode(confined(lambda: _fields(path), limits_for([path]), path.name))
+        except Exception as error:  # a stranger's file; nir raises whatever it meets
             raise ModelError(
-                f"{source} cannot be read as a NIR graph: {type(error).__name__}: {error}"
+                f"{path} cannot be read as a NIR graph: {type(error).__name__}: {error}"
             ) from error
     if type(source).__name__ != "NIRGraph":
         source = nir.NIRGraph.from_list(source)
     return NirNetwork(source, time_step)
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    """What the file holds, by node and field; nir must be able to make a graph of it."""
+    import nir
+
+    with opened(path) as file:
+        found = nir.serialization.hdf2dict(file["node"]) | {"type_check": True}
+    nir.dict2NIRNode(_bare(found))  # which empties the dicts that it is given
+    fields: dict[str, Any] = _bare(found)
+    return fields
+
+
+def _bare(value: Any) -> Any:
+    """Text without the type that h5py notes beside it."""
+    if isinstance(value, dict):
+        return {name: _bare(one) for name, one in value.items()}
+    return value.astype(np.dtype("O")) if isinstance(value, np.ndarray) and value.dtype.hasobject else value
 
 
 class Neuron(nn.Module):  # type: ignore[misc]

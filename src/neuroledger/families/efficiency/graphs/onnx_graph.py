@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neuroledger.errors import ModelError
+from neuroledger.data.sandbox import confined, limits_for
+from neuroledger.errors import DataError, ModelError
 from neuroledger.models.torch_module import require
 
 __all__ = ["OnnxNetwork", "from_onnx"]
@@ -24,43 +26,119 @@ F = nn.functional
 OLDEST: Final = 7
 
 
-def from_onnx(source: Any) -> OnnxNetwork:
+@dataclass(frozen=True)
+class Graph:
+    """An ONNX graph in plain values.
+
+    ``nodes`` are (domain, kind, name, names of inputs, names of outputs, attributes); ``held`` the initialisers by name.
+    """
+
+    opset: int
+    nodes: Sequence[tuple[str, str, str, list[str], list[str], dict[str, Any]]]
+    held: Mapping[str, np.ndarray]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def from_onnx(source: Any, *, alone: bool = False) -> OnnxNetwork:
     """The network of an ONNX model or file, its float initialisers as parameters.
+
+    A file is parsed in a process with limits. It may keep values in further files of its folder, unless it is to stand
+    ``alone``.
 
     Raises
     ------
     ModelError
-        The file is not a valid ONNX model, or has operators that are not supported.
+        The file is not a valid ONNX model, keeps values elsewhere, or has operators that are not supported.
     """
-    onnx = require("onnx", "onnx")
-    if isinstance(source, (str, Path)):
-        if not Path(source).is_file():
-            raise ModelError(f"{source} is not a file")
-        try:
-            onnx.checker.check_model(str(source))
-            source = onnx.load(str(source))
-        except Exception as error:  # a stranger's file; onnx and protobuf raise whatever they meet
-            raise ModelError(
-                f"{source} is not a valid ONNX model: {type(error).__name__}: {error}"
-            ) from error
-    return OnnxNetwork(source)
+    require("onnx", "onnx")
+    return OnnxNetwork(
+        _in_file(Path(source), alone) if isinstance(source, (str, Path)) else Graph(*_graph(source))
+    )
+
+
+def _in_file(path: Path, alone: bool) -> Graph:
+    import onnx
+
+    if not path.is_file():
+        raise ModelError(f"{path} is not a file")
+
+    def further() -> list[str]:
+        model = onnx.load(str(path), load_external_data=False)
+        held = [*model.graph.initializer, *(one.t for node in model.graph.node for one in node.attribute)]
+        return sorted({pair.value for one in held for pair in one.external_data if pair.key == "location"})
+
+    def read() -> tuple[Any, ...]:
+        onnx.checker.check_model(str(path))
+        return _graph(onnx.load(str(path)))
+
+    try:
+        names = confined(further, limits_for([path]), path.name)
+        if names and alone:
+            raise ModelError(f"it keeps values in {names[0]!r}, which no pin covers: save it as one file")
+        odd = [name for name in names if Path(name).name != name or (path.parent / name).is_symlink()]
+        if odd:
+            raise ModelError(f"it keeps values in {odd[0]!r}, which is not a file of its folder")
+        files = [path, *(path.parent / name for name in names)]
+        return Graph(*confined(read, limits_for(files), path.name))
+    except (DataError, ModelError) as error:
+        raise ModelError(f"{path} is not a valid ONNX model: {error}") from error
+
+
+def _graph(model: Any) -> tuple[Any, ...]:
+    """The fields of a `Graph`.
+
+    Raises
+    ------
+    ModelError
+        Values are of a type that is not read.
+    """
+    from onnx import AttributeProto, helper
+
+    graph = model.graph
+    read = (AttributeProto.INT, AttributeProto.INTS, AttributeProto.FLOAT, AttributeProto.FLOATS, AttributeProto.STRING,
+            AttributeProto.STRINGS, AttributeProto.TENSOR)  # fmt: skip
+    nodes = []
+    for node in graph.node:
+        options = {
+            one.name: _plain(helper.get_attribute_value(one)) for one in node.attribute if one.type in read
+        }
+        nodes.append((node.domain, node.op_type, node.name, list(node.input), list(node.output), options))
+    held = {item.name: _values(item) for item in graph.initializer}
+    opset = next((x.version for x in model.opset_import if x.domain in ("", "ai.onnx")), 0)
+    return opset, nodes, held, [x.name for x in graph.input], [x.name for x in graph.output]
+
+
+def _values(item: Any) -> np.ndarray:
+    from onnx import numpy_helper
+
+    try:
+        found: np.ndarray = np.asarray(numpy_helper.to_array(item))
+        torch.from_numpy(np.empty(0, found.dtype))
+    except Exception as error:  # of a type or size that its bytes are not
+        raise ModelError(
+            f"ONNX initialiser {item.name!r} cannot be read: {type(error).__name__}: {error}"
+        ) from error
+    return found
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
 class OnnxNetwork(nn.Module):  # type: ignore[misc]
     """An ONNX graph. Every operator is a child module named after its node, which holds the weights it uses."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, graph: Graph) -> None:
         super().__init__()
-        from onnx import defs, numpy_helper
+        from onnx import defs
 
-        graph = model.graph
-        self.opset = next((x.version for x in model.opset_import if x.domain in ("", "ai.onnx")), 0)
+        self.opset = graph.opset
         unknown: dict[str, str] = {}
-        for node in graph.node:
-            own = node.domain in ("", "ai.onnx")
-            if not own or node.op_type not in OPERATORS:
-                kind = node.op_type if own else f"{node.domain}.{node.op_type}"
-                unknown.setdefault(kind, node.name or node.output[0])
+        for domain, op_type, name, _, made, _ in graph.nodes:
+            own = domain in ("", "ai.onnx")
+            if not own or op_type not in OPERATORS:
+                unknown.setdefault(op_type if own else f"{domain}.{op_type}", name or _first(made))
         if unknown:
             named = ", ".join(f"{kind} (node {name!r})" for kind, name in sorted(unknown.items()))
             raise ModelError(
@@ -70,25 +148,21 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
         if not OLDEST <= self.opset <= newest:
             raise ModelError(f"ONNX opset {self.opset} is not supported; {OLDEST} to {newest} are")
         held: dict[str, Tensor] = {}
-        for item in graph.initializer:
-            try:
-                value = torch.from_numpy(np.array(numpy_helper.to_array(item)))
-            except Exception as error:  # of a type or size that its bytes are not
-                raise ModelError(
-                    f"ONNX initialiser {item.name!r} cannot be read: {type(error).__name__}: {error}"
-                ) from error
-            held[item.name] = nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
-        self.inputs = [x.name for x in graph.input if x.name not in held]
-        self.outputs = [x.name for x in graph.output]
+        for name, values in graph.held.items():
+            value = _tensor(values)
+            held[name] = nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
+        self.inputs = [name for name in graph.inputs if name not in held]
+        self.outputs = list(graph.outputs)
         _require_order(graph, {*held, *self.inputs})
         self.steps: list[Node] = []
-        last = {name: number for number, node in enumerate(graph.node) for name in node.input}
-        for number, node in enumerate(graph.node):
-            done = [name for name in {*node.input} if last[name] == number and name not in self.outputs]
-            step = Node(node, {name: held[name] for name in node.input if name in held}, done, self.opset)
+        last = {name: number for number, (*_, given, _, _) in enumerate(graph.nodes) for name in given}
+        for number, (_, kind, name, given, made, options) in enumerate(graph.nodes):
+            done = [one for one in {*given} if last[one] == number and one not in self.outputs]
+            weights = {one: held[one] for one in given if one in held}
+            step = Node(kind, given, made, options, weights, done, self.opset)
             self.steps.append(step)
-            name = (node.name or node.output[0]).strip("/").replace(".", "_") or f"node{number}"
-            self.add_module(f"{name}_{number}" if hasattr(self, name) else name, step)
+            label = (name or _first(made)).strip("/").replace(".", "_") or f"node{number}"
+            self.add_module(f"{label}_{number}" if hasattr(self, label) else label, step)
 
     def forward(self, *given: Tensor) -> Any:
         """The graph's output, or a tuple of several, for its inputs in order.
@@ -109,7 +183,11 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
         return found[0] if len(found) == 1 else found
 
 
-def _require_order(graph: Any, known: set[str]) -> None:
+def _first(names: Sequence[str]) -> str:
+    return next(iter(names), "")
+
+
+def _require_order(graph: Graph, known: set[str]) -> None:
     """Every value is made before it is used, the outputs too.
 
     Raises
@@ -118,33 +196,37 @@ def _require_order(graph: Any, known: set[str]) -> None:
         A node or the graph takes a value that nothing before it makes.
     """
     made = known | {""}
-    for node in graph.node:
-        for name in node.input:
+    for _, kind, label, given, gives, _ in graph.nodes:
+        for name in given:
             if name not in made:
-                label = node.name or node.output[0]
                 raise ModelError(
-                    f"ONNX node {label!r} ({node.op_type}) takes {name!r}, which nothing before it makes"
+                    f"ONNX node {label or _first(gives)!r} ({kind}) takes {name!r}, which nothing before it makes"
                 )
-        made |= set(node.output)
-    for output in graph.output:
-        if output.name not in made:
-            raise ModelError(f"the ONNX graph answers {output.name!r}, which nothing makes")
+        made |= set(gives)
+    for output in graph.outputs:
+        if output not in made:
+            raise ModelError(f"the ONNX graph answers {output!r}, which nothing makes")
 
 
 class Node(nn.Module):  # type: ignore[misc]
     """One operator of a graph, with the initialisers among its inputs; ``done`` are inputs that no later one uses."""
 
-    def __init__(self, node: Any, held: Mapping[str, Tensor], done: Sequence[str], opset: int) -> None:
+    def __init__(
+        self,
+        kind: str,
+        given: Sequence[str],
+        made: Sequence[str],
+        options: Attributes,
+        held: Mapping[str, Tensor],
+        done: Sequence[str],
+        opset: int,
+    ) -> None:
         super().__init__()
-        from onnx import helper
-
-        self.kind, self.given, self.made, self.done = (
-            node.op_type,
-            list(node.input),
-            list(node.output),
-            list(done),
-        )
-        self.options = {item.name: _plain(helper.get_attribute_value(item)) for item in node.attribute}
+        self.kind, self.given, self.made, self.done = kind, list(given), list(made), list(done)
+        self.options: dict[str, Any] = {
+            name: _tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in options.items()
+        }
         self.options["opset"], self.options["outputs"] = opset, len(self.made)
         self.held: dict[str, Any] = {}  # constants that are no weights: shapes, axes
         self.names: dict[str, str] = {}
@@ -244,10 +326,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if type(value).__name__ == "TensorProto":
-        from onnx import numpy_helper
-
-        return torch.from_numpy(np.array(numpy_helper.to_array(value)))
-    return list(value) if isinstance(value, (list, tuple)) else value
+        return _values(value)
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _list(x: Any) -> list[int]:

@@ -52,7 +52,7 @@ def onnx(
     require("onnx", "onnx")
     from neuroledger.families.efficiency.graphs.onnx_graph import from_onnx
 
-    return _learner(id, weights, device, lambda path: (from_onnx(path), shape))
+    return _learner(id, weights, device, lambda path: (from_onnx(path, alone=True), shape))
 
 
 def _learner(

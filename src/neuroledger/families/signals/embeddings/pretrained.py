@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from neuroledger.errors import ModelError
+from neuroledger.errors import DataError, ModelError
 from neuroledger.models.hub import UNBUILDABLE, configured
+from neuroledger.models.tensor_files import checkpoint_tensors, safetensors
 from neuroledger.models.torch_layers import REFUSALS, available
 from neuroledger.models.torch_module import hub_package, version_of
 from neuroledger.models.torch_weights import weights_identity
@@ -189,26 +190,15 @@ def other_files(weights: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def _tensors(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]:
-    import pickle
-
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     files = {name: path for name, path in weights.items() if name.endswith(TENSORS)}
     if not files:
         raise ModelError(f"model {model!r} has no weights: pin a file {' or '.join(TENSORS)} under `weights`")
     state: dict[str, torch.Tensor] = {}
-    for name, path in sorted(files.items()):
+    for _, path in sorted(files.items()):
         try:
-            if name.endswith(".safetensors"):
-                state |= load_file(path)
-            else:
-                state |= torch.load(path, map_location="cpu", weights_only=True)
-        except (SafetensorError, OSError, RuntimeError, EOFError, TypeError, pickle.UnpicklingError) as error:
-            raise ModelError(
-                f"model {model!r}: weights {name!r} are not a whole file of tensors ({error}); fetch them again"
-            ) from error
+            state |= safetensors(path) if path.suffix == ".safetensors" else checkpoint_tensors(path)
+        except DataError as error:
+            raise ModelError(f"model {model!r}: weights: {error}; fetch them again") from error
     return state
 
 

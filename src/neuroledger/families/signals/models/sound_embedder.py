@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 from neuroledger.families.signals.embeddings.pretrained import (
     Pretrained,
@@ -120,7 +121,12 @@ def waveform(path: Path, rate: int) -> NDArray[np.float32]:
     UnavailableError
         soundfile is not installed.
     """
-    soundfile = require("soundfile", "sound")
+    require("soundfile", "sound")
+    return confined(lambda: _decoded(path, rate), limits_for([path]), path.name)
+
+
+def _decoded(path: Path, rate: int) -> NDArray[np.float32]:
+    import soundfile
     from scipy.signal import resample_poly
 
     try:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 from pydantic import Field
 
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, ModelError
 from neuroledger.families.signals.embeddings.pretrained import States, described, other_files, pretrained
 from neuroledger.families.signals.models.image_embedder import Tokens, pooled
@@ -135,7 +136,10 @@ def tokenizer(weights: Mapping[str, Path], model: str) -> Any:
         raise ModelError(f"model {model!r}: {TOKENIZER} is no tokenizer ({error}); fetch it again") from error
     if not isinstance(parts, dict) or "model" not in parts:
         raise ModelError(f"model {model!r}: {TOKENIZER} is no tokenizer (it has no `model`)")
-    made = tokenizers.Tokenizer.from_str(text)
+    # A tokenizer cannot be handed over by another process: it is made where a damaged one harms nobody, then here.
+    make = tokenizers.Tokenizer.from_str
+    confined(lambda: make(text) is None, limits_for([others[TOKENIZER]]), f"model {model!r}: {TOKENIZER}")
+    made = make(text)
     made.no_padding()
     made.no_truncation()
     return made

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import ModelError
 from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell
 from neuroledger.models.torch_module import require, version_of
@@ -19,6 +20,8 @@ from neuroledger.spec.registry import builder
 CONFIG: Final = "config.cfg"
 NEEDED: Final = (CONFIG, "meta.json", "tokenizer", "vocab")
 """What of a package is read: words and how texts are cut into them, none of its networks and no code."""
+
+MOST_BYTES: Final = 8 << 30
 
 
 @builder("word_vectors", version=1, takes={"text"}, gives={"embeddings"})
@@ -34,6 +37,8 @@ def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embed
         )
     (path,) = files.values()
     spacy = require("spacy", "words")
+    # A language cannot be handed over by another process: it is read where a damaged one harms nobody, then here.
+    confined(lambda: _loaded(spacy, path, id) is None, limits_for([path]), f"model {id!r}: {path.name}")
     language = _loaded(spacy, path, id)
     if not language.vocab.vectors_length:
         raise ModelError(
@@ -58,6 +63,10 @@ def _loaded(spacy: Any, path: Path, model: str) -> Any:
         try:
             with zipfile.ZipFile(path) as wheel:
                 folder = _folder(wheel, path, model)
+                if sum(one.file_size for one in wheel.infolist()) > MOST_BYTES:
+                    raise ModelError(
+                        f"model {model!r}: {path.name} unpacks to more than {MOST_BYTES >> 30} GiB"
+                    )
                 for name in wheel.namelist():
                     inside = PurePosixPath(name)
                     if any(inside.is_relative_to(folder / part) for part in NEEDED):

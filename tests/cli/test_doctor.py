@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from neuroledger.cli.doctor import NEEDED, OPTIONAL, examine
 from neuroledger.data.gate.validate import validate
-from neuroledger.engine.doctor import NEEDED, OPTIONAL, examine
 from neuroledger.errors import SIGNS, Finding
 from tests.engine.lab import Lab
 
@@ -92,7 +92,7 @@ def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.Monke
     (seen.root / "requirements.txt").write_text("numpy==0.0.1\n")
     found = by_topic(seen)
     assert found["versions"].what.startswith("not those of requirements.txt: numpy ")
-    from neuroledger.engine import doctor
+    from neuroledger.cli import doctor
 
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in {"scipy", "mne"} else known(name))
