@@ -55,6 +55,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.override": "The overrides of a metric or ceiling do not resolve.",
         "spec.citation": "A cited key is not in the bibliography.",
         "spec.bibliography": "The bibliography itself is wrong.",
+        "spec.address": "An address with a secret, out of its folder, or of a private machine or network.",
         "spec.license": "The licence is not an SPDX expression.",
         "spec.unguarded": "A data set declares no expectations, so that nothing would be validated.",
         "spec.private": "Private data would reach the remote of the repository.",

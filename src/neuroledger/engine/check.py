@@ -18,6 +18,7 @@ from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import DataError, Finding, RequestError, Severity, SpecError, UnknownError
 from neuroledger.spec import registry
+from neuroledger.spec.addresses import said_of, texts
 from neuroledger.spec.base import Component
 from neuroledger.spec.bibliography import attribution_problems, joined
 from neuroledger.spec.catalog import Catalog, Entry, references
@@ -88,6 +89,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
             for location, words, hint in attribution_problems(entry.spec, cited)
         ]
         problems += _science(catalog, entry)
+        problems += _addresses(entry)
         problems += _copy(catalog, entry)
     if not paths:
         problems += [
@@ -284,6 +286,14 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.suite")
+
+
+def _addresses(entry: Entry) -> Iterator[Finding]:
+    """Addresses that nobody should fetch, or whose secrets everybody could read."""
+    for location, text in texts(entry.document.data):
+        for severity, words, fix in said_of(text):
+            line, column = entry.document.position(location)
+            yield Finding("spec.address", severity, entry.document.path, words, fix, line, column)
 
 
 def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODE
 from neuroledger.engine.record import Record, record_of
 from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import Finding, NeuroLedgerError, SpecError
+from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import SourceFile, Spec
 from neuroledger.spec.document import json_object, parse
 from neuroledger.spec.identity import DESCRIPTIVE, spec_sha256
@@ -176,7 +177,7 @@ class Proposal:
             yield _error("review.size", path, words, "put large files where a url or S3 serves them")
         if not path.startswith(".dvcstore/") and entry.mode not in (LINK, MODULE):
             yield from _hidden_in(path, self.now.read(path) or b"")
-            yield from _escaped_in(path, self.now.read(path) or b"")
+            yield from _texts_in(path, self.now.read(path) or b"")
 
     def _examined(self, path: str, state: State) -> Iterator[Finding]:
         parts = PurePosixPath(path).parts
@@ -616,24 +617,30 @@ def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:
                 return
 
 
-def _escaped_in(path: str, content: bytes) -> Iterator[Finding]:
-    """What YAML and JSON write as an escape, and what is shown of them obeys."""
+def _texts_in(path: str, content: bytes) -> Iterator[Finding]:
+    """What YAML and JSON write as an escape, and what is shown of them obeys; and addresses with secrets or of nobody."""
     try:
         if path.endswith((".yaml", ".dvc")):
-            ahead = [parse(content.decode().removeprefix("\ufeff"), path).data]
+            held = [parse(content.decode().removeprefix("\ufeff"), path).data]
         else:
             lines = content.splitlines() if path.endswith(".jsonl") else [content]
-            ahead = [json_object(one) for one in lines] if path.endswith((".json", ".jsonl")) else []
+            held = [json_object(one) for one in lines] if path.endswith((".json", ".jsonl")) else []
     except (SpecError, ValueError):
         return  # whatever it is, it is examined as that
-    while ahead:
-        one = ahead.pop()
-        if isinstance(one, dict | list):
-            ahead += [*one, *one.values()] if isinstance(one, dict) else one
-        elif isinstance(one, str) and any(each not in "\n\t\r" and hidden(each) for each in one):
+    for _, one in texts(held):
+        if any(each not in "\n\t\r" and hidden(each) for each in one):
             words = f"an escape stands for a character that hides or reorders what is shown: {one[:60]!r}"
             yield _error("review.hidden-character", path, words, "remove it")
             return
+        for severity, words, fix in said_of(one):
+            yield Finding("spec.address", severity, path, words, fix)
+    if path.startswith(".dvc/") or path.endswith((".md", ".bib")):
+        text = content.decode(errors="replace")
+        for severity, words, fix in said_of(text, secret):
+            yield Finding("spec.address", severity, path, words, fix)
+        if path.startswith(".dvc/") and (kept := KEPT.search(text)):
+            fix = "keep it in .dvc/config.local, and change it: it was published"
+            yield _error("spec.address", path, f"{kept[1]} is a secret, which everybody could read", fix)
 
 
 def _data_file(path: str, ending: str) -> bool:

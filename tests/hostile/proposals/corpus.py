@@ -655,6 +655,87 @@ def a_data_file_in_a_table_that_is_a_stage(lab: Lab) -> None:
     spec.write_text(yaml.safe_dump(plain | {"lists": {"files": table}}))
 
 
+def fetched(lab: Lab, url: str, **fields: object) -> None:
+    """A data set whose one file is fetched from this address."""
+    pin = {"url": url, "size": 1, "sha256": "0" * 64} | fields
+    more = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
+    lab.spec("datasets", "more", license="CC0-1.0", simulated=True, files={"a.nc": pin}, **more)
+
+
+@proposal("refused", "spec.address")
+def an_address_with_a_password(lab: Lab) -> None:
+    fetched(lab, "https://user:pw@example.org/a.nc")
+
+
+@proposal("refused", "spec.address")
+def an_address_with_a_signature(lab: Lab) -> None:
+    fetched(lab, "https://bucket.s3.amazonaws.com/a.nc?X-Amz-Credential=AKIA&X-Amz-Signature=00")
+
+
+@proposal("refused", "spec.address")
+def an_address_out_of_its_folder(lab: Lab) -> None:
+    fetched(lab, "https://example.org/open/%2e%2e/%252e%252e/private/a.nc")
+
+
+@proposal("refused", "spec.address")
+def an_address_of_letters_that_look_like_others(lab: Lab) -> None:
+    fetched(lab, "https://z\u0435nodo.org/a.nc")
+
+
+@proposal("needs a person", "spec.address")
+def an_address_of_the_services_of_a_cloud(lab: Lab) -> None:
+    fetched(lab, "https://[::ffff:169.254.169.254]/latest/meta-data/iam")
+
+
+@proposal("needs a person", "spec.address")
+def an_address_of_this_machine_in_other_digits(lab: Lab) -> None:
+    fetched(lab, "https://2130706433:8443/a.nc")
+
+
+@proposal("needs a person", "spec.address")
+def a_service_of_this_machine(lab: Lab) -> None:
+    fetched(lab, "s3://bucket/a.nc", endpoint="http://localhost:9000/")
+
+
+@proposal("refused", "spec.address")
+def an_address_that_is_a_file(lab: Lab) -> None:
+    fetched(lab, "file:///etc/passwd")
+
+
+@proposal("refused", "spec.address")
+def a_file_among_the_steps_to_the_data(lab: Lab) -> None:
+    path = lab.benchmark("lab.V4-pls", metric="pls")
+    path.write_text(path.read_text() + 'description: "see \\x66ile:///etc/passwd"\n')
+
+
+@proposal("refused", "spec.address")
+def a_remote_with_a_password(lab: Lab) -> None:
+    write(lab, ".dvc/config", "['remote \"s3\"']\n    url = ssh://user:pw@example.org/x\n")
+
+
+@proposal("refused", "spec.address")
+def a_remote_with_a_secret_key(lab: Lab) -> None:
+    write(lab, ".dvc/config", "['remote \"s3\"']\n    url = s3://bucket\n    secret_access_key = abc\n")
+
+
+@proposal("refused", "spec.address")
+def a_page_with_a_password(lab: Lab) -> None:
+    write(lab, "docs/page.md", PAGE + "\nGet it from https://user:pw@example.org/a.nc\n")
+
+
+@proposal("refused", "spec.address")
+def a_table_whose_addresses_carry_a_password(lab: Lab) -> None:
+    fetched(lab, "https://example.org/a.nc")
+    spec = lab.root / "specs" / "datasets" / "more.yaml"
+    row = {"name": "a.nc", "sha256": "0" * 64, "size": 1, "url": "https://user:pw@example.org/x"}
+    line = json.dumps(row).replace("://", ":\\/\\/") + "\n"
+    write(lab, "specs/datasets/more.files.jsonl", line)
+    plain = yaml.safe_load(spec.read_text())
+    del plain["files"]
+    table = {"table": "more.files.jsonl", "sha256": hashlib.sha256(line.encode()).hexdigest(), "rows": 1}
+    spec.write_text(yaml.safe_dump(plain | {"lists": {"files": table}}))
+
+
 @proposal("refused", "review.pointer-wrong")
 def a_pointer_to_other_bytes(lab: Lab) -> None:
     write(lab, "data/lab/other", "other bytes")
