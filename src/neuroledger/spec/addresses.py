@@ -66,7 +66,7 @@ def doubtful(address: str) -> Said | None:
 
 
 def said_of(text: str, rule: Callable[[str], Said | None] = doubtful) -> Iterator[Said]:
-    """What a rule says of the addresses in a text; of one that is none, that it is none."""
+    """What a rule says of the addresses in a text; one that cannot be parsed is an error."""
     for address in ADDRESS.findall(text):
         try:
             said = rule(address)
