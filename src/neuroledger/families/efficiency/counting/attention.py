@@ -22,7 +22,7 @@ from neuroledger.families.efficiency.counting.layer_counts import Tally
 from neuroledger.families.efficiency.counting.rows import FLOATS
 from neuroledger.families.efficiency.counting.rules import argument, count_linear, plain_rows, products
 
-__all__ = ["fused_attention", "multi_head", "observed", "scaled_dot_product"]
+__all__ = ["fused_attention", "multi_head", "observed", "scaled_dot_product", "whole_attention"]
 
 PARTS = frozenset({"linear", "bmm", "baddbmm", "scaled_dot_product_attention"})
 
@@ -131,6 +131,11 @@ def fused_attention(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: di
     mask, scale = kwargs.get("attn_mask"), kwargs.get("scale")
     given = (*args[:3], mask, 0.0, causal, scale)
     scaled_dot_product(tally, result[0], given, {})
+
+
+def whole_attention(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The operator that computes its shares in sight, and answers them: (q, k, v, mask, dropout, causal, …)."""
+    scaled_dot_product(tally, result[0], args[:6], kwargs)  # the seventh is a mask of what dropout keeps
 
 
 def _additive(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from neuroledger.families.efficiency.counting.counts import Layer, Uncounted
+from neuroledger.families.efficiency.counting.held import Held, apart, storage_of
 from neuroledger.families.efficiency.counting.network import Network
 from neuroledger.families.efficiency.counting.rows import Fan, Inbox, Scratch, count_nonzero
 from neuroledger.families.efficiency.counting.static import compiled_constants, coverable_weights
 
-__all__ = ["NESTED", "Site", "Tally", "storage_of"]
+__all__ = ["NESTED", "Site", "Tally"]
 
 # First arguments that are no tensors, but may hold some or stand before one.
 NESTED = frozenset({str, list, tuple})
@@ -158,6 +159,7 @@ class Tally:
         self._beside: set[int] = set()  # weights that are added or scale, value by value, or are looked up
         self._named_reached: set[str] = set()
         self.blind_membranes: set[str] = set()  # spiking layers whose updates cannot be counted step by step
+        self.held = Held()
         self.sites: dict[object, Site] = {}
         self.full: dict[int, tuple[Tensor, int]] = {}  # weights known to have no zero, and their version then
         self.scratch = Scratch()
@@ -372,11 +374,17 @@ class Tally:
                 name = self.weight_of(weight)
                 if name is None or self.weight_of(values) is not None:
                     continue
-                if result.numel() <= values.numel():
+                if result.numel() <= apart(values):
                     self.beside(weight)
                 elif product and values.numel() > 1:
                     self.forsake(weight)
                     self.miss(name, "weights multiplied value by value", weight.numel())
+
+    def spread(self, given: Iterable[object], result: object) -> None:
+        """Note a matrix that code keeps outside of modules, if values of samples are multiplied with it one by one."""
+        values = [x for x in given if isinstance(x, Tensor) and self.weight_of(x) is None]
+        if isinstance(result, Tensor) and (size := self.held.spread(values, result, self.samples)):
+            self.miss("a matrix outside of modules", "values multiplied with it one by one", size)
 
     def miss(self, name: str, why: str, weights: int = 0) -> None:
         """Note a part that cannot be counted."""
@@ -464,13 +472,3 @@ def piece_of(tensor: Tensor, weight: Tensor, pieces: frozenset[Piece]) -> frozen
         return frozenset((root, which, size or count) for root, which, size in pieces)
     which = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
     return frozenset((root, which, count) for root, _, _ in pieces)
-
-
-def storage_of(tensor: Tensor) -> int | None:
-    """Where the tensor's values lie; None for one that has none yet, or that keeps them in a way of its own."""
-    if is_lazy(tensor) or tensor.layout != torch.strided:
-        return None
-    try:
-        return int(tensor.untyped_storage().data_ptr()) or None
-    except RuntimeError:
-        return None

@@ -23,7 +23,8 @@ from neuroledger.families.efficiency.counting.static import nonzero
 
 __all__ = [
     "QUANTISED", "argument", "bilinear", "convolution", "count_linear", "einsum", "general_convolution",
-    "inner", "is_packed", "linear", "packed", "plain_rows", "product", "products", "tensordot", "transposed",
+    "inner", "is_packed", "linear", "packed", "plain_rows", "product", "products", "shifted_linear",
+    "tensordot", "transposed",
 ]  # fmt: skip
 
 
@@ -89,6 +90,17 @@ def linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str
     count_linear(tally, x, weight, tally.name(weight, "linear"))
 
 
+def shifted_linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A linear layer of 8-bit weights whose zero is a number: (input, weight, packed, offsets, scale, zero, bias)."""
+    x, weight, zero = args[0], args[1], int(args[5])
+    name = tally.name(weight, "linear")
+    tally.packed = "int8"
+    try:
+        count_linear(tally, x, weight.to(torch.int16) - zero, name)
+    finally:
+        tally.packed = ""
+
+
 def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     """Count ``x Wᵀ`` for x ``(…, in)`` and W ``(out, in)``."""
     leading = tuple(x.shape[:-1])
@@ -138,6 +150,10 @@ def count_convolution(
     key: tuple[Any, ...] | None = None,
 ) -> None:
     """Count a convolution of x ``(batch, in, *space)`` or ``(in, *space)`` with W ``(out, in/groups, *kernel)``."""
+    x = x if x.layout == torch.strided else x.to_dense()
+    if weight.layout != torch.strided:
+        tally.reach(weight, name)
+        weight, key = weight.to_dense(), None
     rank = weight.dim() - 2
     space, out = x.shape[-rank:], result.shape[-rank:]
 
@@ -277,6 +293,8 @@ def general_convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwa
         convolution(tally, result, (x, weight, bias, stride, padding, dilation, groups), {})
 
 
+TINY = frozenset({torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz})
+
 # The names of two factors in the order in which torch's functions have them; ``input`` is the first where no other is.
 NAMES = ("input", "mat", "mat1", "batch1", "tensor", "other", "vec", "vec2", "mat2", "batch2")
 
@@ -309,6 +327,12 @@ def product(first: int) -> Callable[[Tally, Tensor, tuple[Any, ...], dict[str, A
 
 def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") -> None:
     """Count ``left @ right``: a factor that belongs to the model is a weight, and the other's rows its inputs."""
+    if TINY & {left.dtype, right.dtype}:
+        made = [tally.made.origin(factor) for factor in (left, right)]
+        left, right = left.float(), right.float()  # types that torch computes nothing else with
+        for factor, origin in zip((left, right), made, strict=True):
+            if origin is not None:
+                tally.made.adopt(factor, origin, origin.pieces)
     left = left.unsqueeze(0) if left.dim() == 1 else left
     right = right.unsqueeze(1) if right.dim() == 1 else right
     first_owner, second_owner = tally.weight_of(left), tally.weight_of(right)
@@ -319,6 +343,9 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
         return
     if left.dim() == 2 and first_owner is not None:
         count_linear(tally, right.transpose(-1, -2), left, first_owner)
+        return
+    if left.dim() == right.dim() == 2 and not left.layout == right.layout == torch.strided:
+        _sparse_products(tally, left, right, first_owner or second_owner or name)
         return
     batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
@@ -343,6 +370,26 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
     tally.amounts(name, (name, "products"), batch, per_item, plain)
     tally.layer(name).data_type = tally.layer(name).data_type or str(first.dtype).removeprefix("torch.")
     tally.layer(name).dense += dense
+
+
+def _sparse_products(tally: Tally, left: Tensor, right: Tensor, name: str) -> None:
+    """Count ``left @ right`` of two matrices, one of them sparse, which stays so: a graph's may be huge."""
+    met = torch.dot(_each_along(left, 1), _each_along(right, 0)).reshape(1)
+    stored = [
+        x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values() for x in (left, right)
+    ]
+    plain = torch.stack([plain_rows(tally, x.reshape(1, -1)) for x in stored]).any(0)
+    tally.amounts(name, (name, "products"), (), met, plain)
+    tally.layer(name).dense += float(left.shape[0]) * float(left.shape[1]) * float(right.shape[1])
+
+
+def _each_along(matrix: Tensor, axis: int) -> Tensor:
+    """How many values that are not zero a matrix has at each place along an axis, float64."""
+    if matrix.layout == torch.strided:
+        return matrix.ne(0).sum(1 - axis, dtype=torch.float64)
+    stored = matrix.to_sparse_coo().coalesce()
+    places = stored.indices()[axis][stored.values().ne(0)]
+    return torch.bincount(places, minlength=matrix.shape[axis]).to(torch.float64)
 
 
 def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -65,6 +65,17 @@ class State:
                 self._copies += [_Copy(group, quick=False) for group in self._tensors.values()]
             del self._weights, self._tensors
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Every tensor that was met, outside of torch's own modules and in them."""
+        return [value for value in self._met.values() if isinstance(value, torch.Tensor)]
+
+    @property
+    def scripted(self) -> bool:
+        """Whether TorchScript was met, whose operators no function shows."""
+        kinds = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
+        return any(isinstance(value, kinds) for value in self._met.values())
+
     def put_back(self, *, thorough: bool = False) -> None:
         """Make everything as it was.
 

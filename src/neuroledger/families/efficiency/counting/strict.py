@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import _is_any_autocast_enabled
 from torch._library.custom_ops import OPDEFS
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
@@ -33,13 +33,35 @@ from neuroledger.families.efficiency.counting.rows import FLOATS
 from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spikes
 from neuroledger.families.efficiency.counting.state import foreign
 from neuroledger.families.efficiency.counting.static import compiled_graphs, packed_weights
+from neuroledger.families.efficiency.counting.unruled import (
+    BLIND,
+    DECOMPOSED,
+    ENDS_PROCESS,
+    LEAVES,
+    SINGLE,
+    UNSEEN_BELOW,
+    refuse,
+)
 
 __all__ = ["LEFT", "StrictPass", "Watch"]
 
 LEFT: Final = "values leave torch: what is computed from them is not seen"
-_LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY, _ADD, _TABLE, _LEAVE = range(1, 9)
+_LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY, _ADD, _TABLE, _LEAVE, _SPREAD = range(1, 10)
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
+
+# Layers and attention under the names of one way to carry them out.
+FUSED: Mapping[str, Rule] = MappingProxyType(
+    {
+        **dict.fromkeys(("mkldnn_linear", "_weight_int8pack_mm"), rules.linear),
+        **dict.fromkeys(
+            ("fbgemm_linear_int8_weight", "fbgemm_linear_int8_weight_fp32_activation"), rules.shifted_linear
+        ),
+        "_scaled_dot_product_attention_math": attention.whole_attention,
+        "_scaled_dot_product_flash_attention_for_cpu": attention.fused_attention,
+        "_scaled_dot_product_flash_attention": attention.fused_attention,
+    }
+)
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
@@ -63,6 +85,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
                 "dot",
                 "vdot",
                 "_sparse_mm",
+                "spmm",
+                "_int_mm",
+                "_scaled_mm",
             )
         },
         "__rmatmul__": lambda tally, result, args, kwargs: rules.products(tally, args[1], args[0]),
@@ -78,11 +103,14 @@ RULES: Mapping[str, Rule] = MappingProxyType(
                 "addbmm",
                 "addbmm_",
                 "_sparse_addmm",
+                "saddmm",
+                "sspaddmm",
             )
         },
         "inner": rules.inner,
         "convolution": rules.general_convolution,
         "_convolution": rules.general_convolution,
+        "_convolution_mode": rules.convolution,
         "einsum": rules.einsum,
         "tensordot": rules.tensordot,
         **{kind: recurrent.stack(kind) for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
@@ -92,6 +120,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "rnn_relu_cell": recurrent.cell("rnn_relu"),
         "multi_head_attention_forward": attention.multi_head,
         "scaled_dot_product_attention": attention.scaled_dot_product,
+        **FUSED,
     }
 )
 
@@ -103,50 +132,24 @@ LAYERS = frozenset(
 # What is counted from its parts, which are watched while it runs.
 WHOLE = "multi_head_attention_forward"
 
-# Functions that multiply and accumulate, and that no rule counts.
-BLIND = frozenset(
-    {
-        "cdist", "chain_matmul", "linalg_multi_dot", "conv_tbc", "kron", "outer", "ger", "addr", "cov", "corrcoef",
-        "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "matrix_power", "linalg_matrix_power",
-        "matrix_exp", "linalg_matrix_exp", "pairwise_distance", "cosine_similarity", "linalg_vecdot", "linalg_solve",
-        "linalg_solve_triangular", "linalg_lstsq", "linalg_inv", "inverse", "cholesky_solve", "flex_attention",
-        "sparse_sampled_addmm", "smm", "hspmm", "_int_mm", "_scaled_mm", "stft", "istft", "grad", "backward",
-        *(f"fft_{inverse}{kind}fft{rank}" for inverse in ("", "i") for kind in ("", "r", "h") for rank in ("", "2", "n")),
-    }
-)  # fmt: skip
-
-# Those of them that call matrix products which can be counted below them.
-DECOMPOSED = frozenset(
-    {"chain_matmul", "linalg_multi_dot", "matrix_power", "linalg_matrix_power", "cov", "corrcoef"}
-)
-
-# Values that are handed out of torch: what is computed from them is not seen.
-LEAVES = frozenset({"numpy", "__array__", "__dlpack__"})
-
 # Operators below torch's functions, by name, and of which arguments they form products.
 BELOW: Mapping[str, Rule] = MappingProxyType(
     {
-        **{name: rules.product(0) for name in ("mm", "bmm", "mv", "dot", "vdot")},
+        **{
+            name: rules.product(0)
+            for name in ("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm", "_sparse_sparse_matmul")
+        },
         **{
             name + suffix: rules.product(1)
-            for name in ("addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation")
+            for name in ("addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation", "sspaddmm")
             for suffix in ("", "_")
         },
         "linear": rules.linear,
         "convolution": rules.general_convolution,
         "_convolution": rules.general_convolution,
-        "_scaled_dot_product_flash_attention_for_cpu": attention.fused_attention,
-        "_scaled_dot_product_flash_attention": attention.fused_attention,
+        **FUSED,
     }
 )
-# Operators that multiply and accumulate in one piece.
-UNSEEN_BELOW = frozenset(
-    {
-        "mkldnn_rnn_layer", "_cudnn_rnn", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_cdist_forward", "conv_tbc",
-        "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_fft_r2c", "_fft_c2c", "_fft_c2r",
-        "_int_mm", "_scaled_mm", "mkldnn_convolution", "linalg_vecdot", "_scaled_dot_product_efficient_attention",
-    }
-)  # fmt: skip
 GATED = frozenset({"lstm", "gru", "lstm_cell", "gru_cell"})
 """Layers of TorchScript whose products among the gates are multiplied one by one."""
 
@@ -174,6 +177,15 @@ SUMS = frozenset(
     {"add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__", "__isub__", "sub_"}
 )
 
+# Functions beside products that may spread the values of a matrix over those of samples.
+SPREADS = frozenset(
+    {
+        "addcmul", "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_", "where", "div", "div_", "divide", "true_divide",
+        "__truediv__", "__rtruediv__", "__div__", "__rdiv__", "__itruediv__", "masked_fill", "pow", "__pow__", "__rpow__",
+        "maximum", "minimum", "fmod", "remainder", "logical_and", "__and__", "xlogy", "hypot",
+    }
+)  # fmt: skip
+
 OVERLOADS = ("default", "padding", "input", "data", "Tensor")
 
 RULE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
@@ -197,6 +209,21 @@ def _gathered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args if 1 in x.stride() else (x.contiguous(), *args[1:])
 
 
+def _reason(name: str, args: tuple[Any, ...], error: Exception) -> str:
+    """Why a rule did not count a call."""
+    nested = any(isinstance(x, torch.Tensor) and x.is_nested for x in args)
+    return f"{name}: {'nested tensors are not counted' if nested else error}"
+
+
+def _is_handed_out(name: str, values: Tensor) -> bool:
+    """Whether more than a summary of a tensor is handed out: several values, or one out of several."""
+    if name not in SINGLE:
+        return values.numel() > 1 and (name != "tolist" or values.dtype.is_floating_point)
+    if not values.dtype.is_floating_point or values.layout is not torch.strided:
+        return False
+    return bool(values.untyped_storage().nbytes() > values.element_size())
+
+
 @lru_cache(maxsize=4)
 def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
     """What is to be done about a function, by its name."""
@@ -208,11 +235,19 @@ def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
         found |= dict.fromkeys(LAYERS, _LAYER) | dict.fromkeys(rules.QUANTISED, _COUNT)
         found |= dict.fromkeys(BLIND, _MISS)
         found |= dict.fromkeys(PRODUCTS, _MULTIPLY) | dict.fromkeys(SUMS, _ADD)
-        found |= dict.fromkeys(LEAVES, _LEAVE) | {"embedding": _TABLE, "embedding_bag": _TABLE}
+        found |= dict.fromkeys(SPREADS, _SPREAD)
+        found |= dict.fromkeys(LEAVES | SINGLE, _LEAVE) | {"embedding": _TABLE, "embedding_bag": _TABLE}
     # Exported graphs call the same functions by an overload of their operator.
     plain = [name for name in found if not name.startswith("__")]
     overloads = {f"{name}.{which}": found[name] for name in plain for which in OVERLOADS}
     return MappingProxyType(found | {name: _COUNT if do == _LAYER else do for name, do in overloads.items()})
+
+
+OPERATORS = frozenset({OpOverload, OpOverloadPacket})
+# Operators of torchvision that choose among boxes, or read images at places between pixels.
+RESAMPLING = frozenset(
+    f"torchvision::{name}" for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+)
 
 
 class Watch(TorchFunctionMode):  # type: ignore[misc]
@@ -237,6 +272,8 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         below = self.below
         if action == _COUNT and name == WHOLE:
             func = attention.observed(self.tally, func)
+        elif action == _COUNT and name in ENDS_PROCESS:
+            refuse(*args[:2])
         elif action == _LAYER:
             args = _gathered(name, args)
         if below is not None:
@@ -245,10 +282,18 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 self._note(name, action, args, kwargs, result)
             return result
         result = func(*args, **kwargs) if kwargs else func(*args)
-        if action is None and func.__class__ is OpOverload and func.namespace != "aten":
-            self.operators.add(func.name())
+        if action is None and func.__class__ in OPERATORS:
+            self._operator(func)
         self._note(name, action, args, kwargs, result)
+        if self.tally.held:
+            self.tally.held.derive(args, result)
         return result
+
+    def _operator(self, func: Any) -> None:
+        """Note an operator of others, which is named if nothing counts it."""
+        name = func.name() if isinstance(func, OpOverload) else str(func._qualified_op_name)
+        if not name.startswith(("aten::", "prims::", "quantized::")) and name not in RESAMPLING:
+            self.operators.add(name)
 
     def _note(
         self, name: str, action: int | None, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any
@@ -270,6 +315,11 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             elif action in (_MULTIPLY, _ADD):
                 if len(args) == 2 and (self._has(id(first)) or self._has(id(args[1]))):
                     self.tally.combined(args[0], args[1], result, product=action == _MULTIPLY)
+                elif action == _MULTIPLY and self.tally.held:
+                    self.tally.spread((*args, *(kwargs or {}).values()), result)
+            elif action == _SPREAD:
+                if self.tally.held:
+                    self.tally.spread((*args, *(kwargs or {}).values()), result)
             elif action == _TABLE:
                 for table in args[:2]:
                     if isinstance(table, torch.Tensor) and self.tally.weight_of(table) is not None:
@@ -279,7 +329,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 if weighted is not None or any(isinstance(value, torch.Tensor) for value in args[6:]):
                     self._miss(name, args, f"no rule counts the weighted rows of torch's {name}")
             elif action == _LEAVE:
-                if isinstance(first, torch.Tensor) and first.numel() > 1:
+                if isinstance(first, torch.Tensor) and _is_handed_out(name, first):
                     self.tally.miss(name, LEFT)
             elif not self.inside:
                 self.tally.activations(
@@ -307,7 +357,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 rule(self.tally, result, args, kwargs)
         except RULE_ERRORS as error:
             self.uncounted.add(name)
-            self._miss(name, args, f"{name}: {error}")
+            self._miss(name, args, _reason(name, args, error))
 
     def _miss(self, name: str, args: tuple[Any, ...], why: str = "") -> None:
         """Name a function that is not counted, by the module whose weights it was handed."""
@@ -388,6 +438,8 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
         if func.namespace not in ("aten", "prim", "prims"):
             return self._own(func, args, kwargs)
         name = func._opname
+        if name in ENDS_PROCESS:
+            refuse(*args[:2])
         if name in GATED:
             self.tally.miss(name, f"the products among the gates of a compiled {name} are not counted")
         if name not in BELOW and func._can_decompose():  # inside an operator of one's own
@@ -408,7 +460,7 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
                     rule(self.tally, result, args, kwargs)
                     self.products += 1
                 except RULE_ERRORS as error:
-                    self.tally.miss(name, f"{name}: {error}")
+                    self.tally.miss(name, _reason(name, args, error))
         elif name in UNSEEN_BELOW:
             self.tally.miss(name, f"no rule counts torch's {name}")
         return result
@@ -516,6 +568,10 @@ class StrictPass:
 
     def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
         """Count what this thread does from here on to a batch of ``size`` samples."""
+        if not self.tally.batch and self.network.state is not None and "operations" in self.needs:
+            self.tally.held.take(x for x in self.network.state.tensors if self.tally.made.origin(x) is None)
+            if self.watch.below is None and self.network.state.scripted:
+                self.watch.below = Below(self.tally, frozenset())
         self.tally.begin(size, shape)
         self._before.clear()
         self._versions.clear()
@@ -559,6 +615,7 @@ class StrictPass:
                     self.tally.miss(name or type(child).__name__, why)
             if type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
                 weights = sum(weight.numel() for weight in packed_weights(child).values())
+                self.tally.uncounted.pop(f"quantized_{type(child).__name__.lower()}", None)  # it is named here
                 self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}", weights)
 
     def _mine(self) -> bool:
