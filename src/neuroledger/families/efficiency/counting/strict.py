@@ -615,7 +615,9 @@ class StrictPass:
                     self.tally.miss(name or type(child).__name__, why)
             if type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
                 weights = sum(weight.numel() for weight in packed_weights(child).values())
-                self.tally.uncounted.pop(f"quantized_{type(child).__name__.lower()}", None)  # it is named here
+                self.tally.uncounted.pop(
+                    f"quantized_{type(child).__name__.lower()}", None
+                )  # it is named here
                 self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}", weights)
 
     def _mine(self) -> bool:
