@@ -71,6 +71,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.control": "A recorded control of the benchmark failed.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or what it returns breaks the conventions of assemblies and stimuli.",
+        "data.left-out": "What the reader left out of the data or could not decide.",
         "data.undeclared": "No expectation is declared of a part that the data set has.",
         "data.missing": "Files of the data set are not on this machine.",
         "data.not-validated": "The data set has no validation report.",

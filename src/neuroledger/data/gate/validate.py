@@ -137,6 +137,9 @@ def _report(
             result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None) | {
                 "contents": _contents(data)
             }
+            told = data.notes if spec.access != "private" else data.notes and ("withheld: private data",)
+            noted = [Finding("data.left-out", "note", f"data set {spec.id}", note) for note in told]
+            result["findings"] = (*result["findings"], *noted)
             breached = any(finding.severity == "error" for finding in result["findings"])
             stages["expectations"] = "failed" if breached else "passed"
     reader = spec.reader.name if spec.reader is not None else ""

@@ -14,6 +14,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.pinning.recordings import recorded
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_markers, omitted_markers
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -109,7 +110,9 @@ def bids_epochs(
         for path, name in names.items():
             with quiet_mne():
                 try:
-                    raw = mne_bids.read_raw_bids(path)
+                    with omitted_markers() as lost:
+                        raw = mne_bids.read_raw_bids(path)
+                    note_markers(raw, lost)
                 except (OSError, ValueError, RuntimeError) as error:
                     raise DataError(f"{name} cannot be read as BIDS ({error})") from error
             recording = Recording(
@@ -127,7 +130,9 @@ def bids_epochs(
 
     windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=told_apart(windows))
+    return Dataset(
+        stimuli=None, assembly=windows, extras=extras, notes=(*told_apart(windows), *beyond_notes(windows))
+    )
 
 
 def _instead(root: Path, held: Set[Path]) -> str:

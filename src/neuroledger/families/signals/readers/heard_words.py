@@ -24,6 +24,7 @@ from neuroledger.families.signals.language.language_events import (
     the_file,
     within,
 )
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.signal_preprocessing import UNTOUCHED, Preprocessing, Recording
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.signal_windows import Window
@@ -167,7 +168,7 @@ def heard_words(
 
     windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras)
+    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=beyond_notes(windows))
 
 
 def _recordings(names: Sequence[str], pattern: str, leave_out: Sequence[str]) -> list[str]:

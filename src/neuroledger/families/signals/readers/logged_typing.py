@@ -19,6 +19,7 @@ from neuroledger.families.signals.language.language_events import place
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.typing_logs import Logged, read_log
 from neuroledger.families.signals.pinning.recordings import logged
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.event_alignment import Aligned, Alignment, align
 from neuroledger.families.signals.recordings.recording_names import Naming
 from neuroledger.families.signals.recordings.signal_preprocessing import (
@@ -149,7 +150,7 @@ def logged_typing(
             del raw
 
     windows = stored(parts(), of=len(recordings))
-    return Dataset(stimuli=None, assembly=windows, notes=_notes(windows))
+    return Dataset(stimuli=None, assembly=windows, notes=(*_notes(windows), *beyond_notes(windows)))
 
 
 def _clusters(logs: Sequence[Logged], practice: int, threshold: float) -> dict[str, str]:

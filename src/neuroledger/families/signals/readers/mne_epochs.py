@@ -18,6 +18,7 @@ from neuroledger.data.parsing import matlab, table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
 from neuroledger.families.signals.recordings.signal_preprocessing import (
@@ -177,7 +178,12 @@ def mne_epochs(
         raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
     windows = stored(parts(), of=len(recordings))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=(*told_apart(windows), *notes))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        notes=(*told_apart(windows), *beyond_notes(windows), *notes),
+    )
 
 
 def _field(path: Path, name: str) -> npt.NDArray[Any]:

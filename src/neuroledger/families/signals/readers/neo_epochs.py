@@ -14,6 +14,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import Pattern
 from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,
@@ -94,13 +95,16 @@ def neo_epochs(
                 begin = max(stretch.begin - stretches[0].begin, free)
                 free = begin + stretch.seconds
                 if found is not None and len(stretches) > 1:
+                    noted = found.encoding
                     found = found.assign_coords(
                         onset=("presentation", found["onset"].values + begin),
                         segment=("presentation", np.full(found.sizes["presentation"], number)),
                     )
+                    found.encoding = noted
                 yield found
 
-    return Dataset(stimuli=None, assembly=stored(parts()))
+    windows = stored(parts())
+    return Dataset(stimuli=None, assembly=windows, notes=beyond_notes(windows))
 
 
 def _over_segments(window: Window, stretches: Sequence[Stretch], file: str) -> Window:
@@ -130,8 +134,16 @@ def _counted(
     kept = np.flatnonzero(
         (onsets + window.start >= 0) & (onsets + window.start + window.duration <= stretch.seconds + 1e-9)
     )
+    # Counted in steps of a nanosecond: spikes have times, not samples.
+    first, length, whole = (
+        np.round(np.asarray(seconds) * 1e9).astype(int)
+        for seconds in (onsets + window.start, window.duration, stretch.seconds + 1e-9)
+    )
+    lost = 0
+    if window.stride is None or window.laid_over == "events":
+        lost = require_few(first, int(length), int(whole), 0, window.beyond, recording.file)
     if not len(kept):
-        if window.some:
+        if window.some and (not lost or window.beyond == 1):
             return None
         raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
     facts: dict[str, Any] = {
@@ -144,7 +156,8 @@ def _counted(
         "recording_sha256": np.full(len(kept), sha256),
     }
     counts = spike_counts(list(trains.values()), onsets[kept], window.start, window.duration, bin)
-    return signals(
+    found = signals(
         counts.astype(np.float32), channels=list(trains), channel_types="spikes", sampling_rate=1.0 / bin,
         start=window.start, units="count", events=facts,
     )  # fmt: skip
+    return note_left_out(found, recording.file, lost, len(onsets), 0)

@@ -23,6 +23,7 @@ from neuroledger.families.signals.language.sentence_blocks import (
     together,
 )
 from neuroledger.families.signals.language.text_clusters import clustered
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -158,7 +159,9 @@ def read_sentences(
 
     windows = stored(parts(), of=sum(len(one.eeg) for one in sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=clustered(windows, near), extras=extras)
+    return Dataset(
+        stimuli=None, assembly=clustered(windows, near), extras=extras, notes=beyond_notes(windows)
+    )
 
 
 def _rows(shown: Sequence[Shown], texts: Sequence[str], window: Window) -> list[dict[str, str]]:

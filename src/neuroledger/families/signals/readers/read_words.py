@@ -24,6 +24,7 @@ from neuroledger.families.signals.language.word_triggers import (
     read_in,
     unknown_codes,
 )
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.laboratories import (
     Laboratory,
     Session,
@@ -143,7 +144,9 @@ def read_words(
 
     windows = stored(parts(), of=len(sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(windows))
+    return Dataset(
+        stimuli=None, assembly=windows, extras=extras, notes=(*_notes(windows), *beyond_notes(windows))
+    )
 
 
 def _looked_at(

@@ -18,6 +18,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -170,7 +171,7 @@ def scheduled_arrays(
 
     windows = stored(parts(), of=len(whose) * len(labels))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras)
+    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=beyond_notes(windows))
 
 
 def _whose(patterns: Sequence[str], name: str) -> tuple[str, str] | None:

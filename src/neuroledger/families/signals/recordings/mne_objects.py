@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ import xarray as xr
 from pydantic import ValidationError
 
 from neuroledger.errors import RequestError
+from neuroledger.families.signals.recordings.beyond_ends import KEY, beyond_notes, sum_left_out
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     Recording,
@@ -26,6 +28,7 @@ from neuroledger.spec.base import Frozen, worded
 
 __all__ = ["is_mne", "windows"]
 
+log = logging.getLogger("neuroledger")
 Declared = TypeVar("Declared", bound=Frozen)
 MAGNETIC = frozenset({"mag", "grad"})
 # Columns of metadata that say whose an epoch is, and those that its window has already.
@@ -66,7 +69,8 @@ def windows(
     -------
     xr.DataArray
         With `subject`, `session`, `run`, `label`, `onset` (s), and the columns of the metadata of epochs as coordinates;
-        the columns `subject`, `session` and `run` say whose each epoch is.
+        the columns `subject`, `session` and `run` say whose each epoch is. Windows that reach beyond the ends of a recording
+        are left out, with a warning of the logger `neuroledger` that counts them; many are refused (`beyond` of `window`).
 
     Raises
     ------
@@ -80,7 +84,15 @@ def windows(
         raise RequestError("recordings: there are none")
     said = None if window is None else _declared(Window, window, "window")
     steps = None if preprocessing is None else _declared(Preprocessing, preprocessing, "preprocessing")
-    return join([_windows(thing, about, said, steps) for about, thing in found])
+    parts = [_windows(thing, about, said, steps) for about, thing in found]
+    left_out: dict[str, list[int]] = {}
+    for part in parts:
+        sum_left_out(left_out, part)
+    whole = join(parts)
+    whole.encoding = {KEY: left_out}
+    for note in beyond_notes(whole):
+        log.warning(note)
+    return whole
 
 
 def _declared(kind: type[Declared], said: Any, name: str) -> Declared:

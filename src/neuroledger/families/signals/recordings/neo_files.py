@@ -15,6 +15,7 @@ import numpy as np
 from neuroledger.data.arrays import Floats
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.spec.base import Frozen
 
@@ -225,6 +226,7 @@ def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> Any:
         if inside
         else None
     )
+    note_markers(raw, [span.description for span in stretch.spans if span not in inside])
     return raw
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.beyond_ends import note_markers, omitted_markers
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.families.signals.recordings.wfdb import read_night
@@ -33,25 +34,33 @@ def open_recording(path: Path, *, table: SampleTable | None = None, streams: Str
     UnavailableError
         MNE, or the package for this format, is not installed.
     """
+    with quiet_mne(), omitted_markers() as lost:
+        raw = _opened(path, table, streams)
+    note_markers(raw, lost)
+    return raw
+
+
+def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> Any:
+    import mne
+
     suffix = path.suffix.lower()
-    with quiet_mne() as mne:
-        if suffix in XDF:
-            return read_xdf(path, streams)
-        if suffix in TABLES:
-            return read_sample_table(path, table)
-        if re.search(r"[-_]epo\.fif(\.gz)?$", path.name):
-            raise DataError(f"{path.name} {SAY}")
-        with parsing(path, "a recording by MNE"):
-            if suffix == ".hea":
-                return read_night(path)
-            if suffix == ".vhdr":
-                _names_its_own(path)
-            try:
-                return mne.io.read_raw(path, preload=False)
-            except TypeError as error:
-                if suffix == ".set" and "number of trials" in str(error):
-                    raise DataError(f"{path.name} {SAY}") from error
-                raise
+    if suffix in XDF:
+        return read_xdf(path, streams)
+    if suffix in TABLES:
+        return read_sample_table(path, table)
+    if re.search(r"[-_]epo\.fif(\.gz)?$", path.name):
+        raise DataError(f"{path.name} {SAY}")
+    with parsing(path, "a recording by MNE"):
+        if suffix == ".hea":
+            return read_night(path)
+        if suffix == ".vhdr":
+            _names_its_own(path)
+        try:
+            return mne.io.read_raw(path, preload=False)
+        except TypeError as error:
+            if suffix == ".set" and "number of trials" in str(error):
+                raise DataError(f"{path.name} {SAY}") from error
+            raise
 
 
 def _names_its_own(header: Path) -> None:

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.bands import named_by
+from neuroledger.families.signals.recordings.beyond_ends import lost_markers, note_left_out, require_few
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
@@ -157,6 +158,10 @@ def windows_of(
         _prepare(raw, steps, recording.file)
         rate = float(raw.info["sfreq"])
         spans = own_spans(raw) if beside is None else beside
+        markers = 0
+        if beside is None and rows is None:
+            # Which events count without labels is said by columns that a lost marker does not have.
+            markers = lost_markers(raw, window.means if events is None else bool)
         if events is not None:
             table = rows_of(spans, columns or {}, recording.file) if rows is None else rows
             laid = show(events, table, recording.file)
@@ -173,7 +178,14 @@ def windows_of(
         inside = (first >= max(0, round(begin * rate))) & (
             first + length <= min(raw.n_times, round(end * rate))
         )
-        if window.some and not inside.any():
+        wanted = np.ones(len(first), dtype=bool)
+        if window.within is not None:
+            wanted = (np.asarray(onsets) >= begin) & (np.asarray(onsets) <= end)
+        by_events = events is not None or window.stride is None or window.laid_over == "events"
+        lost, of = 0, int(wanted.sum())
+        if by_events:
+            lost = require_few(first[wanted], length, raw.n_times, markers, window.beyond, recording.file)
+        if window.some and not inside.any() and (not lost or window.beyond == 1):
             return None
         if not inside.any():
             raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
@@ -182,7 +194,8 @@ def windows_of(
         for row, at in enumerate(first[inside]):
             cut[row] = data[:, at : at + length]
         del data
-    return _as_declared(cut, raw, recording, laid, np.flatnonzero(inside), before, steps, sha256)
+    found = _as_declared(cut, raw, recording, laid, np.flatnonzero(inside), before, steps, sha256)
+    return note_left_out(found, recording.file, lost, of, markers) if by_events else found
 
 
 def windows_of_epochs(

@@ -54,6 +54,10 @@ class Window(Frozen):
 
     A description that means something may be written with `*` for any characters. Every recording has every labelled event,
     unless `some` recordings lack them: one without any has no windows.
+
+    Windows around events that reach beyond the ends of the recording are left out and counted in the notes of every score.
+    `beyond` is the largest share of them in a recording, unless no more than one reaches beyond either end; with more, the
+    recording is refused.
     """
 
     start: float
@@ -69,6 +73,7 @@ class Window(Frozen):
     until: dict[str, str] = Field(default_factory=dict)
     within: tuple[float, float] | None = None
     some: bool = False
+    beyond: Annotated[float, Field(ge=0, le=1)] = 0.1
 
     @model_validator(mode="after")
     def _together(self) -> Window:
@@ -98,6 +103,10 @@ class Window(Frozen):
         to = self.countdown.to if self.countdown else ()
         trial = [self.trial_starts_with] if self.trial_starts_with is not None else []
         return frozenset([*self.labels, *marked, *to, *trial, *self.until.values()])
+
+    def means(self, description: str) -> bool:
+        """Whether a description is given a meaning, be it by `*`."""
+        return _written(description, self.meant) is not None
 
 
 class WindowLayout(NamedTuple):

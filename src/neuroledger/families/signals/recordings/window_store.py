@@ -16,6 +16,7 @@ import xarray as xr
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.lazy_rows import row_blocks
 from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.beyond_ends import KEY, sum_left_out
 from neuroledger.families.signals.signals import DIMS
 from neuroledger.spec import registry
 from neuroledger.store.hashes import sha256_of
@@ -25,7 +26,7 @@ __all__ = ["IN_MEMORY", "join", "stored"]
 
 Array = npt.NDArray[Any]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Rises when the same parts are stored as other bytes."""
 KIND: Final = "windows"
 VALUES: Final = "values.bin"
@@ -46,7 +47,7 @@ def stored(
     made in memory and stay there where they are tiny or the disk has no room; of more, one part is in memory at once. The
     entry is found by what determines it: the files' bytes, every parameter of the reader, the reader's version, this
     module's, and those of the libraries that computed it. ``encoding`` of what is returned then holds its
-    ``content_sha256``.
+    ``content_sha256``, and always what `note_left_out` noted of each recording.
 
     Parameters
     ----------
@@ -69,7 +70,8 @@ def stored(
     entry = store.get(KIND, made_of) if made_of is not None else None
     if entry is not None:
         return _opened(store, entry)
-    stream = _read(parts)
+    told: dict[str, list[int]] = {}
+    stream = _read(parts, told)
     held: list[xr.DataArray] = []
     for one in stream:
         if one is None:
@@ -81,22 +83,27 @@ def stored(
             break
     else:
         whole = join(held)
+        whole.encoding = {KEY: told}
         if whole.nbytes <= TINY or store.make_room(whole.nbytes) < whole.nbytes:
             return whole
         made_of = made_of or _made_of(call, part)
-        return _opened(store, store.keep(KIND, made_of, lambda place: _write(store, place, held)))
+        return _opened(store, store.keep(KIND, made_of, lambda place: _write(store, place, held, told)))
     size = sum(one.nbytes for one in held)
     _require_room(store, size * max(1.0, of / len(held)) if of is not None else size, "about ")
     del one
     taken = (held.pop(0) for _ in range(len(held)))
     made_of = made_of or _made_of(call, part)
-    return _opened(store, store.keep(KIND, made_of, lambda place: _write(store, place, chain(taken, stream))))
+    return _opened(
+        store, store.keep(KIND, made_of, lambda place: _write(store, place, chain(taken, stream), told))
+    )
 
 
-def _read(parts: Iterable[xr.DataArray | None]) -> Iterator[xr.DataArray | None]:
-    """The parts; a recording that the disk does not give is not told as a disk that takes no windows."""
+def _read(parts: Iterable[xr.DataArray | None], told: dict[str, list[int]]) -> Iterator[xr.DataArray | None]:
+    """The parts, summing what was left out; a recording that the disk does not give is not told as a full disk."""
     try:
-        yield from parts
+        for part in parts:
+            sum_left_out(told, part)
+            yield part
     except OSError as error:
         raise DataError(
             f"a recording cannot be read ({error}): is its file whole, and yours to read?"
@@ -156,7 +163,9 @@ def _version(library: str) -> str:
         return ""
 
 
-def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None]) -> Written:
+def _write(
+    store: Store, place: Path, parts: Iterable[xr.DataArray | None], told: dict[str, list[int]]
+) -> Written:
     """Write the values in the order of the parts, and after them each coordinate to a file of its own."""
     path = place / VALUES
     first: xr.DataArray | None = None
@@ -190,6 +199,7 @@ def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None]) -> W
         "attrs": dict(first.attrs),
         "name": first.name,
         "content_sha256": content_sha256(whole),
+        KEY: told,
     }
     return Written(about, {VALUES: digest.hexdigest()})
 
@@ -245,7 +255,7 @@ def _mapped(store: Store, entry: Entry) -> xr.DataArray:
         for one in about["coordinates"]
     }
     windows = xr.DataArray(values, dims=DIMS, coords=coords, attrs=about["attrs"], name=about["name"])
-    windows.encoding = {"content_sha256": about["content_sha256"]}
+    windows.encoding = {"content_sha256": about["content_sha256"], KEY: about[KEY]}
     return windows
 
 

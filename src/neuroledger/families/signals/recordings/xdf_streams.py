@@ -14,6 +14,7 @@ from pydantic import Field
 from neuroledger.data.arrays import Floats
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Streams", "read_xdf"]
@@ -87,8 +88,9 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
     factors = np.array([VOLTS.get(unit.strip().lower(), 1.0) for unit in units])
     info = mne.create_info(names, rate, types, verbose="ERROR")
     raw = mne.io.RawArray(values * factors[:, None], info, verbose="ERROR")
-    onsets, texts = _markers(path.name, streams, wanted.markers, times, rate)
+    onsets, texts, beyond = _markers(path.name, streams, wanted.markers, times, rate)
     raw.set_annotations(mne.Annotations(onsets, np.zeros(len(onsets)), texts))
+    note_markers(raw, beyond)
     return raw
 
 
@@ -201,19 +203,23 @@ def _channels(stream: Mapping[str, Any], count: int) -> tuple[list[str], list[st
 
 def _markers(
     file: str, streams: Sequence[Mapping[str, Any]], wanted: Sequence[str], times: Floats, rate: float
-) -> tuple[list[float], list[str]]:
-    """Seconds from the first sample, counted in samples, and what each marker says, in order of time."""
+) -> tuple[list[float], list[str], list[str]]:
+    """Seconds from the first sample, counted in samples, and what each marker says, in order of time; those beyond."""
     texts = [one for one in streams if _said(one, "channel_format") == "string"]
     chosen = texts if not wanted else [one for name in wanted for one in _called(texts, name)]
     lost = [name for name in wanted if not _called(texts, name)]
     if lost:
         raise DataError(f"{file} has no stream of markers {', '.join(lost)}; it has {_shown(streams)}")
     found: list[tuple[float, str]] = []
+    beyond: list[str] = []
     for stream in chosen:
         for time, row in zip(stream["time_stamps"], stream["time_series"], strict=True):
             # By the stamps, not by the rate: a clock that drifts by a hundredth shifts an hour's last events by 36 s.
             at = float(np.interp(time, times, np.arange(len(times)), left=-1.0, right=-1.0))
+            said = "/".join(str(cell) for cell in row)
             if at >= 0:
-                found.append((round(at) / rate, "/".join(str(cell) for cell in row)))
+                found.append((round(at) / rate, said))
+            else:
+                beyond.append(said)
     found.sort()
-    return [onset for onset, _ in found], [text for _, text in found]
+    return [onset for onset, _ in found], [text for _, text in found], beyond
