@@ -30,6 +30,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     same_bytes,
     sidecars,
 )
+from neuroledger.families.signals.recordings.matlab_layouts import MatlabLayout, matlab_parts
 from neuroledger.families.signals.recordings.neo_files import NeoFiles, read_neo
 from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
 from neuroledger.families.signals.recordings.recording_names import Naming, resolve
@@ -80,6 +81,7 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
         named=named,
         opened=opened,
         neo=neo,
+        events_file=((told.get("matlab") or {}).get("events") or {}).get("file"),
         **only,
     )
     problems = same_bytes(downloads.folder, found)
@@ -200,6 +202,11 @@ def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: 
     def read() -> list[str]:
         if told.get("epoched"):
             return sorted(open_epochs(folder / item.file).event_id)
+        if told.get("matlab"):
+            layout = MatlabLayout.model_validate(told["matlab"])
+            near = {one: folder / one for one in item.files}
+            parts = matlab_parts(folder / item.file, layout, near, item.file, (0.0, 0.0))
+            return sorted({span.description for part in parts for span in own_spans(part.raw)})
         if told.get("neo"):
             stretches = read_neo(folder / item.file, NeoFiles.model_validate(told["neo"]))
             return sorted({span.description for stretch in stretches for span in stretch.spans})

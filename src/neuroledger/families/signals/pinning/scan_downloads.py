@@ -93,6 +93,7 @@ def recordings_in(
     named: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     opened: Callable[[str], bool] | None = None,
     neo: str | None = None,
+    events_file: str | None = None,
 ) -> list[Found]:
     """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
 
@@ -101,7 +102,7 @@ def recordings_in(
     of annotations beside the recordings. Where there are patterns, files with other names are passed over. `subjects` and
     `sessions` are those that are wanted, all where none are named. `opened` tells which files are recordings, by their
     names; those of the formats that say all by themselves, where it is not given. `neo` is the format of files that neo
-    reads.
+    reads, `events_file` the name of the file beside each recording that holds its events.
 
     Raises
     ------
@@ -153,6 +154,10 @@ def recordings_in(
             companions = beside(neo, name, names)
         if rule is not None:
             companions.append(annotation_file_of(rule, name, names))
+        if events_file is not None:
+            companions.append("/".join([*name.split("/")[:-1], events_file]))
+            if companions[-1] not in known:
+                problems.append(f"{name} has no events: {companions[-1]} is missing")
         said = {key: value for key, value in fields.items() if key not in WHOSE}
         found.append(Found(name, tuple(companions), subject, session, run, said))
     if unknown:
@@ -185,6 +190,9 @@ def reads(told: Mapping[str, Any]) -> Callable[[str], bool]:
     """Which files a reader with these fields opens: tables only where their layout is declared, or epochs."""
     if told.get("neo"):
         return lambda name: opens(str(told["neo"].get("format")), name)
+    if told.get("matlab"):
+        events = (told["matlab"].get("events") or {}).get("file")
+        return lambda name: name.lower().endswith(".mat") and PurePosixPath(name).name != events
     if told.get("epoched"):
         return lambda name: EPOCHS.search(name) is not None
     if told.get("table"):

@@ -178,6 +178,8 @@ def windows_of(
         inside = (first >= max(0, round(begin * rate))) & (
             first + length <= min(raw.n_times, round(end * rate))
         )
+        if not inside.any() and not window.some:
+            raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
         wanted = np.ones(len(first), dtype=bool)
         if window.within is not None:
             wanted = (np.asarray(onsets) >= begin) & (np.asarray(onsets) <= end)

@@ -1,0 +1,394 @@
+"""Recordings in MATLAB files of any layout: a spec states where in a file samples, channels, rate and events are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from neuroledger.data.arrays import Floats
+from neuroledger.data.file_names import Pattern, matching
+from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.matlab_trees import as_array, as_texts, found_at, parts_at, tree
+from neuroledger.spec.base import Frozen
+
+__all__ = ["MatlabEvents", "MatlabLayout", "MatlabPart", "matlab_parts"]
+
+Kind = Literal["eeg", "eog", "ecg", "emg", "seeg", "ecog", "misc"]
+Axis = Literal["channel", "sample", "trial", "target"]
+Positive = Annotated[float, Field(gt=0)]
+ORDER: Final[tuple[Axis, ...]] = ("target", "trial", "channel", "sample")
+
+
+class MatlabEvents(Frozen):
+    """Where the events are. Places are as in `MatlabLayout`.
+
+    Attributes
+    ----------
+    samples, milliseconds
+        Place of the moment of each event: the number of its sample, or its time. Both count from `count_from`: MATLAB's
+        first sample is 1.
+    channel
+        In place of moments, a code at each sample: its place, or the columns of the samples that hold it, which are added
+        (-1 is the last). An event begins where the code changes to another than 0.
+    codes
+        Place of what each event, or each trial, is: a number, a text, or a row for each class that is 1 where it is.
+    names
+        Place of the names of the codes 1, 2, and so on.
+    file, parts
+        Name of the file beside each recording that holds the events, and the place of the parts in it.
+    delay, duration
+        Seconds from the stated moment to the event, and how long it lasts.
+    """
+
+    samples: str | None = None
+    milliseconds: str | None = None
+    channel: str | tuple[int, ...] | None = None
+    codes: str | None = None
+    names: str | None = None
+    file: str | None = None
+    parts: str | None = None
+    count_from: int = 1
+    delay: float = 0.0
+    duration: Annotated[float, Field(ge=0)] = 0.0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> MatlabEvents:
+        ways = [name for name in ("samples", "milliseconds", "channel") if getattr(self, name) is not None]
+        if len(ways) > 1:
+            raise ValueError(
+                f"events have one of `samples`, `milliseconds` and `channel`, not {' and '.join(ways)}"
+            )
+        if ways and ways != ["channel"] and self.codes is None:
+            raise ValueError(f"events by `{ways[0]}` need `codes`: what each is")
+        if self.file is None and self.parts is not None:
+            raise ValueError("`parts` of events are those of their own `file`")
+        return self
+
+
+class MatlabLayout(Frozen):
+    """How MATLAB files, of version 7.3 (HDF5) too, are laid out.
+
+    A place is the name of a variable and of fields in it, `cnt.x`; in a file with `parts`, of fields of a part.
+
+    Attributes
+    ----------
+    samples
+        Place of the samples; or several places, each with what an event in it is: these arrays follow one another.
+    axes
+        What the axes of the samples are, in MATLAB's order. With `trial` or `target`, an array holds trials, which follow
+        one another; with `target`, the number on that axis is what is shown.
+    parts
+        Place of a struct or cell array whose elements are recordings; `take` are the numbers of those that are read, from 1.
+    numbered
+        Whether the number of a part is that of a `session` or of a `run`.
+    sampling_rate
+        In Hz, or its place.
+    channels
+        Names of the channels, or their place.
+    columns
+        First and last channel among the columns of the samples, from 1; or these by patterns of file names.
+    kinds
+        What the channels are, in order: so many of each.
+    scale
+        What the values are multiplied by, where a publisher scaled them.
+    events
+        Where the events are; a trial without any `codes` is described by its target.
+
+    Arrays and trials that follow one another are cut out of longer recordings: each channel's mean in each is taken off, and
+    filters see the joints. A window that reaches over a joint is refused.
+    """
+
+    samples: str | dict[str, str]
+    axes: Annotated[tuple[Axis, ...], Field(min_length=2, max_length=4)]
+    parts: str | None = None
+    take: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    numbered: Literal["session", "run"] = "run"
+    sampling_rate: Positive | str
+    channels: tuple[str, ...] | str
+    columns: tuple[int, int] | dict[Pattern, tuple[int, int]] | None = None
+    kinds: dict[Kind, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    scale: Positive = 1.0
+    events: MatlabEvents
+
+    @model_validator(mode="after")
+    def _together(self) -> MatlabLayout:
+        if len(set(self.axes)) != len(self.axes) or not {"channel", "sample"} <= set(self.axes):
+            raise ValueError("`axes` name `channel`, `sample`, and each at most once")
+        if self.take and self.parts is None:
+            raise ValueError("`take` chooses among `parts`")
+        ways = (self.events.samples, self.events.milliseconds, self.events.channel)
+        stated = any(way is not None for way in ways)
+        if self.trials and (stated or not isinstance(self.samples, str)):
+            raise ValueError("an array of trials has `codes` of its trials, and no moments of events")
+        if self.trials and self.events.codes is None and "target" not in self.axes:
+            raise ValueError("trials need `codes`: what each shows")
+        if not self.trials and not stated:
+            raise ValueError("events need `samples`, `milliseconds` or `channel`")
+        return self
+
+    @property
+    def trials(self) -> bool:
+        """Whether the samples are cut into trials."""
+        return bool({"trial", "target"} & set(self.axes))
+
+
+class MatlabPart(NamedTuple):
+    """A recording in a file: its number, and MNE's `Raw` with the events as annotations."""
+
+    number: int
+    raw: Any
+
+
+class _Piece(NamedTuple):
+    """Samples that follow one another without a gap, (channel, sample), and their events by sample and description."""
+
+    values: Floats
+    events: list[tuple[float, str]]
+
+
+def matlab_parts(
+    path: Path, layout: MatlabLayout, files: Mapping[str, Path], name: str, window: tuple[float, float]
+) -> Iterator[MatlabPart]:
+    """The recordings in one file, in order.
+
+    Parameters
+    ----------
+    files, name
+        All files by name, and the name of this one: events may be in a file beside it.
+    window
+        Start and duration in seconds of what will be cut around the events, which must not reach over a joint.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, or does not hold what the layout says; the message says what it holds.
+    """
+    held = tree(path, _variables(layout, own=True))
+    parts = parts_at(held, layout.parts, name) if layout.parts else [held]
+    other, said = held, name
+    if layout.events.file is not None:
+        said = "/".join([*name.split("/")[:-1], layout.events.file])
+        if said not in files:
+            raise DataError(f"{name} has no events: {said} is not among the files")
+        other = tree(files[said], _variables(layout, own=False))
+    beside = parts if layout.events.file is None else [other]
+    if layout.events.parts is not None:
+        beside = parts_at(other, layout.events.parts, said)
+        if len(beside) != len(parts):
+            raise DataError(f"{name} has {len(parts)} parts at {layout.parts!r}, {said} has {len(beside)}")
+    elif layout.events.file is not None:
+        beside = [other] * len(parts)
+    numbers = layout.take or tuple(range(1, len(parts) + 1))
+    if max(numbers, default=0) > len(parts):
+        raise DataError(f"{name} has {len(parts)} parts at {layout.parts!r}, none of number {max(numbers)}")
+    for number in numbers:
+        where = f"{name}, part {number}" if layout.parts else name
+        yield MatlabPart(
+            number, _raw(parts[number - 1], beside[number - 1], layout, where, said, name, window)
+        )
+
+
+def _variables(layout: MatlabLayout, *, own: bool) -> tuple[str, ...]:
+    """The variables that places begin with: those of the recording, or those of the file of events."""
+    events, beside = layout.events, layout.events.file is not None
+    of_events = [events.samples, events.milliseconds, events.codes, events.names]
+    of_events += [events.channel if isinstance(events.channel, str) else None]
+    if own:
+        places = list(layout.samples) if isinstance(layout.samples, dict) else [layout.samples]
+        places += [at for at in (layout.sampling_rate, layout.channels) if isinstance(at, str)]
+        wanted = [layout.parts] if layout.parts else [*places, *(() if beside else of_events)]
+    else:
+        wanted = [events.parts] if events.parts else of_events
+    return tuple(dict.fromkeys(at.split(".")[0] for at in wanted if at is not None))
+
+
+def _raw(
+    part: Any,
+    beside: Any,
+    layout: MatlabLayout,
+    where: str,
+    beside_file: str,
+    name: str,
+    window: tuple[float, float],
+) -> Any:
+    import mne
+
+    rate = layout.sampling_rate
+    if isinstance(rate, str):
+        stated = as_array(found_at(part, rate, where), rate, where)
+        if stated.size != 1:
+            raise DataError(
+                f"{where}: {rate!r} holds {stated.size} numbers, and one sampling rate is expected"
+            )
+        rate = float(stated.ravel()[0])
+    if not (math.isfinite(rate) and rate > 0):
+        raise DataError(f"{where}: the sampling rate is {rate:g} Hz")
+    pieces = list(_pieces(part, beside, layout, where, beside_file, name, float(rate)))
+    channels = layout.channels
+    names = (
+        as_texts(found_at(part, channels, where), channels, where) if isinstance(channels, str) else channels
+    )
+    count = len(pieces[0].values)
+    if len(names) != count:
+        raise DataError(f"{where}: {len(names)} names for {count} channels")
+    kinds = [kind for kind, many in layout.kinds.items() for _ in range(many)] or ["eeg"] * count
+    if len(kinds) != count:
+        raise DataError(f"{where}: `kinds` says what {len(kinds)} channels are; there are {count}")
+    joined = len(pieces) > 1 or layout.trials
+    onsets, texts, at = [], [], 0
+    for piece in pieces:
+        length = piece.values.shape[1]
+        for sample, text in piece.events:
+            moment = sample / rate + layout.events.delay
+            first, last = moment + window[0], moment + window[0] + window[1]
+            if joined and (first < -0.5 / rate or last > (length + 0.5) / rate):
+                raise DataError(
+                    f"{where}: a window from {first:g} to {last:g} s reaches over the ends of an array or trial of "
+                    f"{length / rate:g} s: shorten the window, or correct `delay`"
+                )
+            onsets.append(at / rate + moment)
+            texts.append(text)
+        at += length
+    values = [piece.values - piece.values.mean(axis=1, keepdims=True) for piece in pieces] if joined else [
+        pieces[0].values
+    ]  # fmt: skip
+    whole = np.concatenate(values, axis=1) * layout.scale
+    if not np.isfinite(whole).all():
+        raise DataError(f"{where}: {int((~np.isfinite(whole)).sum())} samples are no finite numbers")
+    raw = mne.io.RawArray(whole, mne.create_info(list(names), rate, kinds, verbose="ERROR"), verbose="ERROR")
+    raw.set_annotations(mne.Annotations(onsets, [layout.events.duration] * len(onsets), texts))
+    return raw
+
+
+def _pieces(
+    part: Any, beside: Any, layout: MatlabLayout, where: str, beside_file: str, name: str, rate: float
+) -> Iterator[_Piece]:
+    """The arrays or trials of a recording with their events."""
+    if layout.trials:
+        yield from _trials(part, beside, layout, where, beside_file, name)
+        return
+    places = layout.samples if isinstance(layout.samples, dict) else {layout.samples: None}
+    for place, said in places.items():
+        values, every = _channels(
+            as_array(found_at(part, place, where), place, where), layout, place, where, name
+        )
+        values = values.reshape(values.shape[-2:])
+        events = _continuous(beside, layout.events, every.reshape(every.shape[-2:]), beside_file, rate)
+        yield _Piece(values, [(at, said if said is not None else text) for at, text in events])
+
+
+def _channels(
+    found: Floats, layout: MatlabLayout, place: str, where: str, name: str
+) -> tuple[Floats, Floats]:
+    """Samples in the order target, trial, channel, sample; those of the channels alone, and all of them."""
+    if found.ndim > len(layout.axes):
+        raise DataError(f"{where}: {place!r} has the axes {found.shape}; {len(layout.axes)} are declared")
+    # MATLAB leaves out axes of length one at the end.
+    found = found.reshape(found.shape + (1,) * (len(layout.axes) - found.ndim))
+    every = found.transpose([layout.axes.index(axis) for axis in ORDER if axis in layout.axes])
+    columns = layout.columns
+    if isinstance(columns, dict):
+        fits = [pair for pattern, pair in columns.items() if matching(pattern, [name])]
+        if len(fits) != 1:
+            raise DataError(f"{where}: its name fits {len(fits)} patterns of `columns`, not one")
+        columns = fits[0]
+    if columns is None:
+        return every, every
+    first, last = columns
+    count = len(every.reshape(-1, *every.shape[every.ndim - 2 :])[0])
+    if not 1 <= first <= last <= count:
+        raise DataError(f"{where}: {place!r} has {count} columns, and {first} to {last} are declared")
+    return every[..., first - 1 : last, :], every
+
+
+def _trials(
+    part: Any, beside: Any, layout: MatlabLayout, where: str, beside_file: str, name: str
+) -> Iterator[_Piece]:
+    assert isinstance(layout.samples, str)
+    values, _ = _channels(
+        as_array(found_at(part, layout.samples, where), layout.samples, where),
+        layout,
+        layout.samples,
+        where,
+        name,
+    )
+    ahead = values.shape[:-2]
+    places: list[tuple[int, ...]] = list(np.ndindex(*ahead))
+    texts: Sequence[str] = [str(place[0] + 1) for place in places]
+    if layout.events.codes is not None:
+        texts = _descriptions(beside, layout.events, beside_file)
+        if len(texts) != len(places):
+            raise DataError(
+                f"{where}: {len(places)} trials at {layout.samples!r}, {len(texts)} at {layout.events.codes!r}"
+            )
+    for place, text in zip(places, texts, strict=True):
+        yield _Piece(values[place], [(0.0, text)])
+
+
+def _continuous(
+    beside: Any, events: MatlabEvents, every: Floats, file: str, rate: float
+) -> list[tuple[float, str]]:
+    """Sample, from 0, and description of each event of a continuous array."""
+    if events.channel is not None:
+        if isinstance(events.channel, str):
+            codes = as_array(found_at(beside, events.channel, file), events.channel, file).ravel()
+        else:
+            wrong = [number for number in events.channel if not 1 <= abs(number) <= len(every)]
+            if wrong:
+                raise DataError(f"{file} has {len(every)} columns, and none of number {wrong[0]}")
+            codes = every[[number - (number > 0) for number in events.channel]].sum(axis=0)
+        if len(codes) != every.shape[1]:
+            raise DataError(f"{file}: {len(codes)} codes of events for {every.shape[1]} samples")
+        starts = np.flatnonzero((codes != 0) & (np.r_[0, codes[:-1]] != codes))
+        names = _names(beside, events, file)
+        return [(float(at), _named(codes[at], names, events, file)) for at in starts]
+    place = events.samples or str(events.milliseconds)
+    stated = found_at(beside, place, file)
+    if isinstance(stated, np.ndarray) and not stated.size:
+        return []  # a part without trials, such as a baseline
+    moments = as_array(stated, place, file).ravel() - events.count_from
+    texts = _descriptions(beside, events, file)
+    if len(texts) != len(moments):
+        raise DataError(f"{file}: {len(moments)} events at {place!r}, {len(texts)} at {events.codes!r}")
+    factor = 1.0 if events.samples else rate / 1000.0
+    if not np.isfinite(moments).all() or ((moments * factor) < 0).any():
+        raise DataError(f"{file}: moments of events at {place!r} are before the first sample, or no numbers")
+    return [(float(moment * factor), text) for moment, text in zip(moments, texts, strict=True)]
+
+
+def _descriptions(beside: Any, events: MatlabEvents, file: str) -> list[str]:
+    """What each event is, in words."""
+    place = str(events.codes)
+    found = found_at(beside, place, file)
+    if isinstance(found, str | list):
+        return as_texts(found, place, file)
+    codes = as_array(found, place, file)
+    if codes.ndim == 2 and min(codes.shape) > 1:
+        one = (codes > 0).sum(axis=0)
+        if (one != 1).any():
+            raise DataError(
+                f"{file}: {int((one != 1).sum())} events at {place!r} are of no class or of several; a row for each class "
+                "is 1 where it is"
+            )
+        codes = codes.argmax(axis=0) + 1.0
+    names = _names(beside, events, file)
+    return [_named(code, names, events, file) for code in codes.ravel()]
+
+
+def _names(beside: Any, events: MatlabEvents, file: str) -> list[str]:
+    return [] if events.names is None else as_texts(found_at(beside, events.names, file), events.names, file)
+
+
+def _named(code: float, names: Sequence[str], events: MatlabEvents, file: str) -> str:
+    if not names:
+        return f"{code:g}"
+    if code != int(code) or not 1 <= code <= len(names):
+        raise DataError(
+            f"{file}: the code {code:g} has no name at {events.names!r}; it has {', '.join(names)}"
+        )
+    return names[int(code) - 1]
