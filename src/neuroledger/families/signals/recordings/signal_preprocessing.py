@@ -178,8 +178,9 @@ def windows_of(
         inside = (first >= max(0, round(begin * rate))) & (
             first + length <= min(raw.n_times, round(end * rate))
         )
+        nowhere = f"{recording.file}: no window of {window.duration:g} s lies within the recording"
         if not inside.any() and not window.some:
-            raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
+            raise DataError(nowhere)
         wanted = np.ones(len(first), dtype=bool)
         if window.within is not None:
             wanted = (np.asarray(onsets) >= begin) & (np.asarray(onsets) <= end)
@@ -187,10 +188,10 @@ def windows_of(
         lost, of = 0, int(wanted.sum())
         if by_events:
             lost = require_few(first[wanted], length, raw.n_times, markers, window.beyond, recording.file)
-        if window.some and not inside.any() and (not lost or window.beyond == 1):
-            return None
         if not inside.any():
-            raise DataError(f"{recording.file}: no window of {window.duration:g} s lies within the recording")
+            if lost and window.beyond < 1:
+                raise DataError(f"{nowhere}, and {lost} reach beyond it")
+            return None
         data = raw.get_data()
         cut = np.empty((int(inside.sum()), len(data), length))
         for row, at in enumerate(first[inside]):
