@@ -23,6 +23,7 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import shutil
 import signal
@@ -52,10 +53,7 @@ SLICE: Final = 2
 MEMORY: Final = 4 << 30
 LARGEST: Final = 4 << 20
 """Bytes of a set of stand-ins; larger ones are left out."""
-COLLECTED: Final = (
-    "tests/families/signals", "tests/families/efficiency", "tests/families/alignment", "tests/families/behavior",
-    "tests/families/decoding",
-)  # fmt: skip
+READS: Final = re.compile(r"neuroledger\.families\.\w+\.readers|\breader\b")
 TELLING: Final = (
     0, 1, -1, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1,
 )  # fmt: skip
@@ -228,8 +226,18 @@ def _images() -> dict[str, bytes]:
     return found
 
 
-def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 150) -> None:
-    """Run tests of readers and keep, below ``folder``, the files and parameters of what each reader read.
+def reader_tests() -> list[str]:
+    """The test files of the families that speak of readers, those that read most first."""
+    told = {path: len(READS.findall(path.read_text())) for path in ROOT.glob("tests/families/*/test_*.py")}
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted(told, key=lambda path: (-told[path], path))
+        if told[path]
+    ]
+
+
+def collect(folder: Path, tests: Sequence[str] = (), seconds: float = 150) -> None:
+    """Run ``tests``, or those of readers, and keep, below ``folder``, the files and parameters of what each reader read.
 
     It prints when time did not suffice for all of these tests: then some readers have nothing to try.
     """
@@ -239,7 +247,7 @@ def collect(folder: Path, tests: Sequence[str] = COLLECTED, seconds: float = 150
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.hostile.recorder", "-p", "no:cacheprovider"]
-    command += ["-n", str(os.cpu_count()), "--continue-on-collection-errors", *tests]
+    command += ["-n", str(os.cpu_count()), "--continue-on-collection-errors", *(tests or reader_tests())]
     try:
         subprocess.run(command, cwd=ROOT, env=environment, timeout=seconds, capture_output=True, check=False)
     except subprocess.TimeoutExpired:
