@@ -250,8 +250,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
                 code="spec.unguarded",
             )
         for name, pin in spec.files.items():
-            pointer = catalog.root / "data" / spec.id / f"{name}.dvc"
-            if pin.dvc and not pointer.is_file():
+            if pin.dvc and not (pointer := catalog.root / "data" / spec.id / f"{name}.dvc").is_file():
                 yield _at(
                     entry,
                     ("files", name),
@@ -271,8 +270,9 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
         for location, words, hint in commitment_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.commitment")
         for name, pin in spec.weights.items():
-            pointer = catalog.root / "data" / "models" / spec.id / f"{name}.dvc"
-            if pin.dvc and not pointer.is_file():
+            if not pin.dvc:
+                continue
+            if not (pointer := catalog.root / "data" / "models" / spec.id / f"{name}.dvc").is_file():
                 yield _at(
                     entry,
                     ("weights", name),

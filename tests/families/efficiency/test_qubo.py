@@ -15,7 +15,7 @@ from neuroledger.data.load import load_dataset
 from neuroledger.engine.evaluate import evaluate as scored
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
-from neuroledger.families.efficiency.counting.measured import Meter
+from neuroledger.families.efficiency.counting.meters import Meter
 from neuroledger.families.efficiency.readers.independent_sets import COLUMNS
 from neuroledger.families.efficiency.readers.independent_sets import independent_sets as read_independent_sets
 from neuroledger.families.efficiency.system.qubo import (

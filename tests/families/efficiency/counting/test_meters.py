@@ -12,7 +12,7 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.errors import MetricError
-from neuroledger.families.efficiency.counting import measured as meters
+from neuroledger.families.efficiency.counting import measured, meters
 from neuroledger.families.efficiency.counting.network import Network
 
 
@@ -46,7 +46,7 @@ def test_joules_per_sample_of_whole_batches(tmp_path, monkeypatch):
     file, ticks = counter(tmp_path, "intel-rapl:0", "package-0", 0, 10**12), itertools.count(1)
     network = nn.Sequential(nn.Linear(4, 2))
     monkeypatch.setattr(meters, "POWERCAP", tmp_path)
-    monkeypatch.setattr(meters, "SHORTEST", 0.02)
+    monkeypatch.setattr(measured, "SHORTEST", 0.02)
     network.register_forward_hook(lambda *_: file.write_text(f"{3000 * next(ticks)}\n") and None)
     score = nl.cost(network, [torch.rand(6, 4)], ["energy_measured"])["energy_measured"]
     assert score.value == pytest.approx(3000e-6 / 6)  # 3 mJ for each pass of six samples
@@ -67,9 +67,9 @@ def test_no_meter_is_one_clear_refusal(tmp_path, monkeypatch):
 
 def test_a_counter_that_does_not_move_is_no_energy(tmp_path, monkeypatch):
     counter(tmp_path, "intel-rapl:0", "package-0", 7)
-    monkeypatch.setattr(meters, "SHORTEST", 0.01)
+    monkeypatch.setattr(measured, "SHORTEST", 0.01)
     with pytest.raises(MetricError, match="counted nothing"):
-        meters.measure_energy(Network.of(nn.Linear(4, 2)), torch.rand(2, 4), None, meters.rapl(tmp_path))
+        measured.measure_energy(Network.of(nn.Linear(4, 2)), torch.rand(2, 4), None, meters.rapl(tmp_path))
 
 
 def test_a_graphics_card_counts_millijoules(monkeypatch):

@@ -22,7 +22,7 @@ from scipy.sparse import coo_array
 
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.errors import MetricError, RequestError
-from neuroledger.families.efficiency.counting.measured import Meter, rapl
+from neuroledger.families.efficiency.counting.meters import Meter, rapl
 
 __all__ = [
     "DENSITIES", "NODES", "SEEDS", "THRESHOLDS", "Solver", "Workload", "anneal", "evaluate", "exact", "official",
