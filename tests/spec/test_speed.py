@@ -42,3 +42,11 @@ def test_list_and_show_import_nothing_heavy() -> None:
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
     assert not imported_by("import neuroledger") & (HEAVY | {"pydantic", "yaml"})
+
+
+def test_only_what_builds_networks_imports_torch() -> None:
+    code = (
+        "from neuroledger.spec import registry\n"
+        "for kind in ('reader', 'metric', 'ceiling', 'paradigm'): registry.discover(kind)"
+    )
+    assert not imported_by(code) & {"torch", "sklearn", "mne", "great_expectations", "dvc", "matplotlib"}
