@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 PATH = "docs/brainscore.md"
-WITHOUT_JOB = ("refused", "not expressible yet")
+WITHOUT_JOB = ("refused",)
 
 
 def state(spec: dict[str, Any], dataset: dict[str, Any]) -> str:
     """In a word: what a benchmark needs before it has a score."""
     reason = spec.get("unavailable") or dataset.get("unavailable", "")
-    for beginning, word in (("Refused", "refused"), ("Not expressible", "not expressible yet")):
-        if reason.startswith(beginning):
-            return word
+    if reason.startswith("Refused"):
+        return "refused"
     if "neuroledger pin" in reason:
         return "ready after pin"
     return "ready after fetch" if dataset.get("access", "public") == "public" else "private upstream"
@@ -40,7 +39,7 @@ def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
         "* *ready after fetch*: `neuroledger import brainscore KEY` fetches the files, checks what is stated, pins them;",
         "* *ready after pin*: nobody states a checksum: `neuroledger pin KEY --from FOLDER` pins what you downloaded;",
         "* *private upstream*: fetched likewise, with credentials for Brain-Score's bucket in the environment;",
-        "* *refused*: a rule of this repository forbids the score; *not expressible yet*: the language lacks a word for it.",
+        "* *refused*: a rule of this repository forbids the score; the rules are listed below the tables.",
         "",
         "Nothing of this has a job, a failed record or a place in a mean before its data are here: `neuroledger run --suite",
         "brainscore.vision` ends well and says what is missing. `brainscore.public` lists what anyone can fetch. The",

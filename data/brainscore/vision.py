@@ -16,6 +16,10 @@ Row = Mapping[str, str]
 FITTED_IS_TESTED = (
     "Refused: Brain-Score fits the readout to the images that it tests, which this repository never does."
 )
+NOT_DRAWN_AGAIN = (
+    "Refused: Brain-Score draws the readout's 1000 divisions of the images without a seed, so that nobody can draw them "
+    "again; this repository scores what can be repeated."
+)
 NO_TABLE = "Refused: Brain-Score's registry pins no table of stimuli for this benchmark; it is on its server."
 
 MACAQUE, HUMAN = "Macaca mulatta", "Homo sapiens"
@@ -129,6 +133,7 @@ class Data:
 
 ALLEN = ("Allen2022_fmri", "Allen2022_fmri_4subj", "Allen2022_fmri_surface", "Allen2022_fmri_surface_4subj")
 SUBJECTS = ("sub-01", "sub-03", "sub-05", "sub-06", "sub-07")
+ACUITY = "Malania2007.vernieracuity"
 GRATINGS = {
     "blank": "Marques2020_blank",
     "receptive_field": "Marques2020_receptive_field",
@@ -167,6 +172,13 @@ def datasets() -> dict[str, Data]:
     found["Rajalingham2018.private"].further = {"objectome.public": "objectome.public"}
     for id, _ in TUNING.values():
         found[id].further = dict(GRATINGS)
+    conditions = (*FLANKED, "vernier_only")
+    found[ACUITY] = Data(
+        ACUITY,
+        {name: f"Malania2007.{name}" for name in conditions},
+        "Malania2007.vernier_only",
+        {f"{name}_fit": f"Malania2007.{name}_fit" for name in FLANKED},
+    )
     for id in ("BarbuMayo2019", "imagenet_val", "ImageNetSlim15000", "Islam2021",
                *(f"imagenet_c.{kind}" for kind in ("blur", "digital", "noise", "weather"))):  # fmt: skip
         found[id] = Data(id, {}, id)
@@ -516,8 +528,7 @@ def _zerbe(key: str, row: Row) -> Spec:
         ceiling["aggregate"] = [{"over": "neuroid", "with": "mean"}]
         spec = _recorded(row, dataset, "rdm", ceiling, each="subject", normalise={"formula": "ratio"})
     elif rule == "cka":
-        spec = _recorded(row, dataset, "cka", ceiling, each="subject", normalise="none")
-        del spec["ceiling"]
+        spec = _recorded(row, dataset, "cka_subjects", "cka_subjects", normalise={"formula": "ratio"})
     else:
         split = rule.split("-")[0]
         alphas = [float(f"1e{power}") for power in range(-10, 11)]
@@ -605,7 +616,36 @@ def _ferguson(key: str, row: Row) -> Spec:
     return _task(row, dataset, "probabilities", metric, ceiling, paradigm=paradigm, normalise=CLIPPED)
 
 
+FLANKED = ("short2", "short4", "short6", "short8", "short16", "equal2", "long2", "equal16", "long16")
+# Models that answer alike every time see one image in each trial there, moved by up to 0.05 degrees.
+STILL = "Brain-Score moves each image a little in every trial of a model that does not vary; here such a model answers once."
+
+
+def _acuity(row: Row) -> Spec:
+    """The threshold without flankers, by readouts that were fitted to each of the displays with flankers in turn."""
+    metric = {
+        "name": "threshold",
+        "independent_variable": "vernier_offset_arcsec",
+        "threshold_accuracy": 0.75,
+    }
+    conditions = {name: {"fitting": f"{name}_fit"} for name in FLANKED}
+    paradigm = {"conditions": conditions, "people": "vernier_only"}
+    spec = _task(
+        row,
+        ACUITY,
+        "probabilities",
+        metric,
+        "threshold",
+        paradigm=paradigm,
+        each="condition",
+        normalise=CLIPPED,
+    )
+    return spec | {"notes": [STILL]}
+
+
 def _malania(key: str, row: Row) -> Spec:
+    if key == "Malania2007.vernieracuity-threshold":
+        return _acuity(row)
     dataset = key.split("-")[0]
     test = dataset.split(".")[1]
     metric = {
@@ -614,9 +654,32 @@ def _malania(key: str, row: Row) -> Spec:
     }  # fmt: skip
     conditions = {test: {"fitting": "fit"}, "vernier_only": {"stimuli": "vernier_only", "fitting": "fit"}}
     ceiling = {name: metric[name] for name in ("name", "baseline_condition", "test_condition")}
-    return _task(
+    spec = _task(
         row, dataset, "probabilities", metric, ceiling, paradigm={"conditions": conditions}, normalise=CLIPPED
     )
+    return spec | {"notes": [STILL]}
+
+
+def _igustibagus(key: str, row: Row) -> Spec:
+    if key.endswith("accuracy"):
+        spec = _task(row, "Igustibagus2024", "label", "accuracy", paradigm={"label_column": "object_label"})
+        return spec | {"unavailable": NOT_DRAWN_AGAIN}
+    apart = {"by": "background_id", "except": {"background_id": [0]}}
+    metric = {"name": "ridge", "splits": {"stratify": "object_label", "disjoint": apart}}
+    spec = _recorded(row, "Igustibagus2024", metric, "internal_consistency")
+    chosen = {"stimulus_source": list(SOURCES), "object_style": list(STYLES)}
+    return spec | {"select": chosen, "notes": [BY_NAME]}
+
+
+BY_NAME = (
+    "Brain-Score takes reliabilities of neuroids in the order of their names for those of neuroids in the order of the "
+    "file: where these orders differ it keeps other neuroids than those that are reliable, which are kept here."
+)
+SOURCES = ("COCOColor", "Art", "COCOGray", "TDW", "Silhouette")
+# Those that are left: other styles that Brain-Score names have no image of these sources.
+STYLES = (
+    "original", "sketch", "painting", "mosaic", "convex_hull", "outline", "silhouette", "line_drawing", "cartoon"
+)  # fmt: skip
 
 
 FAMILIES: Mapping[str, Callable[[str, Row], Spec]] = {
@@ -635,6 +698,7 @@ FAMILIES: Mapping[str, Callable[[str, Row], Spec]] = {
     "hebart2023": _hebart,
     "hebart2023_fmri": _subjects,
     "hermann2020": _hermann,
+    "igustibagus2024": _igustibagus,
     "imagenet": _imagenet,
     "imagenet_c": _imagenet,
     "islam2021": _islam,
@@ -656,13 +720,6 @@ FAMILIES: Mapping[str, Callable[[str, Row], Spec]] = {
 }
 
 
-# Keys that the language cannot write yet, by the beginning of the key, and what each lacks.
-LACKING: Mapping[str, str] = {
-    "Igustibagus2024": "which backgrounds are exempt, and the image domains of the readout, are not stated in the registry",
-    "Malania2007.vernieracuity": "the readout is fitted to the stimuli of three other conditions in turn",
-}
-
-
 def specs() -> Iterator[tuple[str, str, Spec]]:
     """Kind, registry key and content of each spec: data sets, benchmarks, suites."""
     sets = datasets()
@@ -670,7 +727,7 @@ def specs() -> Iterator[tuple[str, str, Spec]]:
         yield "dataset", id, _dataset(data)
     rows = benchmarks()
     for key, row in rows.items():
-        yield "benchmark", key, _benchmark(key, row, sets)
+        yield "benchmark", key, _benchmark(key, row)
     yield from (("suite", spec["id"], spec) for spec in _suites(rows))
 
 
@@ -779,6 +836,11 @@ PREPARE: Mapping[str, list[Spec]] = {
     ],
     "Gifford2022": [UNIQUE],
     "Hebart2023_fmri": [UNIQUE],
+    "Igustibagus2024": [
+        {"step": "take", "at": {"time_bin_id": 0}},
+        {"step": "reliable", "above": 0.7, "halves": "drawn"},
+        {"step": "complete", "over": "presentation", "missing": "all"},
+    ],
     "Kar2019": [{"step": "take", "at": {"decoder": "svm"}}, {"step": "distinct", "by": ["stimulus_id"]}],
     "Li2026": [{"step": "rename", "coords": {"animal": "subject"}}],
     "Papale2025": [UNIQUE],
@@ -792,17 +854,8 @@ COLUMNS: Mapping[str, Spec] = {
 IMAGES = {"BarbuMayo2019", "imagenet_val", "imagenet_c", "ImageNetSlim15000", "Islam2021", "ImageNet"}
 
 
-def _benchmark(key: str, row: Row, sets: Mapping[str, Data]) -> Spec:
-    rule = FAMILIES.get(row["plugin"])
-    lacking = next((words for start, words in LACKING.items() if key.startswith(start)), None)
-    if lacking is not None or rule is None:
-        named = [id for id in row["data"].split() if id in sets]
-        dataset = named[-1] if "vernieracuity" in key else named[0]
-        paradigm: Spec = {"name": "recording", "region": row["region"] or "IT"}
-        content: Spec = {"dataset": dataset, "paradigm": paradigm, "metric": _nearest(row)}
-        content["unavailable"] = f"Not expressible yet: {lacking}."
-    else:
-        content = rule(key, row)
+def _benchmark(key: str, row: Row) -> Spec:
+    content = FAMILIES[row["plugin"]](key, row)
     if not content.get("select", True):
         del content["select"]
     about = study(content["dataset"])
@@ -818,14 +871,10 @@ def _benchmark(key: str, row: Row, sets: Mapping[str, Data]) -> Spec:
     spec["tags"] = ["brainscore"]
     notes = [f"Reports itself as {row['identifier']} in Brain-Score."] if row["identifier"] else []
     notes += [f"Ceiling in Brain-Score's tests: {row['ceiling']}."] if row["ceiling"] else []
+    notes += content.get("notes", [])
     if not row["parent"]:
         notes.append("Not part of Brain-Score's average: it chooses the layers of models.")
     return spec | ({"notes": notes} if notes else {})
-
-
-def _nearest(row: Row) -> str:
-    known = {"value_delta", "threshold", "threshold_elevation", "factor_dimensionality", "ridge", "rdm"}
-    return row["metric"] if row["metric"] in known else "accuracy"
 
 
 def _title(key: str, row: Row, about: Study) -> str:
@@ -858,7 +907,7 @@ def _suites(rows: Mapping[str, Row]) -> Iterator[Spec]:
         "hierarchy": dict(HIERARCHY), "cite": ["schrimpf2018"], "benchmarks": ranked,
     }  # fmt: skip
     sets = datasets()
-    public = [key for key, row in rows.items() if is_public(sets[_benchmark(key, row, sets)["dataset"]])]
+    public = [key for key, row in rows.items() if is_public(sets[_benchmark(key, row)["dataset"]])]
     yield {
         "id": "brainscore.public", "version": 1, "title": "Brain-Score's benchmarks whose files anyone can fetch",
         "cite": ["schrimpf2018"], "benchmarks": public,

@@ -46,10 +46,6 @@ TOLERANCES |= dict.fromkeys(("Blank2014", "Fedorenko2016", "Tuckute2024"), TOLER
 RAW = {
     "MajajHong2015public.IT-temporal": "a score for each time bin there; here one of the mean of the bins",
     "MajajHong2015public.V4-temporal": "a score for each time bin there; here one of the mean of the bins",
-    **dict.fromkeys(
-        [f"Zerbe2026_fmri.{region}-cka" for region in ("V1", "V2", "V4", "IT")],
-        "the mean CKA of pairs of subjects is the ceiling there; here the score is not normalised",
-    ),
 }
 # What the peer's own code cannot give in its environment, by what it says.
 LACKS = {"No module named 'tensorflow'": "Brain-Score's metric needs tensorflow 1"}

@@ -685,6 +685,52 @@ def islam(make, key):
     make.table(key, columns, decides="shape")
 
 
+DRAWN = {"Silhouette": ["original", "convex_hull", "outline", "skeleton", "silhouette"],
+         "Art": ["cartoon", "line_drawing", "mosaic", "painting", "sketch"]}  # fmt: skip
+
+
+# The styles that their selection names beside these are of other sources.
+PLAIN = [
+    ("COCOColor", "nan"),
+    ("COCOGray", "nan"),
+    ("TDW", "nan"),
+    ("Plain", "grayscale"),
+    ("Plain", "textures"),
+]
+
+
+def domains(make, key):
+    """Objects in many styles on numbered backgrounds (0: none); two animals, one of which saw half of the repetitions.
+
+    Names are in order: their filter takes reliabilities of sorted neuroids for those of the neuroids as they are.
+    """
+    shown = [
+        (source, style, n, 1 + n) for source, styles in DRAWN.items() for style in styles for n in range(60)
+    ]
+    shown += [(source, style, n, 0) for source, style in PLAIN for n in range(40)]  # fmt: skip
+    columns = {
+        "object_label": [OBJECTS[n % 5] for _, _, n, _ in shown], "object_style": [style for _, style, _, _ in shown],
+        "stimulus_source": [source for source, *_ in shown],
+        "background_id": [back if source == "Silhouette" else 0 for source, _, _, back in shown],
+    }  # fmt: skip
+    rows = make.table(key, columns, decides="object_label")
+    repetitions, neuroids = 4, 12
+    values = make.recorded(rows["stimulus_id"], neuroids, repetitions, 0.7)
+    values[:, [2, 9]] = make.rng.normal(size=(len(values), 2))  # two that answer nothing
+    values = np.stack([values + 0.2 * make.rng.normal(size=values.shape) for _ in range(2)], axis=-1)
+    values[2::repetitions, neuroids // 2 :] = np.nan
+    values[3::repetitions, neuroids // 2 :] = np.nan
+    values[7 : 7 + 3 * repetitions : repetitions] = np.nan
+    animals = np.repeat(["Oleo", "Pico"], neuroids // 2)
+    coords = presented(rows, repetitions, *columns) | {
+        "neuroid_id": ("neuroid", [f"{animal}_{n:02d}" for n, animal in enumerate(animals)]),
+        "region": ("neuroid", ["IT"] * neuroids), "animal": ("neuroid", animals),
+    }  # fmt: skip
+    coords |= binned([70, 170], 100) | {"time_bin_id": ("time_bin", [0, 1])}
+    assembly = NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
+    make.write(key, assembly, stimulus_set_identifier=key)
+
+
 # The beginning of a data set's key, and the rule of its layout; the first that fits.
 LAYOUTS = {
     "MajajHong2015": majajhong, "FreemanZiemba2013.p": freeman, "Cadena2017": cadena, "Sanghavi": sanghavi,
@@ -693,5 +739,5 @@ LAYOUTS = {
     "Malania2007": thresholds, "Coggan2024_fMRI": coggan_fmri, "Coggan2024_behavior": coggan_behaviour,
     "Papale2025": parted, "Allen2022": parted, "Gifford2022": parted, "Bracci2019": bracci, "Maniquet2024": maniquet,
     "Lonnqvist2024": curves, "Ferguson2024": search, "Li2026": nsd, "Zerbe2026": laion, "imagenet_c": images,
-    "BarbuMayo2019": images, "Islam2021": islam, **dict.fromkeys(MEASURED, properties),
+    "BarbuMayo2019": images, "Islam2021": islam, "Igustibagus2024": domains, **dict.fromkeys(MEASURED, properties),
 }  # fmt: skip

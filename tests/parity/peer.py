@@ -155,7 +155,7 @@ def scored(key, model):
     model.first = "neuroid" if key.startswith("Islam") else "presentation"
     score = benchmark(model)
     ceiling = score.attrs.get("ceiling")
-    if ceiling is None and key.startswith(("Zerbe", "Rajalingham2018")):
+    if ceiling is None and key.startswith(("Zerbe", "Rajalingham2018", "Malania2007.vernieracuity")):
         ceiling = benchmark.ceiling
     by = getattr(benchmark, "alpha_coord", None)
     if (

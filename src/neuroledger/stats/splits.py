@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
 
@@ -42,10 +43,10 @@ def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     found = _draw(spec, assembly)
     if spec.disjoint is None:
         return found
-    values = _coordinate(assembly, spec.disjoint.by).astype(str)
+    values = as_text(_coordinate(assembly, spec.disjoint.by))
     bound = np.ones(len(values), dtype=bool)
     for name, exempt in spec.disjoint.except_.items():
-        bound &= ~np.isin(_coordinate(assembly, name).astype(str), [str(one) for one in exempt])
+        bound &= ~np.isin(as_text(_coordinate(assembly, name)), [str(as_text(one)) for one in exempt])
     kept = []
     for train, test in found:
         rest = train[~(bound[train] & np.isin(values[train], values[test[bound[test]]]))]

@@ -131,6 +131,16 @@ def test_what_the_test_part_shows_is_not_trained_on() -> None:
         exempt = set(np.flatnonzero(~bound)) - set(test)
         assert exempt <= set(train), "silhouettes have no background to share"
     plain = SplitsSpec(name="shuffle", folds=5)
+    numbers = assembly.assign_coords(
+        background=("presentation", np.asarray(assembly["background"].values).astype(float))
+    )
+    _, shown = draw(SplitsSpec.model_validate(rule | {"disjoint": None}), numbers)[0]
+    free = int(numbers["background"].values[shown[0]])
+    for exempt in (free, float(free), str(free)):  # as a table of stimuli may write it
+        other = rule | {"disjoint": {"by": "background", "except": {"background": [exempt]}}}
+        train, test = draw(SplitsSpec.model_validate(other), numbers)[0]
+        both = set(train % 20) & set(test % 20)
+        assert both == {free}, "only the exempt background is in both parts"
     assert "disjoint" not in plain.model_dump(), "absent fields do not change the identity of a spec"
     assembly["background"] = ("presentation", np.zeros(60))
     with pytest.raises(MetricError, match="every train presentation shares a value of 'background'"):

@@ -133,6 +133,25 @@ def test_units_are_chosen_by_what_they_do(rng: np.random.Generator) -> None:
     )
 
 
+def test_halves_may_be_drawn_as_the_ceiling_draws_them(rng: np.random.Generator) -> None:
+    assembly = recorded(rng, [f"s{i}" for i in range(40)], 8).isel(time_bin=0, drop=True)
+    assembly.values[:, 3] = rng.normal(size=320)
+    assembly.values[assembly["repetition"].values > 5, :2] = np.nan  # one animal saw fewer repetitions
+    drawn = nl.ceiling("internal_consistency", compare={"correction": "spearman_brown"})(assembly)
+    each = drawn.samples.mean("split").values
+    bound = float(np.sort(each)[2] - 1e-9)
+    kept = after(assembly, {"step": "reliable", "above": bound, "halves": "drawn"})
+    np.testing.assert_array_equal(kept.values, assembly.values[:, each > bound])
+    assert kept.sizes["neuroid"] == 4 and each[3] < bound
+    with pytest.raises(AssemblyError, match=r"step 1 \(reliable\): there is no coordinate 'repetition'"):
+        after(assembly.drop_vars("repetition"), {"step": "reliable", "above": 0.5, "halves": "drawn"})
+    with pytest.raises(AssemblyError, match=r"step 1 \(reliable\): no repetitions: each of the 40 stimuli"):
+        once = assembly.isel(presentation=slice(None, None, 8)).assign_coords(
+            repetition=("presentation", [0, 1] * 20)
+        )
+        after(once, {"step": "reliable", "above": 0.5, "halves": "drawn"})
+
+
 def test_repetitions_have_one_name_and_incomplete_presentations_go(rng: np.random.Generator) -> None:
     assembly = recorded(rng, ["a", "b", "c"]).rename(repetition="repetition_id")
     assembly = assembly.assign_coords(id=("presentation", np.arange(12)))

@@ -10,6 +10,7 @@ import xarray as xr
 import neuroledger as nl
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.stimuli import StimulusSet
+from neuroledger.engine.measurement import apart
 from neuroledger.errors import DataError, MetricError, RequestError
 from neuroledger.families.behavior.paradigms.task import task
 from neuroledger.families.behavior.psychophysics.threshold_similarity import elevations_of_people
@@ -120,6 +121,38 @@ def test_each_condition_has_a_readout_of_its_own() -> None:
             Dataset(stimuli("flanked"), people, extra_stimuli=sets),
             label_column="side", conditions={"baseline": {"stimuli": "lost", "fitting": "fit_alone"}},
         )  # fmt: skip
+
+
+def test_one_condition_of_people_is_compared_with_readouts_of_several() -> None:
+    """A readout for each of two displays; the threshold without flankers, of those who were measured with them too."""
+    people = xr.DataArray(
+        [300.0, 280, 320, 600, np.nan, 640, 500, 510, np.nan], dims="subject",
+        coords={"subject": ("subject", list("abc") * 3), "condition": ("subject", np.repeat(["alone", "few", "many"], 3))},
+    )  # fmt: skip
+    sets = {name: stimuli(name) for name in ("fit_few", "fit_many")}
+    conditions = {name: {"fitting": f"fit_{name}"} for name in ("few", "many")}
+    given = {"label_column": "side", "conditions": conditions}
+    data = Dataset(stimuli("plain"), people, extra_stimuli=sets)
+    found = asked(data, people="alone", **given)
+    assert found.target.values.tolist() == [300, 320, 300, 280]
+    assert found.target["subject"].values.tolist() == ["a", "c", "a", "b"]
+    parts = dict(apart(found, "condition"))
+    assert list(parts) == ["few", "many"] and parts["many"].target.values.tolist() == [300, 280]
+    assert parts["few"].repeated is not None and parts["few"].repeated.values.tolist() == [300, 320]
+    assert set(parts["many"].source["condition"].values.tolist()) == {"many"}
+    assert parts["many"].source.sizes["presentation"] == 24
+    with pytest.raises(
+        DataError, match=r"nobody has a value in both 'few' and 'lost'; .* conditions are alone, few, many"
+    ):
+        asked(data, people="lost", **given)
+    with pytest.raises(RequestError, match="needs `conditions` and an assembly"):
+        asked(data, people="alone", label_column="side", fitting="fit_few")
+    with pytest.raises(DataError, match="needs one value with 'subject' for each person"):
+        asked(
+            Dataset(stimuli("plain"), people.drop_vars("subject"), extra_stimuli=sets),
+            people="alone",
+            **given,
+        )
 
 
 def trials(accuracy: dict[tuple[str, int], float], count: int = 20) -> xr.DataArray:

@@ -13,8 +13,11 @@ from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text
-from neuroledger.errors import AssemblyError
+from neuroledger.errors import AssemblyError, MetricError
+from neuroledger.families.alignment.ceilings.internal_consistency import internal_consistency
 from neuroledger.spec.base import Frozen
+from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.splits import draw
 
 __all__ = ["Step", "prepared"]
 
@@ -126,10 +129,14 @@ class Responsive(Frozen):
 
 
 class Reliable(Frozen):
-    """Neuroids are kept whose halves of repetitions, even and odd, correlate above ``above`` (Spearman–Brown corrected)."""
+    """Neuroids are kept whose halves of repetitions correlate above ``above`` (Spearman–Brown corrected).
+
+    The halves are the ``even`` and odd repetitions, or ``drawn``: the mean over ten draws of half of the repetitions.
+    """
 
     step: Literal["reliable"]
     above: Annotated[float, Field(ge=-1, lt=1)]
+    halves: Literal["even", "drawn"] = "even"
     repetition: str = "repetition"
 
 
@@ -403,6 +410,23 @@ def _responsive(assembly: xr.DataArray, step: Responsive) -> xr.DataArray:
 
 def _reliable(assembly: xr.DataArray, step: Reliable) -> xr.DataArray:
     _require(assembly, "presentation", "neuroid")
+    found = _of_even(assembly, step) if step.halves == "even" else _of_drawn(assembly, step)
+    return assembly.isel(neuroid=np.flatnonzero(found > step.above))
+
+
+def _of_drawn(assembly: xr.DataArray, step: Reliable) -> Floats:
+    """Mean reliability over the draws that the ceiling ``internal_consistency`` makes."""
+    _coordinate(assembly, step.repetition, "presentation")
+    rule = SplitsSpec(folds=10, train=0.5, by=step.repetition, unique=True, stratify=None, seed=1)
+    try:
+        drawn = internal_consistency(assembly, splits=draw(rule, assembly), correction="spearman_brown")
+    except MetricError as error:
+        raise AssemblyError(str(error)) from None
+    others = [dim for dim in drawn.dims if dim != "neuroid"]
+    return np.asarray(drawn.mean(others).values)
+
+
+def _of_even(assembly: xr.DataArray, step: Reliable) -> Floats:
     odd = encode(_coordinate(assembly, step.repetition, "presentation")).codes % 2 == 1
     if not odd.any():
         raise AssemblyError(f"{step.repetition!r} has one value: nothing was repeated")
@@ -420,8 +444,7 @@ def _reliable(assembly: xr.DataArray, step: Reliable) -> xr.DataArray:
     a, b = (half - np.nanmean(half, axis=0) for half in halves)
     with np.errstate(invalid="ignore", divide="ignore"):
         r = np.nansum(a * b, axis=0) / np.sqrt(np.nansum(a**2, axis=0) * np.nansum(b**2, axis=0))
-        reliability = 2 * r / (1 + r)
-    return assembly.isel(neuroid=np.flatnonzero(reliability > step.above))
+        return np.asarray(2 * r / (1 + r))
 
 
 def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:

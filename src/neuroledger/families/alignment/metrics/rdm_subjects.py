@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import xarray as xr
 
-from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import rdm
 from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
+from neuroledger.families.alignment.similarity.subjects import by_subject, by_subject_values
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rdm_subjects"]
@@ -43,41 +41,10 @@ def rdm_subjects(
     MetricError
         The neuroids have no subject, or a subject's dissimilarities cannot be compared.
     """
-    dim = "subject" if {"stimulus_b", "subject"} <= set(target.dims) else "neuroid"
-    if "subject" not in target.coords or target["subject"].dims != (dim,):
-        raise MetricError("the neuroids say no subject; for one RDM of all neuroids use `rdm`")
-    of = target["subject"].values.astype(str)
-    names = list(dict.fromkeys(of.tolist()))
-    parts = []
-    for name in names:
-        own = target.isel({dim: np.flatnonzero(of == name)})
-        own = own.isel(subject=0, drop=True) if dim == "subject" else own
-        parts.append(
-            rdm(
-                source,
-                own,
-                workspace=workspace,
-                distance=distance,
-                comparison=comparison,
-            )
-        )
-
-    def cells() -> Cells:
-        found = [part.attrs["influence"]() for part in parts]
-        ids = np.unique(np.concatenate([each.factors["stimulus"].ids for each in found]))
-        values, beyond = np.zeros((len(ids), len(found))), np.zeros((len(ids), len(ids)))
-        for column, each in enumerate(found):
-            at = np.searchsorted(ids, each.factors["stimulus"].ids)
-            values[at, column] = each.factors["stimulus"].deviation
-            beyond[np.ix_(at, at)] += each.crossed["stimulus", "stimulus"] / len(found)
-        return Cells(ids, [(np.arange(len(ids)), values)], pairs=beyond)
-
-    notes = [
-        f"{name}: {note}" for name, part in zip(names, parts, strict=True) for note in part.attrs["notes"]
-    ]
-    return xr.DataArray(
-        [float(part) for part in parts],
-        dims="subject",
-        coords={"subject": names},
-        attrs={"notes": notes, "cells": cells},
+    hint = "for one RDM of all neuroids use `rdm`"
+    return by_subject_values(
+        {
+            name: rdm(source, own, workspace=workspace, distance=distance, comparison=comparison)
+            for name, own in by_subject(target, hint).items()
+        }
     )

@@ -73,6 +73,7 @@ def task(
     test: Rows | None = None,
     derive: dict[str, Derived] | None = None,
     conditions: dict[str, Condition] | None = None,
+    people: str | None = None,
     alternatives: tuple[str, ...] = (),
     similarity: Literal["dot", "cosine"] = "dot",
     visual_degrees: Annotated[float, Field(gt=0)] | None = None,
@@ -103,6 +104,9 @@ def task(
     conditions
         Several sets of stimuli in one task, each with a readout fitted to its own stimuli: ``source`` holds the answers to
         all, with the coordinate ``condition``.
+    people
+        The condition of the data whose values people are compared by under every condition, for the people who have a
+        value in that one too: what a readout learned from other displays does to one and the same test.
     alternatives
         Coordinates of the trials that hold the labels on offer (two for a two-alternative choice): the model
         then answers each trial with the most probable of them. Of ``odd_one_out``: the three that name the stimuli
@@ -131,6 +135,12 @@ def task(
         The model does not answer every stimulus once.
     """
     target = data.assembly
+    if people is not None:
+        if not conditions or target is None:
+            raise RequestError(
+                "`people` names one of the data's conditions: it needs `conditions` and an assembly"
+            )
+        target = _of_people(target, tuple(conditions), people)
     data = _widened(data, derive or {})
     everything = data.stimuli if data.stimuli is not None else _described(data)
     if conditions:
@@ -217,6 +227,30 @@ def _of(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
     if not rows.size:
         raise RequestError(f"no trial is of the {len(tested)} stimuli that are tested; correct `test`")
     return target.isel(presentation=rows)
+
+
+def _of_people(target: xr.DataArray, conditions: tuple[str, ...], people: str) -> xr.DataArray:
+    """For each condition, the values of ``people`` from those who have a value under it, in the order of the former."""
+    columns = {name: coordinate(target, name) for name in ("condition", "subject")}
+    lost = [name for name, values in columns.items() if values is None]
+    if lost or target.ndim != 1 or target.dtype.kind != "f":
+        raise DataError(f"`people` needs one value with {lost[0] if lost else 'condition'!r} for each person")
+    under, who = (np.asarray(values).astype(str) for values in columns.values())
+    there = np.isfinite(target.values)
+    rows: list[int] = []
+    names: list[str] = []
+    for name in conditions:
+        others = set(who[there & (under == name)])
+        both = [int(row) for row in np.flatnonzero(there & (under == people)) if who[row] in others]
+        if not both:
+            known = ", ".join(sorted(set(under)))
+            raise DataError(
+                f"nobody has a value in both {name!r} and {people!r}; the data's conditions are {known}"
+            )
+        rows += both
+        names += [name] * len(both)
+    dim = str(target.dims[0])
+    return target.isel({dim: rows}).assign_coords(condition=(dim, names))
 
 
 def _named(data: Dataset, name: str, what: str) -> StimulusSet:

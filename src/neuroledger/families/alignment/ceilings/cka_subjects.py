@@ -1,0 +1,75 @@
+"""How alike the representations of different subjects are, by centred kernel alignment."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.assembly import average_repetitions
+from neuroledger.errors import CeilingError, MetricError
+from neuroledger.families.alignment.metrics.cka import Regularisation, cka
+from neuroledger.families.alignment.similarity.subjects import by_subject
+from neuroledger.spec.registry import ceiling
+from neuroledger.stats.workspace import Workspace
+
+__all__ = ["cka_subjects"]
+
+
+@ceiling("cka_subjects", version=1)
+def cka_subjects(
+    assembly: xr.DataArray,
+    *,
+    workspace: Workspace,
+    unbiased: bool = True,
+    regularisation: Regularisation = 0.0,
+) -> xr.DataArray:
+    """Mean alignment of each subject with each of the others, over the stimuli that both were shown.
+
+    Neuroids of two subjects have no correspondence, so that subjects cannot be averaged; their mean over subjects is that
+    over all pairs. The pattern of one subject is as noisy as that of another: a model of what subjects share can exceed it.
+
+    Parameters
+    ----------
+    assembly
+        ``(presentation, neuroid)`` with ``subject`` on the neuroids, averaged over repetitions first where it has any.
+
+    Returns
+    -------
+    xr.DataArray
+        One number per ``subject``.
+
+    Raises
+    ------
+    CeilingError
+        There is one subject, or two that cannot be aligned.
+    """
+    if "repetition" in assembly.coords:
+        assembly = average_repetitions(assembly)
+    parts = by_subject(assembly, "a ceiling between subjects needs them", CeilingError)
+    if len(parts) < 2:
+        raise CeilingError("one subject has no other to be aligned with: the ceiling needs at least two")
+    names, notes = list(parts), []
+    found = np.full((len(names), len(names)), np.nan)
+    for a, b in combinations(range(len(names)), 2):
+        sides = _shared(parts[names[a]], parts[names[b]])
+        try:
+            value = cka(*sides, workspace=workspace, unbiased=unbiased, regularisation=regularisation)
+        except MetricError as error:
+            raise CeilingError(f"{names[a]} and {names[b]}: {error}") from None
+        found[a, b] = found[b, a] = float(value)
+        notes += [f"{names[a]} and {names[b]}: {note}" for note in value.attrs["notes"]]
+    return xr.DataArray(
+        np.nanmean(found, axis=1), dims="subject", coords={"subject": names}, attrs={"notes": notes}
+    )
+
+
+def _shared(one: xr.DataArray, other: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Both over the presentations for which each has a response."""
+    shown = [
+        side.notnull().any([dim for dim in side.dims if dim != "presentation"]).values
+        for side in (one, other)
+    ]
+    rows = np.flatnonzero(shown[0] & shown[1])
+    return one.isel(presentation=rows), other.isel(presentation=rows)

@@ -1,0 +1,47 @@
+"""Centred kernel alignment with each subject of an assembly on its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.families.alignment.metrics.cka import Regularisation, cka
+from neuroledger.families.alignment.similarity.subjects import by_subject, by_subject_values
+from neuroledger.spec.registry import metric
+from neuroledger.stats.workspace import Workspace
+
+__all__ = ["cka_subjects"]
+
+
+@metric("cka_subjects", version=1)
+def cka_subjects(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    workspace: Workspace,
+    unbiased: bool = True,
+    regularisation: Regularisation = 0.0,
+) -> xr.DataArray:
+    """Alignment of the source with each subject's neuroids, as the metric ``cka``, over what that subject was shown.
+
+    Parameters
+    ----------
+    source, target
+        ``(presentation, neuroid)``, rows in the same order; the target with ``subject`` on the neuroids.
+
+    Returns
+    -------
+    xr.DataArray
+        One number per ``subject``; ``attrs["cells"]`` says how stimuli move each.
+
+    Raises
+    ------
+    MetricError
+        The neuroids have no subject, or a subject's responses cannot be aligned.
+    """
+    parts = {}
+    for name, own in by_subject(target, "for one alignment with all neuroids use `cka`").items():
+        shown = np.flatnonzero(own.notnull().any([dim for dim in own.dims if dim != "presentation"]).values)
+        sides = [side.isel(presentation=shown) for side in (source, own)]
+        parts[name] = cka(*sides, workspace=workspace, unbiased=unbiased, regularisation=regularisation)
+    return by_subject_values(parts)

@@ -1,0 +1,57 @@
+"""Comparisons with each subject on its own: the assembly of each, and how stimuli move all their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.errors import MetricError
+from neuroledger.stats.resampling import Cells
+
+__all__ = ["by_subject", "by_subject_values", "moved_together"]
+
+
+def by_subject(
+    target: xr.DataArray, hint: str, error: type[MetricError] = MetricError
+) -> dict[str, xr.DataArray]:
+    """The part of each subject, in the order of the file: its neuroids, or its RDM.
+
+    Raises
+    ------
+    MetricError
+        The neuroids have no subject; ``hint`` names the component for such an assembly.
+    """
+    dim = "subject" if {"stimulus_b", "subject"} <= set(target.dims) else "neuroid"
+    if "subject" not in target.coords or target["subject"].dims != (dim,):
+        raise error(f"the neuroids say no subject; {hint}")
+    of = target["subject"].values.astype(str)
+    found = {}
+    for name in dict.fromkeys(of.tolist()):
+        own = target.isel({dim: np.flatnonzero(of == name)})
+        found[name] = own.isel(subject=0, drop=True) if dim == "subject" else own
+    return found
+
+
+def by_subject_values(parts: dict[str, xr.DataArray]) -> xr.DataArray:
+    """One value for each ``subject`` from its own result; notes say whose they are."""
+    notes = [f"{name}: {note}" for name, part in parts.items() for note in part.attrs["notes"]]
+    attrs: dict[str, Any] = {"notes": notes, "cells": lambda: moved_together(list(parts.values()))}
+    values = [float(part) for part in parts.values()]
+    return xr.DataArray(values, dims="subject", coords={"subject": list(parts)}, attrs=attrs)
+
+
+def moved_together(parts: Sequence[xr.DataArray]) -> Cells | None:
+    """How each stimulus moves the value of every subject, from the influence of each; None where one has none."""
+    found = [part.attrs["influence"]() for part in parts]
+    if any(each is None for each in found):
+        return None
+    ids = np.unique(np.concatenate([each.factors["stimulus"].ids for each in found]))
+    values, beyond = np.zeros((len(ids), len(found))), np.zeros((len(ids), len(ids)))
+    for column, each in enumerate(found):
+        at = np.searchsorted(ids, each.factors["stimulus"].ids)
+        values[at, column] = each.factors["stimulus"].deviation
+        beyond[np.ix_(at, at)] += each.crossed["stimulus", "stimulus"] / len(found)
+    return Cells(ids, [(np.arange(len(ids)), values)], pairs=beyond)

@@ -1,0 +1,103 @@
+"""Alignment with each subject, and between subjects: the same as aligning their neuroids two and two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import neuroledger as nl
+from neuroledger.errors import CeilingError, MetricError
+from neuroledger.stats.score import normalise
+
+SUBJECTS = ["C", "A", "C", "B", "A", "B", "C", "A", "B", "C"]
+
+
+def assembly(values: Any, subjects: list[str] | None = None) -> xr.DataArray:
+    coords = {
+        "stimulus_id": ("presentation", [f"s{row:02}" for row in range(len(values))]),
+        "neuroid_id": ("neuroid", [f"n{column}" for column in range(values.shape[1])]),
+    }
+    if subjects is not None:
+        coords["subject"] = ("neuroid", subjects)
+    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
+
+
+def lab(seed: int) -> tuple[xr.DataArray, xr.DataArray]:
+    rng = np.random.default_rng(seed)
+    hidden = rng.normal(size=(30, 5))
+    source = hidden @ rng.normal(size=(5, 8))
+    target = hidden @ rng.normal(size=(5, 10)) + rng.normal(size=(30, 10))
+    return assembly(source), assembly(target, SUBJECTS)
+
+
+def of(target: xr.DataArray, name: str) -> xr.DataArray:
+    return target.isel(neuroid=np.flatnonzero(target["subject"].values == name))
+
+
+def aligned(one: xr.DataArray, other: xr.DataArray) -> float:
+    return nl.metric("cka")(one, other).value
+
+
+def test_each_subject_and_each_pair() -> None:
+    source, target = lab(1)
+    score = nl.metric("cka_subjects")(source, target)
+    expected = {name: aligned(source, of(target, name)) for name in "CAB"}
+    assert dict(zip(score.samples["subject"].values, score.samples.values, strict=True)) == pytest.approx(
+        expected
+    )
+    assert score.value == pytest.approx(np.mean(list(expected.values())))
+    pairs = [aligned(of(target, a), of(target, b)) for a, b in ("CA", "CB", "AB")]
+    top = nl.ceiling("cka_subjects")(target)
+    assert top.value == pytest.approx(np.mean(pairs))
+    assert float(top.samples.sel(subject="A")) == pytest.approx(np.mean([pairs[0], pairs[2]]))
+    assert normalise(score, top, formula="ratio").value == pytest.approx(score.value / np.mean(pairs))
+
+
+def test_what_a_subject_was_not_shown_is_left_out_for_that_subject_alone() -> None:
+    source, target = lab(2)
+    values = target.values.copy()
+    values[4:9, np.array(SUBJECTS) == "A"] = np.nan
+    found = nl.metric("cka_subjects")(source, target.copy(data=values)).samples
+    rest = np.r_[0:4, 9:30]
+    assert float(found.sel(subject="A")) == pytest.approx(
+        aligned(source.isel(presentation=rest), of(target, "A").isel(presentation=rest))
+    )
+    assert float(found.sel(subject="B")) == pytest.approx(aligned(source, of(target, "B")))
+    top = nl.ceiling("cka_subjects")(target.copy(data=values)).samples
+    assert np.isfinite(top.values).all()
+
+
+def test_repetitions_are_averaged_before_subjects_are_aligned() -> None:
+    _, target = lab(3)
+    rng = np.random.default_rng(4)
+    again = xr.concat([target + noise for noise in rng.normal(size=(2, *target.shape))], "presentation")
+    again = again.assign_coords(repetition=("presentation", np.repeat([0, 1], 30)))
+    mean = target.copy(data=again.values.reshape(2, 30, 10).mean(axis=0))
+    assert nl.ceiling("cka_subjects")(again).value == pytest.approx(nl.ceiling("cka_subjects")(mean).value)
+
+
+def test_strangers_share_nothing_and_the_same_brain_everything() -> None:
+    rng = np.random.default_rng(5)
+    alone = rng.normal(size=(40, 5))
+    alike = assembly(np.hstack([alone, alone[:, ::-1] * 3 + 1]), ["A"] * 5 + ["B"] * 5)
+    assert nl.ceiling("cka_subjects")(alike).value == pytest.approx(1)
+    found = [
+        nl.ceiling("cka_subjects")(assembly(rng.normal(size=(40, 10)), ["A"] * 5 + ["B"] * 5)).value
+        for _ in range(60)
+    ]
+    assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(60), "unbiased about 0"
+
+
+def test_subjects_are_needed() -> None:
+    source, target = lab(6)
+    with pytest.raises(MetricError, match="say no subject; for one alignment with all neuroids use `cka`"):
+        nl.metric("cka_subjects")(source, target.drop_vars("subject"))
+    with pytest.raises(CeilingError, match="one subject has no other"):
+        nl.ceiling("cka_subjects")(of(target, "A"))
+    with pytest.raises(CeilingError, match="C and A: CKA needs at least 4 stimuli, not 3"):
+        nl.ceiling("cka_subjects")(target.isel(presentation=slice(3)))
+    with pytest.raises(CeilingError, match="say no subject; a ceiling between subjects needs them"):
+        nl.ceiling("cka_subjects")(target.drop_vars("subject"))
