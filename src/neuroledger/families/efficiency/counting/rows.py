@@ -20,6 +20,9 @@ EXACT = 2**24
 # Values handled at a time: they stay in the processor's cache, and memory does not grow with what is counted.
 PIECE = 2**16
 
+# Rows of spikes with at least this many values are counted where they lie: to put them aside costs more of the cache.
+IN_PLACE = 2**13
+
 # Comparisons handled at a time: a byte each.
 MASK = 2**18
 
@@ -109,6 +112,14 @@ class Fan:
     def __init__(self, width: int, driven: Tensor | None = None, each: float | None = None) -> None:
         self.width, self.each = width, each
         self._driven = driven
+        self._ones: Tensor | None = None
+
+    def ones(self, dtype: torch.dtype) -> Tensor:
+        """As many ones as there are features, to add rows up with."""
+        if self._ones is None or self._ones.dtype != dtype:
+            with torch.inference_mode(False):
+                self._ones = torch.ones(self.width, dtype=dtype)
+        return self._ones
 
     def of(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         """The numbers, ``(feature,)``; ``dtype`` and ``device`` are those of numbers that are all the same."""
@@ -249,6 +260,19 @@ class Scratch:
         found = self._signs(rows)
         return (found if bool(found.any()) else False), False
 
+    def binary(self, rows: Tensor) -> bool:
+        """Whether all of at most ``PIECE`` floats are 0 and 1."""
+        if rows.dtype not in FLOATS:
+            return False
+        values, count = rows.numpy(), rows.numel()
+        first = values[0, :TRIED]
+        if not np.equal(first != 0, first == 1).all():
+            return False
+        some, ones = (mask[:count].reshape(values.shape) for mask in (self._mask, self._ones))
+        np.not_equal(values, 0, out=some)
+        np.equal(values, 1, out=ones)
+        return some.tobytes() == ones.tobytes()
+
     def _kind(self, part: Tensor) -> Literal["binary", "signs"] | None:
         """``binary`` if all values are 0 and 1, ``signs`` if there are -1 too, None if there are others."""
         values, count = part.numpy(), part.numel()
@@ -313,6 +337,8 @@ class Inbox:
         # Of the batch that is not over: operations of each sample, and which samples are plain so far.
         self._open: tuple[int, Tensor, Tensor | bool] | None = None
         self._analogue: int | None = None
+        # Of the batch that is not over: sums of rows of spikes that were counted where they lay, for each sample.
+        self._spikes: tuple[int, Floats] | None = None
         self.total = self.plain = 0.0
         self.due: list[Tensor] = []
 
@@ -320,6 +346,8 @@ class Inbox:
         """Accept rows that are ``leading`` in the input's own shape, of a batch of ``size`` samples."""
         if rows.requires_grad or rows.is_neg() or rows.is_conj():
             rows = rows.detach().resolve_conj().resolve_neg()
+        if self._spikes is not None and self._spikes[0] != batch:
+            self._add_spikes()
         count = rows.shape[0]
         if 4 * count > self._room or not rows.is_cpu:
             if self._filled:
@@ -339,6 +367,11 @@ class Inbox:
     def again(self, x: Tensor, shape: tuple[int, int], leading: Sequence[int], batch: int, size: int) -> None:
         """Accept an input of any shape whose rows are ``shape``: what ``take`` does, in fewer steps where few wait."""
         count = shape[0]
+        if IN_PLACE <= count * shape[1] <= PIECE and count == size and len(leading) == 1:
+            rows = x.reshape(shape)
+            if not self._in_place(rows, batch):
+                self.take(rows, leading, batch, size)
+            return
         filled = self._filled + count
         array = self._array
         few = filled <= self._room and 4 * count <= self._room
@@ -351,6 +384,30 @@ class Inbox:
             return
         array[self._filled : filled] = values.reshape(shape)
         self._note(batch, size, leading, count)
+
+    def _in_place(self, rows: Tensor, batch: int) -> bool:
+        """Add up rows of zeros and ones, one for each sample, where they lie; whether they are such rows."""
+        fan = self.fan
+        if not rows.is_cpu or rows.requires_grad or rows.is_neg() or self._analogue == batch:
+            return False
+        driven = fan.of(rows.dtype, rows.device) if fan.each is None else fan.ones(rows.dtype)
+        if driven.dtype != rows.dtype or not self._scratch.binary(rows):
+            return False
+        if self._spikes is None or self._spikes[0] != batch:
+            self._add_spikes()
+            self._spikes = (batch, np.zeros(len(rows)))
+        sums = self._spikes[1]
+        np.add(sums, torch.mv(rows, driven).numpy(), out=sums)
+        return True
+
+    def _add_spikes(self) -> None:
+        """Add what was counted in place to its samples."""
+        if self._spikes is not None:
+            (batch, sums), self._spikes = self._spikes, None
+            if self._segments:
+                self.flush(batch)
+            size = len(sums)
+            self.fold(batch, size, (size,), torch.from_numpy(sums * (self.fan.each or 1.0)), True)
 
     def _note(self, batch: int, size: int, leading: Sequence[int], count: int) -> None:
         segments = self._segments
@@ -371,6 +428,8 @@ class Inbox:
 
     def flush(self, batch: int | None) -> None:
         """Count what waits; samples of batches other than ``batch`` are complete."""
+        if self._spikes is not None and self._spikes[0] != batch:
+            self._add_spikes()
         if self._segments and self._buffer is not None:
             rows = self._buffer[: self._filled]
             plain, binary = self._scratch.judged(rows)
