@@ -45,10 +45,13 @@ LONGEST_PATH: Final = 1000
 LONGEST_NAME: Final = 240  # bytes; file systems hold 255, and temporary files have longer names
 STORE: Final = ".dvcstore/files/md5"
 PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md")
-# What of a page the tests or a browser run: blocks of code, HTML, attributes, and links that are no plain addresses.
+# What of a page the tests, the site or a browser obey: blocks of code, HTML, attributes, settings of the page, images of
+# elsewhere, and links that are no plain addresses.
 BLOCK: Final = re.compile(r"(?:^\*\*`[^`]+`\*\*\n\n)?^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
 ACTIVE: Final = re.compile(
     r"^[ \t>]*+(?:```|~~~)[^\n]*|<(?!https?://[^\s<>]*+>)[A-Za-z!/?][^>]*|\{[^{}=\n]*+=|&(?:#|colon|tab|newline)"
+    r"|\A\ufeff?(?:---|[ ]{0,3}[\w-]+:)|\\(?:href|style|class|html)"
+    r"|!\[(?![^][]*\]\((?!\s*<?(?:https?:)?//)[^)]*\))"
     r"|(?:\]\(\s*+<?(?!https?://|mailto:)[^][()#?\"':]*+"
     r"|^(?:[ \t>*+-]|\d+[.)])*+\[[^][\n]+\]:\s*+<?(?!https?://|mailto:)[^#?\"'\n:]*+):", re.MULTILINE | re.IGNORECASE
 )  # fmt: skip
@@ -192,7 +195,12 @@ class Proposal:
                 yield from self._spec(beside, parts[1], "changed")
             yield _note("review.spec", path, f"{state}: a list of a spec, compared with the hash in it")
         elif path == "specs/references.bib" and state == "changed":
-            yield _note("review.spec", path, "changed: the bibliography")
+            old, now = (self._text(tree, path).splitlines() for tree in (self.base, self.now))
+            if lost := [line for line in old if line not in now]:
+                words = f"what others wrote changed: {lost[0].strip()[:60]}"
+                yield _warning("review.spec", path, words, "compare the entries")
+            else:
+                yield _note("review.spec", path, "changed: references were added")
         elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
             yield from self._record(path, state)
         elif len(parts) == 4 and path.startswith("results/records/") and self._is_signature(path, state):
@@ -426,7 +434,7 @@ class Proposal:
             yield _error("review.pointer-wrong", path, words, "name a remote of .dvc/config, or none")
             return
         content = self.now.read(stored)
-        if content is None and remote:
+        if content is None and remote and not self._remotes[remote].endswith("../.dvcstore"):
             yield _note("review.pointer", path, f"{size:,} bytes of remote {remote}, verified when fetched")
             return
         if content is None:
@@ -453,9 +461,11 @@ class Proposal:
             yield _note("review.object", path, f"{len(content):,} bytes")
 
     @cached_property
-    def _remotes(self) -> set[str]:
+    def _remotes(self) -> dict[str, str]:
+        """The addresses of remotes by name."""
         held = [self._text(self.now, path) for path in self.now.entries if path.endswith(".dvc/config")]
-        return {name for text in held for name in re.findall(r'remote "([^"\n]+)"', text)}
+        found = (re.findall(r'remote "([^"\n]+)"[^\[]*?\burl\s*=\s*(\S+)', text) for text in held)
+        return {name: url for one in found for name, url in one}
 
     @cached_property
     def _pointed(self) -> set[str]:
@@ -490,14 +500,32 @@ class Proposal:
             yield _error("record.edited", path, "its content does not match its own hash")
         elif (new.benchmark, new.model) != pair:
             yield _error("record.misplaced", path, f"it is the record of {new.benchmark} · {new.model}")
+        elif odd := [
+            kind for kind in ("benchmark", "model") if _named(new, kind, "id") not in ("", getattr(new, kind))
+        ]:
+            words = (
+                f"its {odd[0]} is {getattr(new, odd[0])}, and its inputs are of {_named(new, odd[0], 'id')}"
+            )
+            yield _error("record.misplaced", path, words)
         elif any(not control.get("passed") for control in new.controls.values()):
             yield _error("spec.control", path, "a control failed, and a score was recorded")
         elif old is not None and old.id == new.id and old.payload_sha256 != new.payload_sha256:
             words = f"{_value(old)} → {_value(new)} from the same inputs"
             yield _warning("review.record-moved", path, words, f"`neuroledger verify --recompute {path}`")
         else:
+            yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
             yield _note("review.record", path, f"{state}: {words}, as reported; not recomputed here")
+
+    def _stale(self, path: str, record: Record) -> Iterator[Finding]:
+        """Whether a record is of other specs than the proposal has; models that need no file travel with the package."""
+        if ("benchmarks", record.benchmark) not in self._by_id:
+            yield _warning("record.stale", path, f"the proposal has no benchmark {record.benchmark}")
+        for kind, says in (("benchmark", BENCHMARK_ONLY_SAYS), ("model", MODEL_ONLY_SAYS)):
+            spec, stated = self.spec(f"{kind}s", getattr(record, kind)), _named(record, kind, "spec_sha256")
+            if spec is not None and stated not in ("", spec_sha256(spec, without=says)):
+                words = f"it is of another {kind} than the proposal has under this id"
+                yield _warning("record.stale", path, words, "`neuroledger run` writes it anew")
 
     def _is_signature(self, path: str, state: State) -> bool:
         beside = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
@@ -627,6 +655,8 @@ def _texts_in(path: str, content: bytes) -> Iterator[Finding]:
             held = [json_object(one) for one in lines] if path.endswith((".json", ".jsonl")) else []
     except (SpecError, ValueError):
         return  # whatever it is, it is examined as that
+    if path.startswith("specs/schema/"):
+        return  # compared with what the code gives, patterns of addresses included
     for _, one in texts(held):
         if any(each not in "\n\t\r" and hidden(each) for each in one):
             words = f"an escape stands for a character that hides or reorders what is shown: {one[:60]!r}"
@@ -702,6 +732,12 @@ def record_in(content: bytes | None) -> Record | None:
         return record_of(json_object(content))
     except ValueError:
         return None
+
+
+def _named(record: Record, kind: str, field: str) -> str:
+    """What the inputs of a record say of its benchmark or model; nothing where they do not."""
+    held = record.inputs.get(kind)
+    return str(held.get(field, "")) if isinstance(held, dict) else ""
 
 
 def _value(record: Record | None) -> str:

@@ -136,12 +136,12 @@ def _damaged(what: str) -> RequestError:
 
 
 def working(head: Tree) -> Tree:
-    """What the working tree holds of the paths of ``head``, and the files that git neither knows nor ignores.
+    """What the working tree holds of the paths of ``head`` and of the index, and of files that git does not ignore.
 
     Every file is read and hashed here: the index could say that a changed file is unchanged.
     """
     root, entries, contents = head.root, dict[str, Entry](), dict[str, bytes]()
-    others = git(root, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
+    others = git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split(b"\0")
     # The lock that `dvc repro` writes is each clone's own: as long as it is untracked it is no part of a proposal.
     new = {_text(other) for other in others if other} - {"dvc.lock"}
     for path in sorted({*head.entries, *new}):

@@ -90,6 +90,17 @@ class _Asked(BaseModel):
     device: Annotated[str, Field(max_length=100)] = "cpu"
 
 
+class _Surroundings(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    commit: Annotated[str, Field(max_length=100)] | None = None
+    dirty: bool | None = None
+    packages: dict[str, str] = {}
+    platform: str = ""
+    python: str = ""
+    threads: str = ""
+
+
 class Record(BaseModel):
     """What is kept of a job."""
 
@@ -112,7 +123,7 @@ class Record(BaseModel):
     """Identities of specs, data, weights and components."""
     error: dict[str, str] | None
     environment: dict[str, Any]
-    timing: dict[str, float]
+    timing: dict[str, Annotated[float, Field(ge=0, le=1e12)]]
     payload_sha256: str = ""
 
     def payload(self) -> str:
@@ -176,6 +187,7 @@ def record_of(plain: Any) -> Record:
     for control in record.controls.values():
         _Control.model_validate(control)
     _Asked.model_validate(record.request)
+    _Surroundings.model_validate(record.environment)
     if not isinstance(record.inputs.get("benchmark", {}), dict):
         raise ValueError("the benchmark among its inputs is not an identity")
     if (record.score is None) != (record.status == "failed"):

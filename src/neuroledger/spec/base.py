@@ -14,7 +14,7 @@ __all__ = [
     "SourceFile", "Spec", "Stated", "is_file_name", "is_pattern", "worded",
 ]  # fmt: skip
 
-ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,120}$"
+ID_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._+-]{0,119}[A-Za-z0-9_+-])?$"
 URL_PATTERN = r"^(https|s3)://\S+$"
 ENDPOINT_PATTERN = r"^(https://|http://(127\.0\.0\.1|localhost)(:\d+)?(/|$))\S*$"
 REGION_PATTERN = r"^[a-z0-9-]{2,40}$"
@@ -47,7 +47,7 @@ DownloadName = Annotated[
 FileName = Annotated[str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"), AfterValidator(_held)]
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {
-        ID_PATTERN: "an id: letters without accents, digits and . _ + -, beginning with a letter or digit",
+        ID_PATTERN: "an id: letters without accents, digits and . _ + -, first a letter or digit, and no point at its end",
         URL_PATTERN: "an address: https://… or s3://…, without spaces",
         ENDPOINT_PATTERN: "the address of an S3 service, https://…",
         REGION_PATTERN: "a region such as eu-west-1",

@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.engine.lab import Lab
+from tests.hostile.proposals import tricks
 from tests.hostile.proposals.corpus import COMMAND, PROPOSALS, Proposal, base, commit
 
+assert tricks.SPEC  # importing it adds its proposals
 REPOSITORY = Path(__file__).parents[3]
 EXITS = {"clean": 0, "needs a person": 1, "refused": 3}
 # Installed in the reviewing process: whatever it executes, imports, unpickles, opens or connects to is told.
