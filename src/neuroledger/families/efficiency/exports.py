@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from neuroledger.engine.record import Record
+from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
-from neuroledger.report.exports import export_records
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import Score
+from neuroledger.store.files import write_text
 
 __all__ = ["export_neurobench", "export_sc_neurocore", "flat", "nested"]
 
@@ -121,7 +121,7 @@ def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]
     def text(record: Record) -> str:
         return json.dumps(flat(record.scores), indent=4, allow_nan=False) + "\n"
 
-    return export_records(catalog, benchmark, out / "neurobench", text)
+    return _export(catalog, benchmark, out / "neurobench", text)
 
 
 CORRECTNESS: Final = (
@@ -237,4 +237,26 @@ def export_sc_neurocore(catalog: Catalog, benchmark: str, out: Path) -> list[Pat
         content = nested(benchmark, record.model, record.scores, extra=extra)
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
-    return export_records(catalog, benchmark, out / "sc-neurocore", text)
+    return _export(catalog, benchmark, out / "sc-neurocore", text)
+
+
+def _export(catalog: Catalog, benchmark: str, folder: Path, text: Callable[[Record], str]) -> list[Path]:
+    """Write ``folder/<benchmark>/<model>.json`` with the ``text`` of each record that did not fail.
+
+    Raises
+    ------
+    RequestError
+        No such benchmark, or no model was scored on it.
+    """
+    catalog.benchmark(benchmark)
+    written = []
+    for record in read_all(catalog.root / "results" / "records"):
+        if record.benchmark == benchmark and record.status != "failed":
+            path = folder / benchmark / f"{record.model}.json"
+            write_text(path, text(record))
+            written.append(path)
+    if not written:
+        raise RequestError(
+            f"no model has a score on {benchmark!r}; run `neuroledger run --benchmark {benchmark}`"
+        )
+    return sorted(written)
