@@ -31,6 +31,7 @@ from neuroledger.errors import NeuroLedgerError
 from neuroledger.families.signals.models.language_readers import TextReader
 from neuroledger.models import readout
 from neuroledger.models.model import Record
+from tests.parity import exports
 from tests.parity.stored_reader import features_of, time_of, word_of
 
 PAGE = Path("docs/brainscore_parity.md")
@@ -317,6 +318,14 @@ def page(peer: dict[str, Any], own: dict[str, Any], seed: int) -> str:
     )
 
 
+def opened_again(python: Path, folder: Path, asked: dict[str, Any]) -> list[str]:
+    """Every package imported, validated, exported and opened by the peer: the lines of the page."""
+    failed = exports.export_all(folder / "exporting", folder / "packages", asked, folder / "exported")
+    subprocess.run([python.absolute(), "-m", "tests.parity.exported", folder], check=False)
+    found: dict[str, str] = json.loads((folder / "exported.json").read_text(encoding="utf-8"))
+    return exports.lines(found, failed)
+
+
 def main() -> int:
     """Make, score on both sides, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -354,10 +363,12 @@ def main() -> int:
         model = stored_model(folder) if module == "peer" else stored_reader()
         own |= ours(root, folder / packages, model, repository(root, folder / packages, keys))
     text = page(peer, own, options.seed)
+    if not options.only:
+        text += "\n" + "\n".join(opened_again(options.python, folder, asked))
     sys.stdout.write(text)
     if options.page:
         PAGE.write_text(text, encoding="utf-8")
-    return int("| differs" in text)
+    return int("| differs" in text or "| package | differs |" in text)
 
 
 if __name__ == "__main__":

@@ -186,6 +186,26 @@ def test_what_goes_out_comes_back(lab: Lab, tmp_path: Path) -> None:
     assert two.stimuli.table["degrees"].tolist() == [6.0] * 4
 
 
+def test_what_only_got_other_names_goes_out_as_the_file_that_it_was(lab: Lab, tmp_path: Path) -> None:
+    """Numbers of each subject's neuroids, and repetitions under another name: Brain-Score's code asks for these."""
+    assembly = recorded(np.random.default_rng(0), IDS).rename(repetition="repetition_id")
+    files = package(tmp_path / "files", assembly=assembly)
+    grouped(files[0])
+    import_brainscore(lab.open(), "one", files)
+    reader = lab.open().dataset("one").reader
+    assert reader is not None and [step["step"] for step in reader.parameters["prepare"]] == [
+        "rename",
+        "label",
+    ]
+    out = export_brainscore(lab.open(), "one", tmp_path / "out")
+    assert out[-1].name == "assy_one.nc" and out[-1].read_bytes() == files[0].read_bytes()
+    folder = lab.root / "data" / "one"
+    damaged = folder / files[0].name
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(DataError, match="one"):
+        export_brainscore(lab.open(), "one", tmp_path / "again")
+
+
 @pytest.mark.slow
 def test_properties_values_of_people_and_triplets_come_back(lab: Lab, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)

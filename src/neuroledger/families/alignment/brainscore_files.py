@@ -20,7 +20,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import Progress, fetch_files, fetch_stated, folder_of
 from neuroledger.data.gate.validate import trial
 from neuroledger.data.integrity import compare, sha256_of_file
-from neuroledger.data.load import load_dataset, read_dataset
+from neuroledger.data.load import load_dataset, read_dataset, verified_files
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.package import ZIP_TIME, expectations_text, track
 from neuroledger.data.pin.install_files import place_of
@@ -281,7 +281,8 @@ def export_brainscore(catalog: Catalog, id: str, out: Path) -> list[Path]:
     """Write a data set as ``assy_<id>.nc``, ``stimulus_<id>.csv`` and ``stimulus_<id>.zip``, dots in the id as ``_``.
 
     Attributes, groups and the degrees of the stimuli (as the column ``degrees``) go along; a further stimulus set is
-    ``stimulus_<id>_<name>``. What an import of these files reads is what is exported.
+    ``stimulus_<id>_<name>``. What an import of these files reads is what is exported. An assembly of Brain-Score's to which
+    the reader gave nothing but other names is the file that it was, with the names that others know.
 
     Raises
     ------
@@ -298,9 +299,25 @@ def export_brainscore(catalog: Catalog, id: str, out: Path) -> list[Path]:
     for stem, stimuli in sets.items():
         if stimuli is not None:
             written += _write_stimuli(stimuli, stem, out)
-    if data.assembly is not None:
-        written.append(_write_assembly(data, id, out / f"assy_{name}.nc"))
-    return written
+    if data.assembly is None:
+        return written
+    path = out / f"assy_{name}.nc"
+    original = _renamed_alone(catalog, id)
+    if original is None:
+        return [*written, _write_assembly(data, id, path)]
+    with replacing(path) as temporary:
+        shutil.copyfile(original, temporary)
+    return [*written, path]
+
+
+def _renamed_alone(catalog: Catalog, id: str) -> Path | None:
+    """The file of an assembly that was read under other names, and otherwise as it is."""
+    reader = catalog.dataset(id).reader
+    said = {} if reader is None or reader.name != "brainio" else reader.parameters
+    steps = {step["step"] for step in said.get("prepare", ())}
+    if "assembly" not in said or not steps or steps - {"rename", "label"}:
+        return None
+    return verified_files(catalog, "datasets", id)[str(said["assembly"])]
 
 
 def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:

@@ -1,0 +1,71 @@
+"""Every package of the peer's layouts imported as it is, validated and exported again, for the peer to open."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from neuroledger.errors import NeuroLedgerError
+
+__all__ = ["export_all", "lines"]
+
+# What is refused as it is, and by which rule; the catalogue's spec reads it.
+REFUSED = {"Kar2019": "times of two decoders: the catalogue's spec takes those of one"}
+
+
+def export_all(root: Path, packages: Path, asked: dict[str, Any], out: Path) -> dict[str, str]:
+    """Write ``out/KEY`` for each package of the folder; why not, for those that were refused."""
+    from neuroledger.cli import main as command
+    from neuroledger.families.alignment.brainscore_files import export_brainscore, import_brainscore
+    from neuroledger.spec.catalog import open_catalog
+
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.rmtree(out, ignore_errors=True)
+    (root / "specs" / "datasets").mkdir(parents=True)
+    for name, text in (("dvc.yaml", "stages: {}\n"), ("params.yaml", "suite: parity\n")):
+        (root / name).write_text(text, encoding="utf-8")
+    failed: dict[str, str] = {}
+    held = []
+    for key in asked["packages"]:
+        files = [packages / name for name in files_of(asked, key)]
+        if not files or not all(path.is_file() for path in files):
+            continue
+        try:
+            import_brainscore(open_catalog(root), key, files, access="private")
+            held.append(key)
+        except NeuroLedgerError as error:
+            failed[key] = "import: " + " ".join(str(error).split())
+    command(["--root", str(root), "validate", "--allow-invalid", *held])
+    catalog = open_catalog(root)
+    for key in held:
+        try:
+            export_brainscore(catalog, key, out / key)
+        except NeuroLedgerError as error:
+            failed[key] = "export: " + " ".join(str(error).split())
+    return failed
+
+
+def files_of(asked: dict[str, Any], key: str) -> list[str]:
+    """The files of a package: an assembly and its stimuli, or either of them."""
+    own = asked["assemblies"].get(key)
+    stimuli = asked["stimuli"].get(asked["sets"].get(key) or ("" if own else key), {})
+    return [name for name in (own, *stimuli.values()) if name]
+
+
+def lines(verdicts: dict[str, str], failed: dict[str, str]) -> list[str]:
+    """The part of the page about packages that the peer opened again."""
+    refused = {key: REFUSED[key] for key in failed if key in REFUSED}
+    wrong = {key: said for key, said in (failed | verdicts).items() if said != "equal" and key not in refused}
+    every = set(verdicts) | set(failed)
+    table = [f"| {key} | {wrong[key]} |" for key in sorted(wrong)]
+    return [
+        "## Exported again",
+        "",
+        f"Each of {len(every)} packages was imported, validated, exported and opened by Brain-Score's loaders beside the",
+        "original: values, every coordinate, attributes, tables and files of stimuli are the same in",
+        f"{len(every) - len(wrong) - len(refused)} of them.",
+        *(f"Refused as it is: {key}, {rule}." for key, rule in refused.items()),
+        "",
+        *(["| package | differs |", "|---|---|", *table, ""] if wrong else []),
+    ]
