@@ -111,8 +111,7 @@ def error_of(samples: xr.DataArray, steps: Sequence[Step], over: str, how: str) 
     if over not in dims:
         return float("nan")
     flat = np.moveaxis(values, dims.index(over), 0).reshape(values.shape[dims.index(over)], -1)
-    series = flat[:, 0] if flat.shape[1] == 1 else flat.ravel()
-    series = series[~np.isnan(series)]
+    series = flat[~np.isnan(flat)]
     if series.size < 2:
         return float("nan")
     deviation = float(series.std())
@@ -166,13 +165,14 @@ def influence_of(
     if left:
         return None
     factors: dict[str, Items] = {}
+    known = {step.over: _names(samples, step.over, once=step.how == "median") for step in taken}
     weight = np.ones(())
     for at, step in reversed(list(enumerate(taken))):
         items = step.values.shape[step.axis]
         if step.over not in FIXED and items > 1:
             own = step.items() * np.expand_dims(weight, step.axis)
             own = np.nansum(own, axis=tuple(i for i in range(own.ndim) if i != step.axis))
-            names = _names(samples, step.over)
+            names = known[step.over]
             found = moved(names, own)
             if step.how == "median":
                 drawn = reweighted({step.over: names}, partial(_medians, taken[at:]), DRAWS)
@@ -189,9 +189,7 @@ def influence_of(
             crossed[cells.factor, cells.factor] = cells.pairs
         for dim in [name for name in others if name in factors]:
             axes = tuple(1 + i for i, name in enumerate(others) if name != dim)
-            crossed[cells.factor, dim] = centred(
-                _ordered(cells.ids, _names(samples, dim), table.sum(axis=axes))
-            )
+            crossed[cells.factor, dim] = centred(_ordered(cells.ids, known[dim], table.sum(axis=axes)))
         factors = {cells.factor: first, **factors}
     return Influence(factors, crossed) if factors else None
 
@@ -216,12 +214,12 @@ def _ordered(rows: npt.NDArray[Any], columns: npt.NDArray[Any], table: Floats) -
     return table
 
 
-def _names(samples: xr.DataArray, dim: str) -> npt.NDArray[Any]:
-    """What tells the items along a dimension apart, the same for every model."""
-    for key in (f"{dim}_id", dim):
+def _names(samples: xr.DataArray, dim: str, *, once: bool) -> npt.NDArray[Any]:
+    """What tells the items along a dimension apart, for every model; rows of one stimulus are one item unless ``once``."""
+    for key in (f"{dim}_id", dim, "stimulus_id"):
         if key in samples.coords and samples.coords[key].dims == (dim,):
             names = np.asarray(samples.coords[key].values).astype(str)
-            if len(set(names.tolist())) == len(names):
+            if len(set(names.tolist())) == len(names) or (key == "stimulus_id" and not once):
                 return names
     return np.arange(samples.sizes[dim]).astype(str)
 
@@ -245,9 +243,8 @@ class _Reduced:
             share = np.asarray(known / count)
             if self.how == "mean":
                 return share
-            return np.asarray(
-                share * np.expand_dims(np.sign(_reduce(self.values, self.axis, "mean")), self.axis)
-            )
+            sign = np.sign(_reduce(self.values, self.axis, "mean"))
+            return np.asarray(share * np.expand_dims(sign, self.axis))
         if self.how == "median":
             return np.apply_along_axis(_central, self.axis, self.values)
         best = np.expand_dims(_reduce(self.values, self.axis, self.how), self.axis)
@@ -266,9 +263,8 @@ class _Reduced:
             return np.apply_along_axis(_median_influence, self.axis, self.values)
         whole = np.expand_dims(_reduce(self.values, self.axis, self.how), self.axis)
         kept = np.arange(self.values.shape[self.axis])
-        others = [
-            _reduce(np.take(self.values, np.delete(kept, i), self.axis), self.axis, self.how) for i in kept
-        ]
+        each = (np.take(self.values, np.delete(kept, i), self.axis) for i in kept)
+        others = [_reduce(values, self.axis, self.how) for values in each]
         return np.where(known, whole - np.stack(others, axis=self.axis), 0.0)
 
 
@@ -309,9 +305,9 @@ def _weighted_medians(values: Floats, weights: Floats) -> Floats:
 
 def _crossing(place: Floats, values: Floats) -> Floats:
     """Value where ``place``, which rises along each row, crosses 0."""
-    above = np.clip((place < 0).sum(axis=1), 1, place.shape[1] - 1) if place.shape[1] > 1 else None
-    if above is None:
+    if place.shape[1] == 1:
         return np.full(len(place), values[0])
+    above = np.clip((place < 0).sum(axis=1), 1, place.shape[1] - 1)
     rows = np.arange(len(place))
     low, high = place[rows, above - 1], place[rows, above]
     share = np.clip(np.divide(-low, high - low, out=np.zeros(len(place)), where=high > low), 0.0, 1.0)
