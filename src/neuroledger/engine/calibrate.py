@@ -7,10 +7,12 @@ import hashlib
 import inspect
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter
 
 import neuroledger.stats
@@ -22,16 +24,18 @@ from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import score
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import Finding, MetricError, NeuroLedgerError, RequestError
+from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import json_object
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec
-from neuroledger.stats.calibration import FEWEST, Calibration, calibrate
+from neuroledger.stats.calibration import FEWEST, Calibration, Experiment, calibrate
 from neuroledger.stats.score import Score
 from neuroledger.store.files import write_json
 
 __all__ = ["Kept", "calibrate_benchmark", "calibration_in", "calibration_path", "refuted"]
 
+Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Models beside a benchmark's controls that are tried, those with a record first, since controls may have no interval.
 OTHERS = 3
 
@@ -104,11 +108,7 @@ def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) ->
     measured = real.measured
     if job.first in measured.costs:
         raise MetricError(f"{job.first} is counted in one pass of a network: nothing of it is drawn")
-    if job.paradigm.simulates is None:
-        raise MetricError(f"no generative model of what the paradigm {job.paradigm.name} measures is known")
-    if real.headline.spread is None:
-        raise MetricError("the score has no interval")
-    draw = job.paradigm.simulates(measured, real.headline.spread.factors)
+    draw = _experiments(job.benchmark, real)
     kept = replace(
         job, metrics={name: one for name, one in job.metrics.items() if name not in measured.costs}
     )
@@ -122,13 +122,25 @@ def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) ->
     return calibrate(scored, draw, runs=runs, seed=session.request.seed)
 
 
+def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
+    paradigm = registry.get("paradigm", spec.paradigm.name)
+    if real.headline.spread is None:
+        raise MetricError("the score has no interval")
+    if paradigm.simulates is None:
+        raise MetricError(f"no generative model of what the paradigm {paradigm.name} measures is known")
+    draw: Draw = paradigm.simulates(real.measured, real.headline.spread.factors)
+    return draw
+
+
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     """What computed it: versions of the components, and the SHA-256 of the sources that make inference and experiments."""
     parts = [one.component for one in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
-    if job.paradigm.simulates is not None:
-        files.append(Path(inspect.getfile(job.paradigm.simulates)))
-    files += [Path(inspect.getfile(part.function)) for part in parts]
+    made = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
+    for function in (*made, *(part.function for part in parts)):
+        files.append(Path(inspect.getfile(function)))
+        near = {inspect.getmodule(one) for one in vars(inspect.getmodule(function)).values()}
+        files += sorted(Path(str(one.__file__)) for one in near if one and ".families." in one.__name__)
     digest = hashlib.sha256()
     for path in dict.fromkeys(files):
         digest.update(path.read_bytes())
@@ -137,7 +149,7 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
 
 
 def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
-    """A model and what it gives, which is replaced while its shape is not; one with an interval if there is one."""
+    """A model and what it gives, whose shape is kept while the rest is drawn anew; one after which that can be done."""
     catalog, found, reason = session.catalog, [], ""
     controls = dict.fromkeys((*spec.controls.negative, *spec.controls.positive))
     known = catalog.ids("models")
@@ -148,11 +160,12 @@ def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
             continue
         try:
             found.append((model, evaluate(session, spec, model, controls=False)))
-        except NeuroLedgerError as error:  # its library is not here, or it does not fit these data
-            reason = f": {error}"
-            continue
-        if found[-1][1].headline.spread is not None:  # one that solves nothing may have no interval
+            _experiments(spec, found[-1][1])
             break
+        except (
+            NeuroLedgerError
+        ) as error:  # its library is not here, it does not fit these data, or it solves nothing
+            reason = f": {error}"
     if not found:
         raise MetricError(f"{spec.id} has no model here to simulate others after{reason}")
     return found[-1]
@@ -195,11 +208,8 @@ def refuted(catalog: Catalog) -> dict[str, str]:
     for path in sorted(calibration_path(catalog.root, "x").parent.glob("*.json")):
         try:
             kept = calibration_in(path.read_bytes())
-            first, same = (
-                kept.first,
-                kept.identity["benchmark"] == spec_sha256(catalog.benchmark(kept.benchmark)),
-            )
-            if first is None or first.passed or not same:
+            first, spec = kept.first, catalog.benchmark(kept.benchmark)
+            if first is None or first.passed or kept.identity["benchmark"] != spec_sha256(spec):
                 continue
             found[kept.benchmark] = (
                 f"interval withheld: in {kept.runs} simulated experiments it covers the truth in "
@@ -207,8 +217,7 @@ def refuted(catalog: Catalog) -> dict[str, str]:
             )
         except (OSError, ValueError, LookupError, NeuroLedgerError) as error:
             words = f"it is not a calibration ({error})"
-            finding = Finding(
-                "record.unreadable", "error", path.name, words, "delete it, and calibrate again"
-            )
+            remedy = "delete it, and calibrate again"
+            finding = Finding("record.unreadable", "error", path.name, words, remedy)
             logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
     return found

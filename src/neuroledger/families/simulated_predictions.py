@@ -69,6 +69,10 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         labels = np.unique(np.concatenate([truth, answers]))
     if len(labels) < 2 or not np.isin(truth, labels).all():
         raise MetricError("no generative model of these predictions is known: they need two classes at least")
+    if len(np.unique(answers)) == 1 and len(np.unique(truth)) > 1:
+        raise MetricError(
+            f"all {len(answers)} predictions are {answers[0]!r}: whoever gives them tells nothing apart"
+        )
     right, count = np.bincount(codes, answers == truth), np.bincount(codes)
     odds = np.log((right.sum() + 0.5) / (len(truth) - right.sum() + 0.5))
     each = np.log((right + 0.5) / (count - right + 0.5))

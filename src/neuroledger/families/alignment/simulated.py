@@ -14,6 +14,7 @@ from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment.simulated_solving import simulated_solving
 from neuroledger.stats.calibration import Experiment
 from neuroledger.stats.splits import Split
 
@@ -52,11 +53,13 @@ def simulated_recordings(measured: Measurement, factors: Collection[str]) -> Dra
     Raises
     ------
     MetricError
-        The target is neither responses nor dissimilarities.
+        The target is neither responses nor dissimilarities, nor times beside responses over time.
     """
     dims = set(measured.target.dims)
     if {"stimulus", "stimulus_b"} <= dims:
         return _dissimilarities(measured)
+    if dims == {"presentation"} and "time_bin" in measured.source.dims:
+        return simulated_solving(measured)
     if not {"presentation", "neuroid"} <= dims <= {"presentation", "neuroid", "time_bin"}:
         raise MetricError(
             f"no generative model of data with dimensions {', '.join(sorted(map(str, dims)))} is known"

@@ -15,7 +15,7 @@ from neuroledger.families.efficiency.cost import read_costs
 from neuroledger.families.efficiency.counting.counts import Need, Trace
 from neuroledger.families.efficiency.networks.answers import answers, forecast, incremental
 from neuroledger.families.efficiency.networks.trainable_model import Learner, Task
-from neuroledger.families.simulated_predictions import simulated_predictions
+from neuroledger.families.efficiency.simulated_detections import simulated_answers
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.registry import paradigm
@@ -32,7 +32,7 @@ COUNTED: tuple[Need, ...] = ("weights", "operations", "activations", "membranes"
     asks=lambda values: {f"answers:{values['task']}", "costs"},
     itself=False,
     permuted=None,
-    simulates=simulated_predictions,
+    simulates=simulated_answers,
 )
 def inference(
     model: Learner,

@@ -1,0 +1,142 @@
+"""Experiments like times at which stimuli are solved, beside responses that grow: stimuli that are solved at other times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.factorize import coordinate, encode
+from neuroledger.engine.measurement import Measurement
+from neuroledger.errors import MetricError
+from neuroledger.stats.calibration import Experiment
+
+__all__ = ["simulated_solving"]
+
+Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
+# The most stimuli and neuroids that are simulated.
+STIMULI, NEUROIDS = 200, 60
+# A stimulus is one that was measured, moved in time by this share of what stimuli differ; and by this share, in variance,
+# for each model alone.
+MOVED, OWN = 0.5, 0.5
+# Directions of responses by which times are explained, and the least that they must explain, without chance.
+DIRECTIONS, LEAST = 10, 0.1
+
+
+def simulated_solving(measured: Measurement) -> Draw:
+    """Experiments like these times: new stimuli, to which responses come, and which are solved, earlier or later.
+
+    A stimulus is one that was measured, its responses moved in time so that all stimuli differ as much as they did; the
+    noise of single sessions is added to its time. Each model's are moved once more, by what the brain knows nothing of.
+
+    Raises
+    ------
+    MetricError
+        Stimuli have no object, or the responses tell nothing of the times: nothing about solving would be simulated.
+    """
+    source, target = measured.source.transpose("presentation", "neuroid", "time_bin"), measured.target
+    named = coordinate(target, "image_label", "object_name", "truth")
+    if named is None or source.sizes["presentation"] != target.sizes["presentation"]:
+        raise MetricError(
+            "no generative model of times is known where stimuli have no object (`image_label`)"
+        )
+    objects = encode(named)
+    kept = np.random.default_rng(0).permutation(source.sizes["neuroid"])[:NEUROIDS]
+    responses = np.asarray(source.isel(neuroid=np.sort(kept)).values, dtype=np.float64)
+    times = np.asarray(target.values, dtype=np.float64)
+    solved = np.isfinite(times)
+    course = np.stack([responses[objects.codes == k].mean(axis=0) for k in range(len(objects.labels))])
+    _refuse_unrelated((responses - course[objects.codes])[solved], times[solved])
+    mean = float(times[solved].mean())
+    late = np.where(solved, times - mean, 0.0)
+    starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
+    if (np.diff(starts) <= 0).any():
+        raise MetricError("no generative model of times is known where time bins do not follow one another")
+    sessions, noise = _sessions(measured.repeated)
+    if noise and late[solved].var() > 0:  # what is left is what noise did not add
+        late *= np.sqrt(max(0.0, 1 - noise**2 / len(sessions) / late[solved].var()))
+    spread = float(late[solved].std())
+    described = {str(n): c for n, c in target.coords.items() if c.dims == ("presentation",)}
+    neuroids = {n: c.isel(neuroid=np.sort(kept)) for n, c in source.coords.items() if "neuroid" in c.dims}
+    bins = {n: c for n, c in source.coords.items() if c.dims == ("time_bin",)}
+
+    def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
+        first = rng.integers(0, len(times), min(len(times), STIMULI))
+        drawn = np.sqrt(1 - MOVED**2) * late[first] + MOVED * spread * rng.standard_normal(len(first))
+        true = mean + drawn
+        true[~solved[first]] = np.nan
+        ids = np.array([f"s{i:04d}" for i in range(len(first))])
+        coords = {n: ("presentation", np.asarray(c.values)[first]) for n, c in described.items()}
+        coords["stimulus_id"] = ("presentation", ids)
+        shown = true[:, None] + noise * rng.standard_normal((len(first), len(sessions)))
+        answered = xr.DataArray(
+            shown.mean(axis=1),
+            dims=("presentation",),
+            coords=_without(coords, "repetition"),
+            attrs=target.attrs,
+        )
+        whole = None
+        if measured.repeated is not None:
+            again = {name: (dim, np.repeat(column, len(sessions))) for name, (dim, column) in coords.items()}
+            again["repetition"] = ("presentation", np.tile(sessions, len(first)))
+            whole = xr.DataArray(shown.ravel(), dims=("presentation",), coords=again, attrs=target.attrs)
+        one = Measurement(answered, answered, whole)
+        given = []
+        for _ in range(models):
+            own = np.sqrt(OWN) * spread * rng.standard_normal(len(first))
+            moved = _moved(responses[first], starts, drawn - late[first] + own)
+            values = xr.DataArray(moved, dims=("presentation", "neuroid", "time_bin"))
+            given.append(values.assign_coords(neuroids | bins | _without(coords, "repetition")))
+        return Experiment([replace(one, source=source) for source in given])
+
+    return draw
+
+
+def _without(coords: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in coords.items() if key != name}
+
+
+def _moved(responses: Floats, starts: Floats, later: Floats) -> Floats:
+    """Responses (stimulus, neuroid, bin) that come so much later: straight lines between bins, the ends held."""
+    place = np.interp(starts - later[:, None], starts, np.arange(len(starts)))
+    below = np.minimum(place.astype(int), max(0, len(starts) - 2))
+    above = np.minimum(below + 1, len(starts) - 1)
+    share = (place - below)[:, None]
+    rows, neuroids = np.ogrid[: responses.shape[0], : responses.shape[1]]
+    at = rows[:, :, None], neuroids[:, :, None]
+    return np.asarray(
+        (1 - share) * responses[(*at, below[:, None])] + share * responses[(*at, above[:, None])]
+    )
+
+
+def _refuse_unrelated(apart: Floats, times: Floats) -> None:
+    """Times must follow from how responses deviate, as far as a straight line can say."""
+    flat = apart.reshape(len(apart), -1)
+    U, s, _ = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
+    U = U[:, : min(DIRECTIONS, int((s > 1e-9 * s[0]).sum()))] if s.size and s[0] > 0 else U[:, :0]
+    count, free = len(times), len(times) - U.shape[1] - 1
+    centred = times - times.mean()
+    spread = float(centred @ centred)
+    left = spread - float(((U.T @ centred) ** 2).sum())
+    if free < 1 or spread == 0 or 1 - (left / free) / (spread / (count - 1)) < LEAST:
+        raise MetricError(
+            "no generative model is fitted: these responses tell nothing of when stimuli are solved"
+        )
+
+
+def _sessions(repeated: xr.DataArray | None) -> tuple[Array, float]:
+    """The repetitions, and the deviation of one from the mean of its stimulus; no noise where there is one alone."""
+    if repeated is None or "repetition" not in repeated.coords:
+        return np.array(["0"]), 0.0
+    values, stimuli = np.asarray(repeated.values, dtype=np.float64), encode(repeated["stimulus_id"].values)
+    known = np.isfinite(values)
+    count = np.bincount(stimuli.codes[known], minlength=len(stimuli.labels))
+    sums = np.bincount(stimuli.codes[known], values[known], minlength=len(stimuli.labels))
+    apart = values[known] - (sums / np.maximum(count, 1))[stimuli.codes[known]]
+    free = np.maximum(count - 1, 0).sum()
+    names = np.unique(repeated["repetition"].values)
+    return names, float(np.sqrt((apart**2).sum() / free)) if free else 0.0
