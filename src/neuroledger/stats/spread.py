@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
+from scipy.special import chdtri, log_ndtr, ndtri, stdtr, stdtrit
 
 from neuroledger.errors import MetricError
 
@@ -148,18 +148,21 @@ class Influence:
         the noise of single measurements, which the variance of each factor holds once. For a factor crossed with itself,
         what pairs of its items add, (first < second), which its own variance holds twice. Or a function that draws it from
         the multipliers of both.
+    squares
+        Whether the score is a mean of squares, see :meth:`Spread.interval`.
     """
 
     factors: Mapping[str, Items]
     crossed: Mapping[tuple[str, str], Floats | Callable[[Floats, Floats], Floats]] = field(
         default_factory=dict
     )
+    squares: bool = False
 
     def only(self, names: Sequence[str]) -> Influence | None:
         """The same of those factors that are named, or None if there are none."""
         kept = {name: items for name, items in self.factors.items() if name in names}
         crossed = {pair: cells for pair, cells in self.crossed.items() if set(pair) <= set(kept)}
-        return Influence(kept, crossed) if kept else None
+        return Influence(kept, crossed, self.squares) if kept else None
 
     def spread(self, population: str, over: Sequence[str] | None = None) -> Spread:
         """The joint draws over the factors named (all, if none are), whose items belong to ``population``.
@@ -187,7 +190,7 @@ class Influence:
                 drawn = ((signs[first] @ cells) * signs[second]).sum(axis=1)
                 drawn = _exact(drawn, float((cells**2).sum()))
             draws[first + CROSS + second] = drawn
-        return Spread(draws, {name: len(self.factors[name].ids) for name in chosen})
+        return Spread(draws, {name: len(self.factors[name].ids) for name in chosen}, self.squares)
 
 
 def centred(cells: Floats) -> Floats:
@@ -231,6 +234,7 @@ class Spread:
 
     draws: Mapping[str, Floats]
     items: Mapping[str, int]
+    squares: bool = False
 
     @classmethod
     def alone(cls, name: str, error: float) -> Spread:
@@ -282,9 +286,18 @@ class Spread:
         return self + other * -1.0
 
     def interval(self, value: float) -> tuple[float, float]:
-        """The 95 % interval around ``value``: Student's."""
+        """The 95 % interval around ``value``: Student's, or the skewed one of a mean of squares.
+
+        That ends below at the mean which just reaches the value if variance is in proportion to it, as Wilson's does for a
+        share, and above where a scaled chi-squared distribution does, with Satterthwaite's degrees of freedom.
+        """
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
-        return value - half, value + half
+        if not self.squares or value <= 0 or half == 0:
+            return value - half, value + half
+        apart = half / (2 * math.sqrt(value))
+        degrees = max(1.0, 2 * (quantile((1 + LEVEL) / 2, math.inf) * value / half) ** 2)
+        low = (math.hypot(math.sqrt(value), apart) - apart) ** 2
+        return low, degrees * value / float(chdtri(degrees, (1 + LEVEL) / 2))
 
     def p(self, value: float) -> float:
         """Two-sided p of ``value`` being 0, from Student's distribution: as small as the data say."""

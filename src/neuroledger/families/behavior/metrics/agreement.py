@@ -15,15 +15,15 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     cell_influence,
     compare,
     measured,
-    of_new_stimuli_and_people,
 )
+from neuroledger.families.behavior.agreement.squared_differences import of_squared_differences
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
 
 __all__ = ["agreement"]
 
 
-@metric("agreement", version=2, input="behaviour")
+@metric("agreement", version=3, input="behaviour")
 def agreement(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -81,11 +81,8 @@ def agreement(
         coords={"condition": people.conditions, "subject": people.observers},
     )
     if measure == "squared_accuracy_difference" and not np.isnan(values).any():
-        # A square has no slope where observers are equally right: it is computed again with weights.
-        each = np.stack(
-            [np.zeros(len(people.observers), dtype=np.intp), np.arange(len(people.observers))], axis=1
-        )
-        out.attrs["influence"] = lambda: of_new_stimuli_and_people(model, people, each, measure=measure)
+        # A square has no slope where observers are equally right.
+        out.attrs["influence"] = lambda: of_squared_differences(model, people)
     else:
         out.attrs["cells"] = lambda: Cells(
             people.stimuli[people.stimulus],
