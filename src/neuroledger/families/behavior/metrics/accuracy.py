@@ -11,12 +11,14 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, same
+from neuroledger.families.rare_outcomes import unseen
 from neuroledger.spec.registry import metric
+from neuroledger.stats.spread import Influence, Items, moved
 
 __all__ = ["accuracy"]
 
 
-@metric("accuracy", version=1, input="behaviour")
+@metric("accuracy", version=2, input="behaviour")
 def accuracy(source: Any, target: Any) -> xr.DataArray:
     """Whether each answer equals the target: ``(presentation[, time_bin])`` with 1 and 0; the mean is the accuracy.
 
@@ -30,6 +32,12 @@ def accuracy(source: Any, target: Any) -> xr.DataArray:
         position otherwise. Trials of people (with ``subject`` and a truth) are no right answers: their truth is, and
         each stimulus counts once.
 
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["influence"]``, without time bins: how each stimulus moves the accuracy, which near 0 or 1 varies at least as
+        :func:`~neuroledger.families.rare_outcomes.unseen` says.
+
     Raises
     ------
     MetricError
@@ -40,7 +48,7 @@ def accuracy(source: Any, target: Any) -> xr.DataArray:
     )
     if "time_bin" in source.dims:
         parts = [accuracy(source.isel(time_bin=bin), target) for bin in range(source.sizes["time_bin"])]
-        over_time = xr.concat(parts, "time_bin").transpose("presentation", "time_bin")
+        over_time = xr.concat(parts, "time_bin", combine_attrs="drop").transpose("presentation", "time_bin")
         edges = {n: ("time_bin", c.values) for n, c in source.coords.items() if c.dims == ("time_bin",)}
         return over_time.assign_coords(edges)
     own = None
@@ -56,7 +64,17 @@ def accuracy(source: Any, target: Any) -> xr.DataArray:
     correct = same(answers, right).astype(np.float64)
     ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
     coords = {"stimulus_id": ("presentation", ids)} if ids is not None else {}
-    return xr.DataArray(correct, dims=("presentation",), coords=coords)
+    out = xr.DataArray(correct, dims=("presentation",), coords=coords)
+    own_names = (np.arange(correct.size) if ids is None else np.asarray(ids)).astype(str)
+
+    def influence() -> Influence:
+        items = moved(own_names, (correct - correct.mean()) / correct.size)
+        rare = unseen(correct, np.searchsorted(items.ids, own_names), len(items.ids))
+        return Influence({"presentation": Items(items.ids, items.deviation + rare)})
+
+    if correct.size > 1:
+        out.attrs["influence"] = influence
+    return out
 
 
 def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> Any:

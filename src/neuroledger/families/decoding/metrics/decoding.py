@@ -11,6 +11,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Measure, Rows
+from neuroledger.families.rare_outcomes import unseen
 from neuroledger.spec.registry import metric
 from neuroledger.stats.spread import Influence, Items, from_left_out, moved
 
@@ -25,7 +26,7 @@ LEAST, SOME, FAR = 0.3, 0.5, 40.0
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
 
-@metric("decoding", version=3, input="predictions")
+@metric("decoding", version=4, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -77,7 +78,8 @@ def decoding(
         jackknife); a split counts as often as its clusters do. Splits that train on each other's clusters vary together
         [bengio2004]: a decoder that has learnt nothing but noise scores each pair of clusters by one product, whichever of
         the two is tested, so that the variance is twice what the tested clusters show. The better the score, the less of
-        that remains.
+        that remains. Recalls and accuracies near 0 or 1 vary at least as :func:`~neuroledger.families.rare_outcomes.unseen`
+        says.
         attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
@@ -122,6 +124,7 @@ def decoding(
             cluster,
             folds,
             None if level is None else float(np.nanmean(values)) - level,
+            _rare(measure, rows, cells, clusters),
         )
     else:
         samples.attrs["influence"] = lambda: None
@@ -146,15 +149,36 @@ def _influence(
     factor: str,
     folds: int,
     gain: float | None,
+    rare: Floats,
 ) -> Influence:
-    """How each cluster moves the mean over splits and seeds; ``gain`` is what is above chance, if chance is known."""
+    """How each cluster moves the mean over splits and seeds; ``gain`` is what is above chance, if chance is known.
+
+    ``rare`` (cluster,) is added to what the clusters show.
+    """
     left = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
     items = moved(names, from_left_out(left))
     paired = 0.0
     if folds > 1 and items.variance > 0:
         far = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
         paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + far / FAR)
-    return Influence({factor: Items(items.ids, np.sqrt(1 + paired) * items.deviation)})
+    return Influence({factor: Items(items.ids, np.sqrt(1 + paired) * items.deviation + rare)})
+
+
+def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], clusters: Array) -> Floats:
+    """What clusters, in the order of their names, add where nearly all answers to a class are alike."""
+    names, codes = np.unique(clusters.astype(str), return_inverse=True)
+    added = np.zeros(len(names))
+    if measure not in ("accuracy", "balanced_accuracy") or rows.truth.ndim > 1:
+        return added
+    truth = rows.truth.astype(str)
+    hit = (rows.labels == truth).astype(float)
+    for at in cells.values():
+        kind = truth[at] if measure == "balanced_accuracy" else np.full(len(at), "")
+        classes = np.unique(kind)
+        for name in classes:
+            own = at[kind == name]
+            added += unseen(hit[own], codes.ravel()[own], len(names)) / (len(classes) * len(cells))
+    return added
 
 
 def _chance(measure: str, rows: Rows, k: int | None) -> float | None:
