@@ -24,7 +24,7 @@ Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 TOUCHING, FEWEST = 0.5, 0.1
 # The share of what makes a box hard to find, in variance, that models have in common.
 SHARED = 0.5
-# Scores are told apart by this share of their deviation.
+# Equal scores are made to differ by this share of their deviation.
 TIES = 1e-3
 
 

@@ -17,8 +17,8 @@ def of_squared_differences(model: Answers, people: Answers) -> Influence:
     r"""How stimuli and people move the mean over conditions and people of :math:`d^2`, ``d`` being ``a − b``.
 
     To first order a stimulus moves it by what it moves each ``d``; pairs of stimuli add the squares of that, which alone are
-    left where the model is as right as people are. People vary by :math:`d` between them, taken as normal: from a handful
-    of squares nobody knows how squares vary. The score is skewed, see :meth:`~neuroledger.stats.spread.Spread.interval`.
+    left where the model is as right as people are. People vary by :math:`d` between them, taken as normal: a handful
+    of squares does not show how squares vary. The score is skewed, see :meth:`~neuroledger.stats.spread.Spread.interval`.
 
     Parameters
     ----------
