@@ -24,6 +24,9 @@ from neuroledger.data.integrity import verify_file
 from neuroledger.data.pin import install_files
 from neuroledger.engine import samples, schemas
 from neuroledger.engine.record import Record, read_record, write_record
+from neuroledger.families.decoding.protocols.leakage_checks import write_partition
+from neuroledger.families.decoding.protocols.splits import Fold
+from neuroledger.families.signals.embeddings.embed import write_embeddings
 from neuroledger.report import site
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import open_catalog
@@ -176,6 +179,23 @@ def _assemblies(folder: Path) -> None:
         assembly.write(_array(number), folder / "data" / f"set{number}.nc")
 
 
+def _embeddings(folder: Path) -> None:
+    for number in range(3):
+        table = xr.DataArray(np.full((4, 2), number, np.float32), dims=("stimulus", "feature"))
+        write_embeddings(table, folder / f"table{number}.nc")
+
+
+def _partitions(folder: Path) -> None:
+    fold = Fold(np.arange(3), np.arange(3, 4), np.arange(4, 6))
+    for number in range(4):
+        write_partition(folder / f"part{number}.json", [fold], [f"s{number}{n}" for n in range(6)])
+
+
+def _old_partitions(folder: Path) -> None:
+    for number in range(4):
+        (folder / f"part{number}.json").write_text("[]\n")
+
+
 def _samples(folder: Path) -> None:
     os.environ.pop("NEUROLEDGER_ACTIVATIONS", None)
     for number in range(3):
@@ -262,6 +282,8 @@ def all_writers() -> list[Writer]:
         Writer("site", _nothing, partial(_site, 12)),
         Writer("site, smaller", partial(_site, 16), partial(_site, 12)),
         Writer("assemblies", _nothing, _assemblies),
+        Writer("embeddings", _nothing, _embeddings),
+        Writer("partitions, over others", _old_partitions, _partitions),
         Writer("samples", _nothing, _samples, skips=("index.json",)),
         Writer("entries of the store", _nothing, _entries),
         Writer("damaged entries of the store", _damaged, _entries, worthless=True),

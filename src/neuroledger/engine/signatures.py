@@ -10,6 +10,7 @@ from typing import Final
 
 from neuroledger.engine.record import Record, record_path
 from neuroledger.errors import RequestError
+from neuroledger.store.files import write_text
 
 __all__ = ["sign", "signature_path", "signer_in", "signer_of", "signers_of"]
 
@@ -40,7 +41,7 @@ def sign(path: Path, record: Record, key: Path) -> Path:
         if done.returncode:
             raise RequestError(f"ssh-keygen did not sign: {done.stderr.decode(errors='replace').strip()}")
         target = signature_path(path)
-        target.write_bytes(message.with_name("message.sig").read_bytes())
+        write_text(target, message.with_name("message.sig").read_text(encoding="ascii"))
     return target
 
 

@@ -343,7 +343,8 @@ def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
     if held is not None and {one.filename for one in safe_members(held, repeated=True)} == set(
         named.values()
     ):
-        shutil.copyfile(held, zipped)
+        with replacing(zipped) as temporary:
+            shutil.copyfile(held, temporary)
         return [path, zipped]
     with replacing(zipped) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         for file, content in zip(table["filename"], stimuli.read(), strict=True):

@@ -23,6 +23,7 @@ from neuroledger.data.lazy_rows import found_once, release
 from neuroledger.errors import DataError
 from neuroledger.families.decoding.protocols.splits import NONE, Fold
 from neuroledger.families.signals.signals import DIMS, blocks, extents
+from neuroledger.store.files import write_text
 
 __all__ = [
     "Sharing", "gate", "partition_sha256", "read_partition", "run_length", "runs", "telling_channels",
@@ -403,7 +404,7 @@ def write_partition(path: Path, folds: Sequence[Fold], keys: Sequence[str]) -> s
     if len(set(keys)) != len(keys):
         raise DataError("a partition is written by key, and these keys are not unique")
     content = _canonical(folds, keys)
-    path.write_bytes(content)
+    write_text(path, content.decode("utf-8"))
     return hashlib.sha256(content).hexdigest()
 
 

@@ -1,0 +1,189 @@
+"""Every verb with odd values for every argument, each call in a process of its own: an answer in time, and no traceback."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from neuroledger.cli import _parser, main
+from tests.engine.lab import build
+
+__all__ = ["Call", "calls", "odd_values", "tried"]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SECONDS = 60
+LIBRARIES = (
+    "great_expectations",
+    "h5py",
+    "matplotlib",
+    "netCDF4",
+    "pandas",
+    "scipy.io",
+    "sklearn",
+    "torch",
+    "xarray",
+)
+BYTES = 6 << 30
+# What asks a question or serves for ever, and what reaches other machines.
+LEFT_OUT = {("report", "--serve"), ("report", "--open")}
+FAILED = {
+    -signal.SIGALRM: f"no answer in {SECONDS} s",
+    70: "a traceback",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the command line, with the argument that is odd."""
+
+    odd: str
+    words: tuple[str, ...]
+
+
+def odd_values(place: Path) -> dict[str, str]:
+    """Values that nobody means, by what they are; files of them are made in ``place``."""
+    place.mkdir(parents=True, exist_ok=True)
+    made = {
+        "empty.csv": b"", "binary.csv": bytes(range(256)) * 40, "binary.npy": b"\x93NUMPY" + bytes(range(256)),
+        "binary.nc": b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 9, "binary.zip": b"PK\x03\x04" + bytes(99),
+        "binary.json": b"\xff\xfe{", "deep.json": b"[" * 100_000, "binary.yaml": b"\x00\x01a: b", "notes.md": b"\xff# x\n",
+        "binary.png": b"\x89PNG\r\n\x1a\n" + bytes(99), "binary.pt": b"\x80\x04cos\nsystem\n.", "binary.mat": b"MATLAB" * 40,
+        "binary.safetensors": bytes(range(256)), "nan.csv": b"stimulus_id,a\nx,nan\nx,1e999\n", "binary.onnx": b"\x08" * 99,
+    }  # fmt: skip
+    for name, content in made.items():
+        (place / name).write_bytes(content)
+    (place / "folder").mkdir(exist_ok=True)
+    (place / "closed").mkdir(exist_ok=True)
+    (place / "loop").unlink(missing_ok=True)
+    (place / "loop").symlink_to("loop")
+    if not (place / "pipe.csv").exists():
+        os.mkfifo(place / "pipe.csv")
+    values = {name: str(place / name) for name in (*made, "folder", "loop", "pipe.csv", "missing.csv")}
+    return values | {
+        "nothing": "", "a blank": " ", "a dash": "-", "two dashes": "--", "zeros": "/dev/zero", "nowhere": "/dev/null",
+        "the terminal": "/dev/stdin", "root": "/", "up": "../../..", "long": "x" * 5000, "a long path": "a/" * 3000,
+        "letters": "ж\u202e\U0001f9e0", "half a letter": "\udcff", "a line break": "a\nb", "a control": "a\x01b",
+        "negative": "-1", "large": "9" * 400, "not a number": "nan", "endless": "inf", "a pattern": "*[",
+        "an equation": "a=b=c", "a colon": "::", "a comma": ",,,", "braces": "{{7*7}}{", "percent": "%s%n%(x)s",
+        "quotes": "'\"`$(true)",
+    }  # fmt: skip
+
+
+def calls(values: dict[str, str]) -> Iterator[Call]:
+    """Every argument of every verb with each odd value; what else a verb needs is plain."""
+    plain = {"ID": "lab", "BENCHMARK": "lab.V4-ridge", "MODEL": "pixels4"}
+    for verb, parser in _verbs(_parser()):
+        required = [
+            one
+            for one in parser._actions
+            if one.required or (not one.option_strings and one.nargs not in ("*", "?"))
+        ]
+        for action in parser._actions:
+            if isinstance(action, argparse._HelpAction | argparse._SubParsersAction) or action.nargs == 0:
+                continue
+            if any((verb[0], name) in LEFT_OUT for name in action.option_strings):
+                continue
+            for what, value in values.items():
+                words = list(verb)
+                for one in required:
+                    if one is not action:
+                        known = str(
+                            next(iter(one.choices)) if one.choices else plain.get(str(one.metavar), "lab")
+                        )
+                        words += [one.option_strings[-1], known] if one.option_strings else [known]
+                words += [f"{action.option_strings[-1]}={value}"] if action.option_strings else [value]
+                yield Call(f"{' '.join(verb)} {action.option_strings or action.dest}: {what}", tuple(words))
+
+
+def _verbs(
+    parser: argparse.ArgumentParser, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    nested = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    for one in nested:
+        for name, inner in one.choices.items():
+            yield from _verbs(inner, (*above, name))
+    if not nested:
+        yield above, parser
+
+
+def tried(one: Call, root: Path) -> str:
+    """What went wrong with a call in a copy of the repository ``root``; nothing if it was answered."""
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place) / "lab"
+        shutil.copytree(root, work)
+        said = Path(place) / "said"
+        child = os.fork()
+        if child == 0:
+            _answer(one, work, said)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        text = said.read_text(errors="replace") if said.exists() else ""
+    if status in FAILED:
+        return f"{FAILED[status]}: {text[-1500:]}"
+    if status < 0:
+        return f"signal {-status}"
+    return f"a traceback: {text[-1500:]}" if "Traceback (most" in text else ""
+
+
+def _answer(one: Call, work: Path, said: Path) -> None:
+    """Answer in this process, and end it."""
+    code = 70
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
+        os.chdir(work)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        written = os.open(said, os.O_WRONLY | os.O_CREAT)
+        os.dup2(written, 1)
+        os.dup2(written, 2)
+        sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", 0, closefd=False), "utf-8", write_through=True)
+        sys.stderr = io.TextIOWrapper(
+            os.fdopen(2, "wb", 0, closefd=False), "utf-8", "backslashreplace", write_through=True
+        )
+        try:
+            code = main(["--root", str(work), *one.words])
+        except SystemExit as stopped:
+            code = stopped.code if isinstance(stopped.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+    finally:
+        os._exit(code if 0 <= code < 256 else 71)
+
+
+def enumerate_calls(sample: int | None = None, seed: int = 0) -> tuple[int, list[str]]:
+    """How many calls were tried, and what went wrong."""
+    for name in LIBRARIES:  # once, not in every call
+        importlib.import_module(name)
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "lab"
+        build(root, REPOSITORY)
+        chosen: Sequence[Call] = list(calls(odd_values(Path(place) / "odd")))
+        if sample is not None:
+            chosen = random.Random(seed).sample(chosen, sample)
+        wrong = [f"{one.odd}: {said}" for one in chosen if (said := tried(one, root))]
+    return len(chosen), wrong
+
+
+if __name__ == "__main__":
+    began = time.monotonic()
+    tries, bad = enumerate_calls(
+        int(sys.argv[1]) if len(sys.argv) > 1 else None, int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    )
+    sys.stdout.writelines(f"✗ {words}\n" for words in bad)
+    sys.stdout.write(
+        f"{tries:,} calls with an odd argument: {len(bad)} bad, {time.monotonic() - began:.0f} s\n"
+    )
+    raise SystemExit(bool(bad))
