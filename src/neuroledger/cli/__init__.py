@@ -400,7 +400,11 @@ def _request(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code: 0 well, 1 something failed, 2 the request is wrong, 130 interrupted."""
-    options = _parser().parse_args(arguments)
+    parser, words = _parser(), list(sys.argv[1:] if arguments is None else arguments)
+    for word in words:
+        if word.startswith("--") and word.endswith("=--"):  # which Python would make an empty list of
+            parser.error(f"argument {word[:-3]}: expected a value")
+    options = parser.parse_args(words)
     try:
         module = importlib.import_module(f"neuroledger.cli.{options.module}")
         code: int = getattr(module, {"import": "bring_in"}.get(options.verb, options.verb))(options)
