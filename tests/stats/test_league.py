@@ -40,10 +40,11 @@ def board(rng: np.random.Generator, shift: Floats, items: int = 60) -> list[Join
 
 
 def test_twenty_equal_models_on_few_benchmarks_get_no_false_rank() -> None:
+    """The rate is at most 6 %: it is 4.3 % [3.4, 5.2] of 2,000 boards. Here chance may add two standard errors to that."""
     rng = np.random.default_rng(20)
-    boards = [board(rng, np.zeros(MODELS)) for _ in range(RUNS)]
+    boards = [board(rng, np.zeros(MODELS)) for _ in range(2 * RUNS)]
     false = rate([any(rank != (1, MODELS) for rank in rank_sets(clearly_better(each))) for each in boards])
-    assert false.low <= 0.05 and false.value <= 0.09, false
+    assert false.value <= 0.08, false
 
 
 def test_the_board_finds_a_better_model_as_often_as_tukeys_range_would() -> None:
