@@ -15,6 +15,7 @@ from neuroledger.families.decoding.pipelines.covariances import (
     MatrixOfWindows,
     pyriemann,
 )
+from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton
 from neuroledger.families.decoding.protocols.decoder import Objective, Signature
 from neuroledger.families.decoding.training.linear_heads import for_objective, one_vs_rest
 from neuroledger.families.signals.bands import groups_of
@@ -305,7 +306,7 @@ class Mdm(_Step):
     objectives = CLASSES
 
     def make(self, signature: Signature) -> Any:
-        return pyriemann("classification").MDM(self.metric)
+        return pyriemann("classification").MDM(by_newton(self.metric))
 
 
 class FgMdm(_Step):
@@ -317,7 +318,7 @@ class FgMdm(_Step):
     objectives = CLASSES
 
     def make(self, signature: Signature) -> Any:
-        return pyriemann("classification").FgMDM(self.metric)
+        return pyriemann("classification").FgMDM(by_newton(self.metric))
 
 
 class Lda(_Step):

@@ -12,6 +12,7 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.lazy_rows import LazyRows
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines.covariances import covariances, pyriemann
+from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton
 from neuroledger.families.decoding.protocols.made_once import content, once
 from neuroledger.families.decoding.training.linear_heads import fit_first
 
@@ -229,8 +230,11 @@ class TikhonovCsp(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(np.log(np.einsum("fc,ncd,fd->nf", self.filters_, x, self.filters_)))
 
 
-def tangent(metric: str) -> Any:
-    """Pyriemann's tangent space, whose reference falls back to means that always exist."""
+def tangent(metric: str, *, newton: bool = False) -> Any:
+    """Pyriemann's tangent space, whose reference falls back to means that always exist.
+
+    With `newton`, a Riemannian reference is found by `mean_riemann`: the same minimum in other last digits.
+    """
     from pyriemann.tangentspace import TangentSpace
 
     class Tangent(TangentSpace):  # type: ignore[misc]
@@ -238,11 +242,11 @@ def tangent(metric: str) -> Any:
 
         def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
             self.notes_: list[str] = []
-            self.metric: Any = metric
+            self.metric: Any = by_newton(metric) if newton else metric
             given = content(X)
             for other in ("logeuclid", "euclid", ""):
                 try:
-                    key = ("mean", str(self.metric), given)
+                    key = ("mean", _said(self.metric), given)
                     self.reference_ = once(key, lambda: super(Tangent, self).fit(X).reference_)
                     return self
                 except (ValueError, np.linalg.LinAlgError):
@@ -258,15 +262,24 @@ def tangent(metric: str) -> Any:
                     np.nan_to_num(super(Tangent, self).transform(X), nan=0.0, posinf=0.0, neginf=0.0)
                 )
 
-            return once(("tangent", str(self.metric), content(X, self.reference_)), make)
+            return once(("tangent", _said(self.metric), content(X, self.reference_)), make)
 
         def fit_transform(self, X: Array, y: Any = None, sample_weight: Any = None) -> Array:
             return np.asarray(self.fit(X, y, sample_weight).transform(X))
 
         def __sklearn_clone__(self) -> Any:
-            return tangent(metric)
+            return tangent(metric, newton=newton)
 
     return Tangent(metric)
+
+
+def _said(metric: Any) -> str:
+    """The name of a metric, by which what is made at its mean is found again."""
+    return (
+        metric
+        if isinstance(metric, str)
+        else f"{metric['map']} at {getattr(metric['mean'], '__module__', metric['mean'])}"
+    )
 
 
 class Recentre(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -1,0 +1,132 @@
+"""The mean by Newton's method is the minimum that pyriemann descends to, for covariances of every kind."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from pyriemann.classification import MDM, FgMDM
+from pyriemann.geometry.base import invsqrtm, logm, sqrtm
+from pyriemann.geometry.mean import mean_riemann as by_descent
+
+from neuroledger.families.decoding.pipelines import riemannian_mean
+from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton, mean_riemann
+
+
+def covariances(
+    count: int, channels: int, *, spread: float = 1.0, condition: float = 1.0, seed: int = 0
+) -> np.ndarray:
+    """Simulated covariances: `spread` deviates their logarithms, `condition` is in decades of the channels' amplitudes."""
+    rng = np.random.default_rng(seed)
+    logs = rng.normal(0, spread, (count, channels, channels)) / np.sqrt(channels)
+    values, vectors = np.linalg.eigh((logs + logs.swapaxes(1, 2)) / np.sqrt(2))
+    found = (vectors * np.exp(values)[:, None]) @ vectors.swapaxes(1, 2)
+    scales = np.diag(np.logspace(-condition / 2, condition / 2, channels))
+    turn = np.linalg.qr(rng.normal(size=(channels, channels)))[0]
+    return np.asarray((turn @ scales) @ found @ (turn @ scales).T)
+
+
+def gradient(mean: np.ndarray, x: np.ndarray, weights: np.ndarray) -> float:
+    root = invsqrtm(mean)
+    return float(np.linalg.norm(np.tensordot(weights, logm(root @ x @ root), axes=1)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 300])
+@pytest.mark.parametrize("channels", [1, 2, 8, 24])
+@pytest.mark.parametrize(("spread", "condition"), [(0.1, 0.0), (1.0, 2.0), (3.0, 3.0)])
+def test_it_is_the_minimum_that_pyriemann_descends_to(
+    count: int, channels: int, spread: float, condition: float
+) -> None:
+    x = covariances(count, channels, spread=spread, condition=condition)
+    found = mean_riemann(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact = by_descent(x, tol=1e-13, maxiter=500)
+    inverse = invsqrtm(exact)
+    apart = np.linalg.norm(logm(inverse @ found @ inverse))
+    # Channels whose powers differ by six decades leave ten digits of sixteen.
+    most = 2e-8 if condition < 3 else 2e-7
+    assert apart < most
+    assert gradient(found, x, np.full(count, 1 / count)) < most
+    np.testing.assert_allclose(found, found.T, rtol=1e-9, atol=1e-12 * found.max())
+
+
+def test_where_rounding_limits_it_it_is_no_worse_than_descent() -> None:
+    x, weights = covariances(50, 8, spread=2.0, condition=6.0), np.full(50, 0.02)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = by_descent(x)
+    assert gradient(mean_riemann(x), x, weights) < max(2 * gradient(other, x, weights), 1e-7)
+
+
+def test_of_two_it_is_the_geometric_mean() -> None:
+    a, b = covariances(2, 5, spread=2.0)
+    root, inverse = sqrtm(a), invsqrtm(a)
+    np.testing.assert_allclose(
+        mean_riemann(np.stack([a, b])), root @ sqrtm(inverse @ b @ inverse) @ root, rtol=1e-9
+    )
+
+
+def test_it_moves_with_the_channels() -> None:
+    """Congruence with any matrix moves the mean with the covariances: units and mixing of channels do not matter."""
+    x = covariances(50, 6)
+    mixing = np.random.default_rng(1).normal(size=(6, 6)) + 3 * np.eye(6)
+    np.testing.assert_allclose(
+        mean_riemann(mixing @ x @ mixing.T), mixing @ mean_riemann(x) @ mixing.T, rtol=1e-7
+    )
+
+
+def test_weights_count_as_repetitions() -> None:
+    x = covariances(9, 4)
+    weights = np.array([1, 2, 3, 1, 1, 2, 3, 1, 5])
+    np.testing.assert_allclose(
+        mean_riemann(x, sample_weight=weights), mean_riemann(np.repeat(x, weights, axis=0)), rtol=1e-9
+    )
+
+
+def test_what_has_no_mean_is_refused_as_by_pyriemann() -> None:
+    x = covariances(5, 3)
+    broken = x.copy()
+    broken[2] = -np.eye(3)
+    missing = x.copy()
+    missing[1, 0, 0] = np.nan
+    for wrong in (broken, missing):
+        with warnings.catch_warnings(), pytest.raises(ValueError, match="positive definite"):
+            warnings.simplefilter("ignore")
+            mean_riemann(wrong)
+
+
+def test_half_as_many_passes_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = covariances(500, 8)
+    passes: list[bool] = []
+    eigh = np.linalg.eigh
+
+    def counted(a: np.ndarray, *rest: object) -> object:
+        passes.append(np.ndim(a) == 3)
+        return eigh(a, *rest)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(np.linalg, "eigh", counted)
+    mean_riemann(x)
+    mine = sum(passes)
+    passes.clear()
+    by_descent(x)
+    assert 0 < 2 * mine <= sum(passes)
+
+
+def test_a_step_that_fails_is_left_to_descent(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = covariances(40, 5, spread=2.0)
+    monkeypatch.setattr(riemannian_mean, "_newton", lambda gradient, *rest: -3 * gradient)
+    np.testing.assert_allclose(mean_riemann(x), by_descent(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("estimator", [MDM, FgMDM])
+def test_classifiers_answer_as_with_pyriemanns_own_mean(estimator: type) -> None:
+    x = np.concatenate([covariances(60, 6, seed=1), 1.3 * covariances(60, 6, seed=2)])
+    y = np.repeat([0, 1], 60)
+    test = covariances(80, 6, seed=3)
+    ours, theirs = (
+        estimator(metric).fit(x, y).predict_proba(test) for metric in (by_newton("riemann"), "riemann")
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-7)
+    assert by_newton("euclid") == "euclid"
