@@ -156,6 +156,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "audit.duplicate": "Recordings or windows of a data set are copies of one another.",
         "audit.people": "Sessions look exchanged between two people.",
         "audit.shifted": "Recordings respond at another time than the others.",
+        "audit.rate": "The mains hum in some recordings is at another frequency than in the others.",
         "audit.counts": "People or trials of a label are other, or fewer, than stated.",
         "audit.units": "Amplitudes that such channels do not have, or recordings in another unit than the others.",
         "audit.flat": "Channels are flat in some recordings.",

@@ -137,6 +137,45 @@ def test_events_that_are_shifted_in_a_third_of_the_recordings_are_found() -> Non
     )
 
 
+def humming(rates: list[float], mains: float = 50.0) -> xr.DataArray:
+    """Simulated recordings of 250 Hz by their files, of these rates in truth, with mains in some channels."""
+    rng = np.random.default_rng(6)
+    values, events = [], {"stimulus_id": [], "subject": [], "recording": [], "onset": [], "label": []}
+    for number, rate in enumerate(rates):
+        for trial in range(20):
+            time = trial * 3.0 + np.arange(250) / rate
+            noise = rng.normal(0, 10, (CHANNELS, 250)).cumsum(axis=1) / 5
+            values.append(noise + np.linspace(1, 6, CHANNELS)[:, None] * np.sin(2 * np.pi * mains * time))
+            told = {
+                "stimulus_id": "a",
+                "subject": f"s{number}",
+                "recording": f"s{number}.edf",
+                "onset": trial * 3.0,
+            }
+            told["label"] = rng.choice(["a", "b"])
+            for name, value in told.items():
+                events[name].append(value)
+    names = [f"C{n}" for n in range(CHANNELS)]
+    return signals(
+        np.stack(values), channels=names, channel_types="eeg", sampling_rate=250.0, start=0.0, units="uV",
+        events={name: np.array(column) for name, column in events.items()},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("rate", "hum"), [(500.0, 25.0), (256.0, 48.8), (200.0, 62.5)])
+def test_a_recording_of_another_rate_than_its_file_states_is_found(rate: float, hum: float) -> None:
+    said = codes(humming([250.0, 250.0, rate, 250.0, 250.0]))["audit.rate"]
+    assert "1 recordings have their mains hum elsewhere than the others, at 50.0 Hz" in said
+    assert float(said.split("s2.edf (")[1].split(" Hz")[0]) == pytest.approx(hum, abs=0.2)
+
+
+def test_laboratories_with_other_mains_and_recordings_without_hum_raise_no_suspicion() -> None:
+    assert "audit.rate" not in codes(humming([250.0] * 5))
+    both = xr.concat([humming([250.0] * 3), humming([250.0] * 2, mains=60.0)], dim="presentation")
+    assert "audit.rate" not in codes(both)
+    assert "audit.rate" not in codes(made(*clean()))
+
+
 def test_noise_and_people_who_cannot_be_told_apart_raise_no_suspicion() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)

