@@ -394,3 +394,258 @@ def test_a_layer_of_spikingjelly_that_is_handed_its_state_is_counted_as_one_that
             {name: score.value for name, score in kept.items()}
         )
     assert "functional_forward" not in vars(handed.node)
+
+
+TIME_STEP = 1e-4
+
+
+def neurons(kind, shape):
+    """Neurons of a NIR graph which every framework can take: one number for all of them."""
+    nir = need("nir")
+
+    def full(x):
+        return np.full(shape, x, np.float32)
+
+    if kind == "LIF":
+        return nir.LIF(tau=full(1e-3), r=full(1), v_leak=full(0), v_threshold=full(0.1), v_reset=full(0))
+    return nir.CubaLIF(
+        tau_syn=full(5e-4), tau_mem=full(1e-3), r=full(10), v_leak=full(0), v_threshold=full(1), w_in=full(5),
+        v_reset=full(0),
+    )  # fmt: skip
+
+
+def drawn(*shape):
+    return np.random.default_rng(sum(shape)).normal(0.15, 0.5, shape).astype(np.float32)
+
+
+def affine(into, out):
+    return need("nir").Affine(drawn(out, into), np.zeros(out, np.float32))
+
+
+def convolution(side, into, out):
+    return need("nir").Conv2d(
+        input_shape=(side, side), weight=drawn(out, into, 3, 3), stride=1, padding=0, dilation=1, groups=1,
+        bias=np.zeros(out, np.float32),
+    )  # fmt: skip
+
+
+def pooled(kind):
+    nir, two = need("nir"), np.array([2, 2])
+    pool = getattr(nir, kind)(kernel_size=two, stride=two, padding=np.array([0, 0]))
+    nodes = (
+        convolution(8, 1, 2),
+        neurons("LIF", (2, 6, 6)),
+        pool,
+        convolution(3, 2, 3),
+        neurons("LIF", (3, 1, 1)),
+    )
+    return chained((1, 8, 8), (3, 1, 1), *nodes)
+
+
+def chained(into, out, *nodes):
+    nir = need("nir")
+    return nir.NIRGraph.from_list(
+        nir.Input({"input": np.array(into)}), *nodes, nir.Output({"output": np.array(out)})
+    )
+
+
+def recurrent(kind):
+    """Neurons that drive themselves through a matrix of weights, one step later."""
+    nir = need("nir")
+    nodes = {
+        "input": nir.Input({"input": np.array([12])}), "first": affine(12, 10), "r.lif": neurons(kind, (10,)),
+        "r.w_rec": affine(10, 10), "last": affine(10, 5), "end": neurons(kind, (5,)),
+        "output": nir.Output({"output": np.array([5])}),
+    }  # fmt: skip
+    way = ("input", "first", "r.lif", "last", "end", "output")
+    return nir.NIRGraph(nodes, [*pairwise(way), ("r.lif", "r.w_rec"), ("r.w_rec", "r.lif")])
+
+
+def convolutional(*, flat=False):
+    nodes = [convolution(6, 1, 2), neurons("LIF", (2, 4, 4))]
+    if not flat:
+        return chained((1, 6, 6), (3, 2, 2), *nodes, convolution(4, 2, 3), neurons("LIF", (3, 2, 2)))
+    flatten = need("nir").Flatten(input_type={"input": np.array([2, 4, 4])}, start_dim=0, end_dim=-1)
+    return chained((1, 6, 6), (5,), *nodes, flatten, affine(32, 5), neurons("LIF", (5,)))
+
+
+EVERY = (in_norse, in_snntorch, in_spikingjelly)
+GRAPHS = {
+    "convolutions": (convolutional, (1, 6, 6), EVERY),
+    # norse and snntorch flatten the axis of samples as well, so that they take one sample at a time.
+    "flattened": (lambda: convolutional(flat=True), (1, 6, 6), EVERY),
+    "averaged": (lambda: pooled("AvgPool2d"), (1, 8, 8), (in_snntorch, in_spikingjelly)),
+    "summed": (lambda: pooled("SumPool2d"), (1, 8, 8), (in_norse, in_spikingjelly)),
+    "driven by currents": (
+        lambda: chained((12,), (6,), affine(12, 20), neurons("CubaLIF", (20,)), affine(20, 6), neurons("CubaLIF", (6,))),
+        (12,), EVERY,
+    ),
+    # snntorch 1.0 hands the input of the neurons through their recurrent weights, which is another graph.
+    "recurrent": (lambda: recurrent("LIF"), (12,), (in_norse, in_spikingjelly)),
+    "recurrent, driven by currents": (lambda: recurrent("CubaLIF"), (12,), (in_norse, in_spikingjelly)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", GRAPHS)
+def test_graphs_of_every_kind_have_one_certificate_in_every_framework(way):
+    need("nir")
+    make, shape, frameworks = GRAPHS[way]
+    x = (torch.rand(6, 9, *shape, generator=torch.Generator().manual_seed(1)) < 0.4).float()
+    asked = [*METRICS, "parameter_count", "synaptic_operations"]
+    ours = nl.cost(make(), [x], asked)
+    assert ours["spikes"].value > 0
+    for imported in frameworks:
+        net = imported(make()).eval()  # snntorch changes the graph that it is handed
+        together = way != "flattened" or imported is in_spikingjelly
+        for sizes in ([6], [1] * 6, [2, 4]) if together else ([1] * 6,):
+            theirs = nl.cost(net, x.split(sizes), asked)
+            for name in asked:
+                assert theirs[name].status == "scored", (name, theirs[name].reason)
+                assert theirs[name].value == pytest.approx(ours[name].value, rel=1e-9), (
+                    imported,
+                    name,
+                    sizes,
+                )
+
+
+JELLY = {
+    "IFNode": {}, "LIFNode": {}, "ParametricLIFNode": {}, "KLIFNode": {}, "QIFNode": {}, "EIFNode": {},
+    "IzhikevichNode": {}, "CUBALIFNode": {}, "ComplementaryLIFNode": {}, "HalfThresholdIFNode": {}, "ILIFNode": {},
+    "TernaryIFNode": {}, "TernaryLIFNode": {}, "RAFNode": {}, "OTTTLIFNode": {}, "SLTTLIFNode": {}, "SimpleIFNode": {},
+    "ActivationAwareIFNode": {}, "GatedLIFNode": {"T": 6}, "PSN": {"T": 6}, "MaskedPSN": {"k": 2, "T": 6},
+    "SlidingPSN": {"k": 2}, "DSRIFNode": {"T": 6},
+}  # fmt: skip
+SEVERAL_ONLY = frozenset({"GatedLIFNode", "PSN", "MaskedPSN", "DSRIFNode"})
+SINGLE_ONLY = frozenset({"OTTTLIFNode", "SLTTLIFNode"})
+# Products over time, of weights with inputs, inside of the neurons.
+WEIGHTED_OVER_TIME = frozenset({"PSN", "MaskedPSN", "SlidingPSN"})
+
+
+@pytest.mark.parametrize("kind", JELLY)
+def test_neurons_of_spikingjelly_count_as_they_are_stepped_by_hand(kind):
+    neuron = need("spikingjelly.activation_based.neuron")
+    functional = need("spikingjelly.activation_based.functional")
+    x = 2 * torch.rand(6, 5, 7, generator=torch.Generator().manual_seed(0))  # (time, sample, neuron)
+    modes = ("m",) if kind in SEVERAL_ONLY else ("s",) if kind in SINGLE_ONLY else ("s", "m")
+    for mode in modes:
+        torch.manual_seed(0)
+        several = {"step_mode": "m"} if mode == "m" and kind in SEVERAL_ONLY - {"PSN"} else {}
+        node = getattr(neuron, kind)(**JELLY[kind], **several)
+        if kind != "PSN":
+            node.step_mode = mode
+
+        class Network(nn.Module):
+            def __init__(self, node=node, mode=mode):
+                super().__init__()
+                self.node, self.readout, self.mode = node, nn.Linear(7, 3, bias=False), mode
+
+            def forward(self, x):
+                steps = torch.stack([self.node(step) for step in x]) if self.mode == "s" else self.node(x)
+                return self.readout(steps)
+
+        net = Network().eval()
+        functional.reset_net(net)
+        fired, updates, before = [], 0, None
+        with torch.no_grad():
+            if mode == "m":
+                fired = node(x)
+            else:
+                for step in x:
+                    fired.append(node(step))
+                    now = getattr(node, "v", None)
+                    if isinstance(now, torch.Tensor):
+                        updates += now.numel() if before is None else int(now.ne(before).sum())
+                        before = now.clone()
+                fired = torch.stack(list(fired))
+        functional.reset_net(net)
+        signs = (fired == fired.sign()).all(0).all(1)  # of each sample, over all steps
+        driven = 3 * fired.ne(0).sum((0, 2)).double()
+        for sizes in ([5], [1] * 5, [2, 3]):
+            found = nl.cost(net, x.split(sizes, 1), METRICS, sample_axis=1)
+            assert found["spikes"].value == pytest.approx(int(fired.count_nonzero()) / 5), (
+                mode,
+                found["spikes"].reason,
+            )
+            assert found["activation_sparsity"].value == pytest.approx(
+                1 - int(fired.count_nonzero()) / fired.numel()
+            )
+            assert found["effective_acs"].value == pytest.approx(float(driven[signs].sum()) / 5)
+            if kind not in WEIGHTED_OVER_TIME:
+                assert found["effective_macs"].value == pytest.approx(float(driven[~signs].sum()) / 5)
+            if before is not None:
+                assert found["membrane_updates"].value == pytest.approx(updates / 5)
+
+
+def silent_in_norse():
+    return need("norse.torch").LICell()
+
+
+def silent_in_sinabs():
+    return need("sinabs.layers").ExpLeak(tau_mem=10.0)
+
+
+@pytest.mark.parametrize("make", [silent_in_norse, silent_in_sinabs], ids=lambda f: f.__name__)
+def test_leaky_integrators_answer_no_spikes(make):
+    class Readout(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.end = nn.Linear(4, 3, bias=False), make()
+
+        def forward(self, x):
+            drive, state, answers = self.layer(x), None, []
+            if make is silent_in_sinabs:
+                return self.end(drive)
+            for step in drive.unbind(1):
+                answer, state = self.end(step, state)
+                answers.append(answer)
+            return torch.stack(answers, 1)
+
+    found = nl.cost(Readout().eval(), [(torch.rand(5, 6, 4) < 0.5).float()], ["spikes", "dense_operations"])
+    assert found["spikes"].status == "failed" and found["dense_operations"].value == 6 * 12
+
+
+NEURONS_OF_SNNTORCH = {
+    "Leaky": {}, "Synaptic": {"alpha": 0.8}, "Lapicque": {}, "Alpha": {"alpha": 0.9}, "RLeaky": {"linear_features": 7},
+    "RSynaptic": {"alpha": 0.8, "linear_features": 7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NEURONS_OF_SNNTORCH)
+def test_neurons_of_snntorch_count_as_they_are_stepped_by_hand(kind):
+    snntorch = need("snntorch")
+    x = 2 * torch.rand(6, 5, 7, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    beta = 0.7 if kind == "Alpha" else 0.9
+    node = getattr(snntorch, kind)(beta=beta, init_hidden=True, **NEURONS_OF_SNNTORCH[kind])
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.node, self.readout = node, nn.Linear(7, 3, bias=False)
+
+        def forward(self, x):
+            return self.readout(torch.stack([self.node(step) for step in x]))
+
+    net = Network().eval()
+    fired, updates, before = [], 0, None
+    with torch.no_grad():
+        for step in x:
+            fired.append(node(step))
+            updates += node.mem.numel() if before is None else int(node.mem.ne(before).sum())
+            before = node.mem.clone()
+    fired = torch.stack(fired)
+    spikes, drives = int(fired.count_nonzero()), 3 * int(fired.count_nonzero())
+    if (
+        "linear_features" in NEURONS_OF_SNNTORCH[kind]
+    ):  # spikes of all steps but the last drive seven weights each
+        drives += 7 * int(fired[:-1].count_nonzero())
+    for name in ("mem", "syn", "syn_exc", "syn_inh", "spk"):
+        if isinstance(getattr(node, name, None), torch.Tensor):
+            setattr(node, name, getattr(node, name).new_zeros(0))
+    for sizes in ([5], [1] * 5, [2, 3]):
+        found = nl.cost(net, x.split(sizes, 1), METRICS, sample_axis=1)
+        assert found["spikes"].value == pytest.approx(spikes / 5), found["spikes"].reason
+        assert found["membrane_updates"].value == pytest.approx(updates / 5)
+        assert (
+            found["effective_acs"].value == pytest.approx(drives / 5) and found["effective_macs"].value == 0
+        )

@@ -30,6 +30,17 @@ BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
         ("sinabs", "StatefulLayer"): "sinabs", ("norse", "SNNCell"): "norse", ("norse", "SNNRecurrentCell"): "norse",
         ("norse", "SNN"): "norse", ("norse", "SNNRecurrent"): "norse", ("snntorch", "LeakyParallel"): "snntorch",
         ("rockpool", "LIFBaseTorch"): "rockpool",
+        **{("spikingjelly", name): "spikingjelly" for name in (
+            "SimpleBaseNode", "ActivationAwareIFNode", "DSRIFNode", "DSRLIFNode", "FewSpikeNode", "FlexSN", "GatedLIFNode",
+            "ILCBaseNode", "MaskedPSN", "NoisyBaseNode", "PSN", "STBIFNode", "SlidingPSN",
+        )},
+    }
+)  # fmt: skip
+# Leaky integrators and synapses, which answer their membrane or current and never a spike.
+SILENT = frozenset(
+    {
+        ("norse", "LI"), ("norse", "LICell"), ("norse", "LIBoxCell"), ("sinabs", "ExpLeak"), ("rockpool", "ExpSynExodus"),
+        ("rockpool", "LIFMembraneExodus"),
     }
 )  # fmt: skip
 RESETS = ("reset", "reset_states", "reset_mem")
@@ -98,12 +109,17 @@ class SpikingLayer:
             found = (getattr(self.module, "recordings", None) or {}).get("v_mem")
         elif self.framework == "rockpool":
             found = self.module._record_dict.get("vmem")
-        elif self.framework == "norse" and (kept := self.membrane(output)) is not None:
+        elif self.framework == "norse" and not self._cell() and (kept := self.membrane(output)) is not None:
             found, axis = (kept, 0) if kept.shape == spikes(output).shape and kept.dim() > 2 else (None, 0)
         return (found, axis) if isinstance(found, torch.Tensor) else None
 
+    def _cell(self) -> bool:
+        """Whether a layer of norse takes one step at a call: of images of neurons, too."""
+        return any(base.__name__ in ("SNNCell", "SNNRecurrentCell") for base in type(self.module).__mro__)
+
     def _several(self) -> bool:
-        return self.framework == "spikingjelly" and getattr(self.module, "step_mode", "s") == "m"
+        several = self.framework == "spikingjelly" and getattr(self.module, "step_mode", "s") == "m"
+        return several and hasattr(self.module, "store_v_seq")
 
     def _records(self) -> bool:
         """Whether a layer of sinabs records its membrane: adaptive and recurrent ones overwrite what they recorded."""
@@ -113,9 +129,14 @@ class SpikingLayer:
     def functional(self, start: Watcher, end: Watcher, mine: Callable[[], bool]) -> Callable[[], None]:
         """Watch calls that hand a layer of SpikingJelly its state, which pass no hook; what undoes it is returned."""
         module = self.module
-        if self.framework != "spikingjelly" or not hasattr(module, "functional_forward"):
+        memories = list(vars(module).get("_memories", ()))
+        if (
+            self.framework != "spikingjelly"
+            or "v" not in memories
+            or not hasattr(module, "functional_forward")
+        ):
             return lambda: None
-        original, place = module.functional_forward, list(vars(module)["_memories"]).index("v")
+        original, place = module.functional_forward, memories.index("v")
 
         def run(inputs: Any, states: Any, **kwargs: Any) -> Any:
             if not mine():
@@ -191,7 +212,8 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
         return SpikingLayer(module, framework, (*held, *(name for name in names if name != "mem")))
     if framework == "spikingjelly":
         memories = [name for name in vars(module).get("_memories", ()) if name != "v"]
-        return SpikingLayer(module, framework, ("v", *memories))
+        held = ("v",) if "v" in vars(module).get("_memories", ()) or hasattr(module, "v") else ()
+        return SpikingLayer(module, framework, (*held, *memories))
     if framework == "sinabs":
         return SpikingLayer(
             module, framework, ("v_mem", *(name for name in module._buffers if name != "v_mem"))
@@ -201,7 +223,10 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
 
 @lru_cache(maxsize=1024)
 def _framework_of(kind: type) -> Framework | None:
-    found = (BASES.get((base.__module__.partition(".")[0], base.__name__)) for base in kind.__mro__)
+    names = [(base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__]
+    if SILENT.intersection(names):
+        return None
+    found = map(BASES.get, names)
     return next((framework for framework in found if framework is not None), None)
 
 
