@@ -98,6 +98,11 @@ def recording(
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no assembly to compare with")
     repeated = prepared(data.assembly, prepare, name=f"data set {data.id!r}")
+    if not {"presentation", "stimulus"} & set(repeated.dims):
+        held = ", ".join(map(str, repeated.dims))
+        raise DataError(
+            f"data set {data.id!r} has no presentations to compare responses to: its dimensions are ({held})"
+        )
     if "stimulus" in repeated.dims:
         if train is not None or test is not None:
             raise RequestError("a data set of RDMs has no presentations to divide into train and test")

@@ -182,10 +182,22 @@ def _stimuli(
                 f"{name}: stimulus {first!r} has several rows that differ; each stimulus has one"
             )
         table = table[~again].reset_index(drop=True)
+    _require_numbers_once(table, name)
     zipped = _declared(files, archive) if archive is not None else None
     if zipped is not None:
         _require_files(table, zipped, name)
     return StimulusSet(Path(name).stem, table, zipped)
+
+
+def _require_numbers_once(table: pd.DataFrame, name: str) -> None:
+    """Return if no two ids are one number, as ``1`` and ``1.0`` are to those who read the column as numbers."""
+    numbers = pd.to_numeric(table["stimulus_id"], errors="coerce") if "stimulus_id" in table else None
+    if numbers is None or numbers.isna().any() or not numbers.duplicated().any():
+        return
+    same = table.loc[numbers == numbers[numbers.duplicated()].iloc[0], "stimulus_id"].astype(str).tolist()
+    raise AssemblyError(
+        f"{name}: the ids {same[0]!r} and {same[1]!r} are one number: write each id in one way"
+    )
 
 
 def _require_files(table: pd.DataFrame, archive: Path, name: str) -> None:
@@ -342,7 +354,10 @@ def read_assembly(path: Path) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
     try:
         with netCDF4.Dataset(path) as opened:
             main = _array(opened, path.name)
-            extras = {str(name): _array(group, path.name) for name, group in opened.groups.items()}
+            extras = {
+                str(name): _array(group, f"{path.name}, group {str(name)!r},")
+                for name, group in opened.groups.items()
+            }
     except OSError as error:
         raise AssemblyError(f"{path.name} cannot be read as netCDF ({error}); fetch it again") from error
     return main, extras
@@ -408,11 +423,19 @@ def _merged(assembly: xr.DataArray, table: pd.DataFrame) -> xr.DataArray:
         values.dtype.kind == "f" and (values == np.floor(values)).all()
     ):  # 0.0 is stimulus 0; their order stays
         assembly = assembly.assign_coords(stimulus_id=("presentation", values.astype(np.int64)))
-    place = {id: row for row, id in enumerate(as_text(table["stimulus_id"].to_numpy()).tolist())}
+    known = as_text(table["stimulus_id"].to_numpy()).tolist()
+    place = {id: row for row, id in enumerate(known)}
+    if values.dtype.kind in "iuf" and not set(ids.tolist()) <= set(known):
+        # The peer reads such a column as numbers: 007 in the table is 7 in the assembly.
+        padded = {str(int(id)): id for id in known if id.isdecimal()}
+        if len(padded) == len(known) and set(ids.tolist()) <= set(padded):
+            ids = np.asarray([padded[id] for id in ids.tolist()])
+            assembly = assembly.assign_coords(stimulus_id=("presentation", ids))
     lost = sorted({id for id in ids.tolist() if id not in place})
     if lost:
+        few = ", ".join(repr(id) for id in known[:3])
         raise AssemblyError(
-            f"{len(lost)} stimuli of the assembly are not in the stimulus table, first {lost[0]!r}"
+            f"{len(lost)} stimuli of the assembly are not in the stimulus table, first {lost[0]!r}; the table names {few}"
         )
     rows = [place[id] for id in ids.tolist()]
     added = {}
