@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from neuroledger.spec import registry
 from neuroledger.spec.kinds import KINDS
@@ -47,7 +50,12 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
         definitions = schema.setdefault("$defs", {})
         options = []
         for name in registry.names(component_kind, plugins=plugins):
-            options.append(_component(component_kind, name, definitions))
+            registered = registry.get(component_kind, name)
+            option, parts = _component(
+                component_kind, name, registered.parameters, registered.function.__doc__
+            )
+            options.append(option)
+            definitions |= parts
         chosen: dict[str, Any] = {
             "oneOf": options,
             "description": f"A registered {component_kind} and its parameters",
@@ -58,16 +66,18 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
     return schema
 
 
-def _component(kind: str, name: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    registered = registry.get(kind, name)
+@cache
+def _component(
+    kind: str, name: str, parameters: type[BaseModel], doc: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of a component's parameters, and what it refers to."""
     prefix = f"{kind}.{name}."
-    own = registered.parameters.model_json_schema(by_alias=True, ref_template="#/$defs/" + prefix + "{model}")
-    for model, definition in own.pop("$defs", {}).items():
-        definitions[prefix + model] = definition
-    described = (registered.function.__doc__ or "").strip().split("\n")[0]
+    own = parameters.model_json_schema(by_alias=True, ref_template="#/$defs/" + prefix + "{model}")
+    parts = {prefix + model: definition for model, definition in own.pop("$defs", {}).items()}
+    described = (doc or "").strip().split("\n")[0]
     own["title"] = name
     own["description"] = described
     own["properties"] = {"name": {"const": name, "type": "string"}, **own.get("properties", {})}
     own["required"] = ["name", *own.get("required", [])]
     own["additionalProperties"] = False
-    return own
+    return own, parts

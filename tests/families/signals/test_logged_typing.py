@@ -64,6 +64,12 @@ def eeg(root: Path, *, planted: bool = True) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The release, which tests copy before they change it."""
+    return eeg(tmp_path_factory.mktemp("typing") / "SpanishBCBL")
+
+
 def meg(root: Path, *, planted: bool = True) -> Path:
     """Twenty-three people, S1 to S25 without S13 and S23, with folders that stand twice and names that are misspelt."""
     made = iter(range(200, 400))
@@ -248,9 +254,10 @@ def _deeper(folder: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_stops_before_anything_is_written(
-    place: Path, tmp_path: Path, change: Callable[[Path], None], words: str
+    place: Path, released: Path, tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
-    folder = eeg(tmp_path / "SpanishBCBL")
+    folder = tmp_path / "SpanishBCBL"
+    shutil.copytree(released, folder)
     change(folder)
     path = place / f"specs/datasets/{EEG}.yaml"
     # So few events as a stand-in has must fit more strictly than the two thousand of a recording.
