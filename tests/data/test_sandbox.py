@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import socket
+import subprocess
 import sys
 import time
 import warnings
@@ -417,3 +418,12 @@ def test_mutated_matlab_files_never_end_the_process(tmp_path: Path) -> None:
             refused += 1
             assert "bad.mat" in str(error)
     assert refused > 5
+
+
+def test_libraries_that_start_inside_say_nothing_of_the_limits() -> None:
+    program = (
+        "import importlib\nfrom neuroledger.data.sandbox import Limits, confined\n"
+        "print(confined(lambda: importlib.import_module('joblib').__name__, Limits(readable=()), 'x'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "joblib\n" and not done.stderr

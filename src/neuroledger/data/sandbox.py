@@ -323,6 +323,7 @@ def _limit(limits: Limits, libraries: Sequence[str], scratch: Path) -> None:
     tempfile.tempdir = str(scratch)
     # Where libraries look for settings and keep caches.
     os.environ.update(dict.fromkeys(("TMPDIR", "HOME", "_MNE_FAKE_HOME_DIR", "MPLCONFIGDIR"), str(scratch)))
+    os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # it would say that it may not make semaphores here
     os.environ.update(dict.fromkeys(("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NUMBA_CACHE_DIR"), str(scratch)))
     _lower(resource.RLIMIT_CORE, 0)
     used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
