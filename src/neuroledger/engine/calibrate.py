@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
 import json
@@ -171,6 +170,9 @@ def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
     return found[-1]
 
 
+KEPT = TypeAdapter(Kept)
+
+
 def calibration_in(content: bytes | None) -> Kept:
     """What a file of ``results/calibration`` holds.
 
@@ -183,7 +185,7 @@ def calibration_in(content: bytes | None) -> Kept:
     metrics = plain.get("metrics")
     parts = metrics.values() if isinstance(metrics, dict) else ()
     verdicts = [one.pop("passed", None) for one in parts if isinstance(one, dict)]
-    found = _kept().validate_json(json.dumps(plain), strict=True)
+    found = KEPT.validate_json(json.dumps(plain), strict=True)
     held = [one for one in found.metrics.values() if isinstance(one, Calibration)]
     for one, verdict in zip(held, verdicts, strict=True):
         for each in (one.coverage, one.false_positives, one.false_ranks):
@@ -192,11 +194,6 @@ def calibration_in(content: bytes | None) -> Kept:
         if verdict is not one.passed:
             raise ValueError(f"its rates give passed: {one.passed}")
     return found
-
-
-@functools.cache
-def _kept() -> TypeAdapter[Kept]:
-    return TypeAdapter(Kept)
 
 
 def refuted(catalog: Catalog) -> dict[str, str]:

@@ -270,9 +270,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
         for location, words, hint in commitment_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.commitment")
         for name, pin in spec.weights.items():
-            if not pin.dvc:
-                continue
-            if not (pointer := catalog.root / "data" / "models" / spec.id / f"{name}.dvc").is_file():
+            if pin.dvc and not (pointer := catalog.root / "data/models" / spec.id / f"{name}.dvc").is_file():
                 yield _at(
                     entry,
                     ("weights", name),

@@ -43,8 +43,7 @@ def write_schemas(root: Path) -> list[Path]:
 
 def _schema(kind: str, plugins: bool) -> dict[str, Any]:
     schema = KINDS[kind].model_json_schema(by_alias=True)
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = f"NeuroLedger {kind[:-1]}"
+    schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"NeuroLedger {kind[:-1]}"}
     if kind in CHOOSES:
         field, component_kind = CHOOSES[kind]
         definitions = schema.setdefault("$defs", {})

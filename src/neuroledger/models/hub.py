@@ -104,9 +104,8 @@ def _model(
     try:
         module = seeded(lambda: make(architecture, arguments, id), given["seed"])
     except UNBUILDABLE as error:
-        raise ModelError(
-            f"model {id!r}: {architecture} cannot be built with these arguments: {error}"
-        ) from error
+        words = f"model {id!r}: {architecture} cannot be built with these arguments: {error}"
+        raise ModelError(words) from error
     described = {
         "builder": hub,
         "version": VERSION,

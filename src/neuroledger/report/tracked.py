@@ -24,7 +24,6 @@ def write_tracked(root: Path, boards: Sequence[Leaderboard]) -> None:
             path = folder / f"{column.id}.json"
             write_json(path, {model: value for model, value in values.items() if value is not None})
             kept.add(path)
-    for path in folder.glob("*.json"):
-        if path not in kept:
-            path.unlink()
+    for path in set(folder.glob("*.json")) - kept:
+        path.unlink()
     write_text(root / "results" / "leaderboard.json", as_text("json", boards))
