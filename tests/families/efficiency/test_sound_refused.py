@@ -10,11 +10,11 @@ import tarfile
 import numpy as np
 import pytest
 
-from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.efficiency.readers.keyword_sessions import keyword_sessions
 from neuroledger.families.efficiency.readers.word_folders import Keywords, word_folders
 from neuroledger.families.efficiency.sound.clips import Clip
+from neuroledger.families.efficiency.tar_members import tar_members
 from tests.families.efficiency.sound_archives import (
     BASE,
     LANGUAGES,
@@ -180,7 +180,7 @@ def test_links_devices_doubles_and_giants_are_refused(tmp_path, words, monkeypat
             archive.addfile(info, io.BytesIO(content))
     with pytest.raises(DataError, match=r"'yes/a\.wav' is in it twice"):
         list(tar_members(path))
-    monkeypatch.setattr("neuroledger.data.tar_members.MAX_MEMBER_BYTES", 1000)
+    monkeypatch.setattr("neuroledger.families.efficiency.tar_members.MAX_MEMBER_BYTES", 1000)
     with pytest.raises(DataError, match="is larger than"):
         read_words(tar(tmp_path / "large.tar", words))
 

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
-from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.events.aedat import Chip, polarity_events
 from neuroledger.families.efficiency.events.event_frames import Events, Grid, denoised
+from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.spec.registry import reader
 
 __all__ = ["GESTURES", "GRID", "Gesture", "aedat_gestures", "bins_of", "gesture_assembly"]

@@ -14,7 +14,6 @@ from pydantic import Field
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
 from neuroledger.data.parsing import parsing
-from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.events.event_frames import Events, Grid, denoised
 from neuroledger.families.efficiency.readers.aedat_gestures import (
@@ -24,6 +23,7 @@ from neuroledger.families.efficiency.readers.aedat_gestures import (
     bins_of,
     gesture_assembly,
 )
+from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.spec.registry import reader
 
 __all__ = ["cut_gestures"]

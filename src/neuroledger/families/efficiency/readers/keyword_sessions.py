@@ -14,10 +14,10 @@ import pandas as pd
 from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.tar_members import tar_members
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.sound.clip_store import assembled, decoded
 from neuroledger.families.efficiency.sound.clips import Clip
+from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.spec.registry import reader
 
 __all__ = ["keyword_sessions"]

@@ -13,10 +13,10 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.tar_members import Content, tar_members
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.sound.clip_store import assembled, decoded
 from neuroledger.families.efficiency.sound.clips import Clip, samples_in
+from neuroledger.families.efficiency.tar_members import Content, tar_members
 from neuroledger.spec.registry import reader
 
 __all__ = ["Keywords", "word_folders"]

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from neuroledger.data.tar_members import tar_members
 from neuroledger.data.threads import pool
 from neuroledger.errors import DataError
 from neuroledger.families.efficiency.sound.clips import FULL_SCALE, Clip, clip_of, window_of
+from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.store.hashes import sha256_of
 from neuroledger.store.store import Store, Written, current_store
 
