@@ -14,7 +14,14 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.pinning.recordings import recorded
-from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_markers, omitted_markers
+from neuroledger.families.signals.recordings.beyond_ends import (
+    beyond_notes,
+    note_markers,
+    note_unscaled,
+    omitted,
+    remarks,
+)
+from neuroledger.families.signals.recordings.open_recordings import require_believed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -110,9 +117,11 @@ def bids_epochs(
         for path, name in names.items():
             with quiet_mne():
                 try:
-                    with omitted_markers() as lost:
+                    with remarks() as said:
                         raw = mne_bids.read_raw_bids(path)
-                    note_markers(raw, lost)
+                    require_believed(path.fpath, said)
+                    note_markers(raw, omitted(said))
+                    note_unscaled(raw, said)
                 except (OSError, ValueError, RuntimeError) as error:
                     raise DataError(f"{name} cannot be read as BIDS ({error})") from error
             recording = Recording(

@@ -20,21 +20,26 @@ __all__ = [
     "lost_markers",
     "note_left_out",
     "note_markers",
-    "omitted_markers",
+    "note_unscaled",
+    "omitted",
+    "remarks",
     "require_few",
     "sum_left_out",
+    "unscaled",
 ]
 
 KEY: Final = "left_out"
-OMITTED: Final = re.compile(r"Omitted (\d+) annotation")
+OMITTED: Final = re.compile(r"Omitted (\d+) annotation|(\d+) events have an onset that is NaN")
+UNSCALED: Final = re.compile(r"(Physical range is not|Scaling factor will not be) defined")
 SHOWN: Final = 8
 
 
 @contextmanager
-def omitted_markers() -> Iterator[list[str]]:
-    """Within it, MNE opens a recording; the list then has an empty text for each marker beyond its ends that MNE dropped.
+def remarks() -> Iterator[list[str]]:
+    """Within it, MNE opens a recording; the list then holds what it remarked.
 
-    MNE says how many there were in a warning only, and the recording that it returns does not show it.
+    That markers without a sample were dropped, or a header was not believed, MNE says in a warning only: the recording
+    that it returns does not show it.
     """
     import mne
 
@@ -42,13 +47,18 @@ def omitted_markers() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as seen, mne.use_log_level("WARNING"):
         warnings.simplefilter("always")
         yield found
-    matches = [OMITTED.match(str(one.message)) for one in seen]
-    found += [""] * max((int(match[1]) for match in matches if match), default=0)
+    found += [str(one.message) for one in seen]
+
+
+def omitted(said: Sequence[str]) -> list[str]:
+    """An empty text for each marker that MNE dropped, by its remarks."""
+    matches = [match for one in said if (match := OMITTED.match(one))]
+    return [""] * max((int(match[1] or match[2]) for match in matches), default=0)
 
 
 def note_markers(raw: Any, texts: Sequence[str]) -> None:
     """Note at MNE's `Raw` what the markers beyond its ends say; an empty text is one of which that is not known."""
-    raw.info["temp"] = {KEY: [*_noted(raw), *texts]}
+    raw.info["temp"] = {**_temp(raw), KEY: [*_noted(raw), *texts]}
 
 
 def lost_markers(raw: Any, means: Callable[[str], bool]) -> int:
@@ -57,8 +67,23 @@ def lost_markers(raw: Any, means: Callable[[str], bool]) -> int:
 
 
 def _noted(raw: Any) -> list[str]:
+    return list(_temp(raw).get(KEY, ()))
+
+
+def _temp(raw: Any) -> dict[str, Any]:
     noted = raw.info.get("temp")
-    return list(noted.get(KEY, ())) if isinstance(noted, dict) else []
+    return noted if isinstance(noted, dict) else {}
+
+
+def note_unscaled(raw: Any, said: Sequence[str]) -> None:
+    """Note at MNE's `Raw` which channels have no range in the header, by its remarks: MNE takes their values as they are."""
+    names = [name for one in said if UNSCALED.match(one) for name in one.split("\n", 1)[-1].split(", ")]
+    raw.info["temp"] = {**_temp(raw), "unscaled": names}
+
+
+def unscaled(raw: Any) -> frozenset[str]:
+    """The channels that `note_unscaled` noted."""
+    return frozenset(_temp(raw).get("unscaled", ()))
 
 
 def require_few(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -10,17 +11,21 @@ import numpy as np
 
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.beyond_ends import note_markers, omitted_markers
+from neuroledger.families.signals.recordings.beyond_ends import note_markers, note_unscaled, omitted, remarks
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 
-__all__ = ["EPOCHS", "XDF", "open_epochs", "open_recording"]
+__all__ = ["EPOCHS", "XDF", "open_epochs", "open_recording", "require_believed"]
 
 XDF: Final = frozenset({".xdf", ".xdfz"})
 EPOCHS: Final = re.compile(r"([-_]epo\.fif(\.gz)?|\.set)$")
 """Endings of files that may hold epochs."""
+DISBELIEVED: Final = re.compile(
+    r"Number of records from the header|Header information is incorrect for record length"
+)
+"""Remarks of MNE after which it goes on with a length or rate of its own."""
 SAY: Final = "holds epochs, not a continuous recording: say `epoched: true` in the reader"
 
 
@@ -34,10 +39,37 @@ def open_recording(path: Path, *, table: SampleTable | None = None, streams: Str
     UnavailableError
         MNE, or the package for this format, is not installed.
     """
-    with quiet_mne(), omitted_markers() as lost:
+    with quiet_mne(), remarks() as said:
         raw = _opened(path, table, streams)
-    note_markers(raw, lost)
+    require_believed(path, said)
+    note_markers(raw, omitted(said))
+    note_unscaled(raw, said)
     return raw
+
+
+def require_believed(path: Path, said: Sequence[str]) -> None:
+    """Return if MNE took a recording for what its header states, by its remarks.
+
+    Raises
+    ------
+    DataError
+        It guessed a rate or length that the header states otherwise.
+    """
+    wrong = [one for one in said if DISBELIEVED.match(one)]
+    if wrong and "Number of records" in wrong[0] and _is_unfinished(path):
+        wrong = wrong[1:]
+    if wrong:
+        what = " ".join(wrong[0].split()).rstrip(".")
+        raise DataError(
+            f"{path.name}: its header is not true of the file, and MNE would guess ({what}): fetch it again, or ask who "
+            "published it"
+        )
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether an EDF or BDF file states -1 records, as the format says of one that was not closed."""
+    with path.open("rb") as file:
+        return file.read(256)[236:244].strip() == b"-1"
 
 
 def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> Any:
@@ -56,11 +88,31 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
         if suffix == ".vhdr":
             _names_its_own(path)
         try:
-            return mne.io.read_raw(path, preload=False)
+            raw = mne.io.read_raw(path, preload=False)
         except TypeError as error:
             if suffix == ".set" and "number of trials" in str(error):
                 raise DataError(f"{path.name} {SAY}") from error
             raise
+    if suffix == ".set":
+        _is_as_long_as_it_says(path, raw)
+    return raw
+
+
+def _is_as_long_as_it_says(path: Path, raw: Any) -> None:
+    """Return if a file of EEGLAB holds as many samples as it states; MNE takes those that are there."""
+    from scipy.io import whosmat
+
+    flat = {name for name, *_ in whosmat(path)}
+    told = (
+        matlab(path, "pnts", structs="dicts")
+        if "pnts" in flat
+        else matlab(path, "EEG", structs="dicts").get("EEG")
+    )
+    stated = told.get("pnts") if isinstance(told, dict) else None
+    if stated is not None and int(stated) != raw.n_times:
+        raise DataError(
+            f"{path.name} states {int(stated):,} samples and holds {raw.n_times:,}: it was cut short, fetch it again"
+        )
 
 
 def _names_its_own(header: Path) -> None:

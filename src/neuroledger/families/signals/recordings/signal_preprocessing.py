@@ -16,7 +16,12 @@ from pydantic import Field
 
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.bands import named_by
-from neuroledger.families.signals.recordings.beyond_ends import lost_markers, note_left_out, require_few
+from neuroledger.families.signals.recordings.beyond_ends import (
+    lost_markers,
+    note_left_out,
+    require_few,
+    unscaled,
+)
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
@@ -361,7 +366,8 @@ def _beside(
 
 def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
     """Everything before the cut, in place."""
-    _name(raw, steps, file)
+    without = unscaled(raw)
+    called = _name(raw, steps, file)
     dropped = [name for said in steps.drop for name in _called(said, raw.ch_names)]
     unknown = sorted({*steps.types, *dropped} - set(raw.ch_names))
     if unknown:
@@ -373,6 +379,12 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
         raw.pick([kind for said in steps.pick for kind in (("mag", "grad") if said == "meg" else (said,))])
     except ValueError as error:
         raise DataError(f"{file} has no channels of type {', '.join(steps.pick)}") from error
+    wrong = sorted(called[name] for name in without if called.get(name) in raw.ch_names)
+    if wrong:
+        raise DataError(
+            f"{file}: its header gives {', '.join(wrong)} no range of values, so that their unit is unknown: drop them, "
+            f"`preprocessing: {{drop: [{', '.join(wrong)}]}}`, or ask who published it"
+        )
     # Only now: what is not picked is never in memory.
     raw.load_data()
     if steps.reference is not None:
@@ -419,8 +431,8 @@ def _called(said: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if fnmatchcase(name, said)] if "*" in said else [said]
 
 
-def _name(raw: Any, steps: Preprocessing, file: str) -> None:
-    """The channels that are chosen, under the names that are declared."""
+def _name(raw: Any, steps: Preprocessing, file: str) -> dict[str, str]:
+    """Choose the channels, under the names that are declared; these names by those of the file."""
     plain = {}
     for name in raw.ch_names:
         short = name
@@ -441,6 +453,7 @@ def _name(raw: Any, steps: Preprocessing, file: str) -> None:
     changed = {name: short for name, short in plain.items() if name != short}
     if changed:
         raw.rename_channels(changed)
+    return plain
 
 
 def _scale(cut: Array, steps: Preprocessing) -> None:
