@@ -25,9 +25,10 @@ from neuroledger.families.signals.recordings.beyond_ends import (
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
+    annotated_spans,
     annotation_file_of,
-    own_spans,
     read_annotation_file,
+    stimulus_spans,
 )
 from neuroledger.families.signals.recordings.signal_stimuli import Events, alone, rows_of, show
 from neuroledger.families.signals.recordings.signal_windows import Window, WindowLayout, lay, within_recording
@@ -160,9 +161,11 @@ def windows_of(
             if partner is None
             else _beside(raw, recording, window, *partner, all_of_them=events is not None)
         )
+        # A stimulus channel is seldom picked, and its codes do not survive a filter.
+        codes = stimulus_spans(raw) if beside is None and rows is None else []
         _prepare(raw, steps, recording.file)
         rate = float(raw.info["sfreq"])
-        spans = own_spans(raw) if beside is None else beside
+        spans = annotated_spans(raw) + codes if beside is None else beside
         markers = 0
         if beside is None and rows is None:
             # Which events count without labels is said by columns that a lost marker does not have.

@@ -21,7 +21,9 @@ __all__ = [
     "AnnotationFile",
     "Span",
     "fields_in",
+    "annotated_spans",
     "own_spans",
+    "stimulus_spans",
     "annotation_file_of",
     "read_annotation_file",
     "touching",
@@ -145,17 +147,25 @@ def own_spans(raw: Any) -> list[Span]:
 
     Without any that mean something, those of MNE about bad data aside, the codes of the stimulus channel follow.
     """
+    return annotated_spans(raw) + stimulus_spans(raw)
+
+
+def annotated_spans(raw: Any) -> list[Span]:
+    """The annotations that a recording of MNE's carries itself."""
     # MNE counts them from before the first sample of a FIF file, whether the file has a date or not.
     start = raw.first_samp / raw.info["sfreq"]
-    spans = [
+    return [
         Span(float(onset) - start, float(duration), str(description))
         for onset, duration, description in zip(
             raw.annotations.onset, raw.annotations.duration, raw.annotations.description, strict=True
         )
     ]
-    if all(span.description.upper().startswith(("BAD", "EDGE")) for span in spans):
-        spans += _triggers(raw)
-    return spans
+
+
+def stimulus_spans(raw: Any) -> list[Span]:
+    """The codes of the stimulus channel of a recording without annotations that mean something; none of another."""
+    said = map(str, raw.annotations.description)
+    return _triggers(raw) if all(one.upper().startswith(("BAD", "EDGE")) for one in said) else []
 
 
 def _triggers(raw: Any) -> list[Span]:
