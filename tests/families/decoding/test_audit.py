@@ -213,6 +213,22 @@ def test_one_person_in_another_unit_is_found() -> None:
     assert "1 recordings vary at least 100 times more or less" in codes(made(values, events))["audit.units"]
 
 
+@pytest.mark.parametrize("factor", [1000.0, 0.001])
+def test_one_channel_in_another_unit_is_found(factor: float) -> None:
+    """The median over channels hides it from every test of whole recordings."""
+    values, events = clean()
+    values[:, 2] *= factor
+    said = codes(made(values, events))["audit.units"]
+    assert "1 channels vary by other orders of magnitude" in said
+    assert "C2 (" in said and "in 4 of 4 recordings" in said
+
+
+def test_an_electrode_that_comes_off_in_one_recording_is_no_unit() -> None:
+    values, events = clean()
+    values[events["recording"] == "s1.edf", 2] *= 1000.0
+    assert "orders of magnitude" not in codes(made(values, events)).get("audit.units", "")
+
+
 def test_flat_and_clipped_channels_are_found() -> None:
     values, events = clean()
     values[:TRIALS, 2] = 7.0

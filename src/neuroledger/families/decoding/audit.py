@@ -289,6 +289,33 @@ def _units(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
                 f"{middle:.3g} {unit}): {_some(odd)}",
                 "They may have another unit",
             )
+    yield from _units_of_channels(assembly)
+
+
+def _units_of_channels(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
+    """Channels that vary by a unit more or less than the others of their kind, in most recordings."""
+    channels, kinds = _coordinate(assembly, "channel_id"), _coordinate(assembly, "channel_type")
+    found = _spread(assembly)
+    recordings = {recording for recording, _ in found}
+    odd: dict[str, list[float]] = defaultdict(list)
+    for (_, kind), spread in found.items():
+        middle = float(np.median(spread))
+        if len(spread) < 3 or middle <= 0:
+            continue
+        for channel, value in zip(channels[kinds == kind].tolist(), spread.tolist(), strict=True):
+            if value > 0 and not 1 / OTHER_UNIT < value / middle < OTHER_UNIT:
+                odd[channel].append(value / middle)
+    told = [
+        f"{channel} ({np.median(ratios):.3g} times, in {len(ratios)} of {len(recordings)} recordings)"
+        for channel, ratios in odd.items()
+        if 2 * len(ratios) > len(recordings)
+    ]
+    if told:
+        yield (
+            "audit.units",
+            f"{len(told)} channels vary by other orders of magnitude than the others of their kind: {_some(told)}",
+            "Find the unit of these channels; they may also be broken",
+        )
 
 
 def _flat_or_clipped(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
