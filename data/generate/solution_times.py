@@ -131,7 +131,7 @@ def train(source: Digits, path: Path) -> float:
     from torch.nn.functional import cross_entropy
 
     from data.generate.network import screen
-    from neuroledger.families.alignment.models.recurrent import Recurrent
+    from neuroledger.families.alignment.networks.recurrent import Recurrent
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

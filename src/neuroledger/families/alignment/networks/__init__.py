@@ -1,0 +1,1 @@
+"""Networks of vision that repository models are made of."""
