@@ -86,7 +86,8 @@ test-frameworks: .cache/frameworks/.ready
 	@.cache/frameworks/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	@.cache/frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.txt
 	@.cache/frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . \
-		spikingjelly==2.0.0 norse==1.1.0 sinabs==3.1.3 rockpool==3.1.0 nirtorch==2.6 loguru==0.7.3 pbr SciencePlots
+		spikingjelly==2.0.0 norse==1.1.0 sinabs==3.1.3 rockpool==3.1.0 neurobench==2.3.0 nirtorch==2.6 loguru==0.7.3 \
+		pbr SciencePlots
 	@touch .cache/frameworks/.ready
 
 # Made-up packages scored by Brain-Score's own code, in environments of its own, and by ours: docs/brainscore_parity.md.
