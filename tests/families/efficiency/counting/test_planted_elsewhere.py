@@ -251,6 +251,7 @@ def test_work_where_no_module_shows_it_that_no_rule_counts_is_named(way):
 
 HARMLESS = {
     "a gain for each place": lambda: Host(lambda s, h: h.view(-1, 2, 3) * KEPT[:2, :3]),
+    "a matrix divided by its sums": lambda: Host(lambda s, h: h + (KEPT / KEPT.abs().sum(1, keepdim=True)).sum()),
     "a term for each place": lambda: Host(lambda s, h: h[:, None] + KEPT),
     "rows of a table": lambda: Host(lambda s, h: KEPT[h.gt(0).long().sum(1) % WIDTH]),
     "a summary": lambda: Host(lambda s, h: h * float(h.amax() > -1)),

@@ -38,7 +38,7 @@ class Held:
         if not tensors or not isinstance(result, Tensor) or any(self._whole(x) is None for x in tensors):
             return
         place = storage_of(result)
-        if place is not None and place not in self._known and result.numel() >= tensors[0].numel():
+        if place is not None and place not in self._known:
             self._known[place] = weakref.ref(result, lambda _: self._known.pop(place, None) and None)
 
     def _whole(self, tensor: Tensor) -> Tensor | None:
