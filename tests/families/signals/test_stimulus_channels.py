@@ -9,11 +9,18 @@ import mne
 import numpy as np
 import pytest
 
+from neuroledger.data.pin.pin import Downloads, pin
+from neuroledger.errors import RequestError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
 from neuroledger.families.signals.recordings.mne_objects import windows
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
 from neuroledger.families.signals.recordings.signal_windows import Window
+from neuroledger.spec.catalog import open_catalog
+from tests.data.test_pin import place
 from tests.families.signals.biosemi_files import bdf
+from tests.families.signals.brainvision_files import brainvision
+
+__all__ = ["place"]
 
 RATE = 256
 CHANNELS = ["Fz", "C3", "Cz", "C4"]
@@ -88,3 +95,19 @@ def test_annotations_that_mean_something_go_before_codes(tmp_path: Path) -> None
     assert found.sizes["presentation"] == 2
     raw.set_annotations(mne.Annotations([5.0], 1.0, ["BAD_blink"], orig_time=raw.annotations.orig_time))
     assert windows({"anna": raw}, window=WINDOW, preprocessing=STEPS).sizes["presentation"] == 20
+
+
+def test_events_of_a_bids_folder_are_listed_as_its_tables_call_them(place: Path, tmp_path: Path) -> None:
+    """mne-bids reads the table: what the recording itself calls its markers is not what `--event` must say."""
+    mne_bids = pytest.importorskip("mne_bids")
+    brainvision(tmp_path, "one", CHANNELS, noise(), RATE, [(at, f"S  {code}") for at, code in EVENTS])
+    raw = mne.io.read_raw_brainvision(tmp_path / "one.vhdr", verbose="ERROR")
+    raw.annotations.rename({"Stimulus/S  1": "go left", "Stimulus/S  2": "go right"})
+    root = mne_bids.BIDSPath(subject="01", task="rest", root=tmp_path / "tree", datatype="eeg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mne_bids.write_raw_bids(raw, root, verbose="ERROR")
+    path = place / "specs" / "datasets" / "Rest.yaml"
+    path.write_text(path.read_text().replace("duration: 1.0, stride: 1.0", "duration: 0.5"))
+    with pytest.raises(RequestError, match=r"_events\.tsv has .*'go left', 'go right'"):
+        pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "tree", bids=True, task="rest"))

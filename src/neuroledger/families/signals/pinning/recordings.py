@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from neuroledger.data.parsing import table_rows
 from neuroledger.data.pin.downloads import Downloads, Recorded
 from neuroledger.data.pin.install_files import place_of
 from neuroledger.data.pin.select_files import files_below, only_files
@@ -102,7 +103,7 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     if not laid:
         problems.append(
             f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
-            f"{_descriptions(downloads.folder, found[0], rule, told)}"
+            f"{_in_table(downloads.folder, found[0]) if bids else _descriptions(downloads.folder, found[0], rule, told)}"
         )
     subjects = {item.subject for item in found}
     files = [name for item in found for name in item.files]
@@ -193,6 +194,19 @@ def _by_bids(
     if downloads.label is not None:
         kept["label"] = downloads.label
     return with_field(text, ("reader", "facts"), kept) if kept else text
+
+
+def _in_table(folder: Path, item: Found) -> str:
+    """What the events of a recording are called in its table, which mne-bids reads in place of its markers."""
+    table = f"{item.file.rsplit('_', 1)[0]}_events.tsv"
+    if not (folder / table).is_file():
+        return f"{item.file} has no events: {table} is missing."
+    columns, rows = table_rows(folder / table, "onset", delimiter="\t", short=True)
+    column = next((name for name in ("trial_type", "value") if name in columns), None)
+    if column is None:
+        return f"{table} has no column trial_type; it has {', '.join(columns)}."
+    kinds = sorted({row[column].strip() for _, row in rows} - {"", "n/a"})
+    return f"{table} has {', '.join(repr(kind) for kind in kinds[:20])}{', …' if kinds[20:] else ''}"
 
 
 def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: Mapping[str, Any]) -> str:
