@@ -70,8 +70,7 @@ def apart(measured: Measurement, by: str) -> Iterator[tuple[str, Measurement]]:
             repeated = _shown(repeated.isel({repeated[by].dims[0]: np.flatnonzero(same)}))[0]
         source = measured.source
         if by in source.coords and source[by].ndim == 1:  # of its neuroids, or the answers under a condition
-            rows = np.flatnonzero(source[by].values.astype(str) == value)
-            source = source.isel({source[by].dims[0]: rows})
+            source = source.isel({source[by].dims[0]: np.flatnonzero(source[by].values.astype(str) == value)})
         own, rows = _shown(own)
         if splits is not None and len(rows) < target.sizes.get("presentation", 0):
             place = np.full(target.sizes["presentation"], -1)

@@ -14,7 +14,7 @@ from neuroledger.data.assembly import average_repetitions, check
 from neuroledger.data.gate.validate import validate
 from neuroledger.data.load import load_dataset
 from neuroledger.errors import AssemblyError, DataError
-from neuroledger.families.alignment.readers.brainio import brainio
+from neuroledger.families.alignment.readers.brainio import brainio, read_assembly
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.registry import get
 from tests.engine.lab import Lab, build
@@ -50,6 +50,19 @@ def test_merged_and_averaged_as_the_peer_does(fixture: Path, name: str) -> None:
     np.testing.assert_allclose(averaged.values, expected["averaged"]["values"], rtol=1e-12)
     assert stimuli.bytes("stim1").startswith(b"\x89PNG")
     assert ("image_metadata" in data.metadata) == ("withgroup" in name)
+
+
+def test_an_assembly_may_be_known_without_its_responses(fixture: Path) -> None:
+    path = fixture / "assy_Demo2024_withgroup.nc"
+    (whole, groups), (bare, named) = read_assembly(path), read_assembly(path, values=False)
+    assert (
+        bare.dims == whole.dims
+        and bare.shape == whole.shape
+        and bare.attrs == whole.attrs
+        and set(named) == set(groups)
+    )
+    assert bare.coords.to_dataset().identical(whole.coords.to_dataset())
+    assert not bare.values.any() and whole.values.any()
 
 
 def test_choices_are_text(fixture: Path) -> None:

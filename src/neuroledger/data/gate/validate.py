@@ -104,13 +104,14 @@ def refused_here(catalog: Catalog, id: str) -> Finding | None:
     return refusal(catalog, id)
 
 
-def trial(catalog: Catalog, id: str, files: Mapping[str, Path]) -> tuple[Finding, ...]:
-    """What reading and examining data set ``id`` from these files finds; no report is written."""
-    spec = catalog.dataset(id)
-    data, found = _read(catalog, spec, files)
+def trial(
+    catalog: Catalog, id: str, files: Mapping[str, Path], data: Dataset | None = None
+) -> tuple[Finding, ...]:
+    """What reading and examining data set ``id`` from these files finds, or examining it as read; no report is written."""
+    data, found = _read(catalog, catalog.dataset(id), files, data)
     if data is None or found:
         return tuple(found)
-    return tuple(examine(catalog, spec, data, None)["findings"])
+    return tuple(examine(catalog, catalog.dataset(id), data, None)["findings"])
 
 
 def _report(
@@ -179,13 +180,13 @@ def _hash(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> Iterato
 
 
 def _read(
-    catalog: Catalog, spec: DatasetSpec, files: Mapping[str, Path]
+    catalog: Catalog, spec: DatasetSpec, files: Mapping[str, Path], data: Dataset | None = None
 ) -> tuple[Dataset | None, list[Finding]]:
     where = f"data set {spec.id}"
     reader = spec.reader.name if spec.reader is not None else ""
     do = f"correct the files and renew their pins, or correct the fields of reader `{reader}` in the spec"
     try:
-        data = read_dataset(catalog, spec.id, dict(files))
+        data = read_dataset(catalog, spec.id, dict(files)) if data is None else data
     except (DataError, SpecError) as error:
         return None, [Finding("data.structure", "error", where, _quotable(spec, error), do)]
     if data.stimuli is None and data.assembly is None:

@@ -100,7 +100,7 @@ def import_brainscore(
         r: place_of(path.name) for r, path in sorted(roles.items())
     }
     if "assembly" in roles:
-        reader |= _reading(read_assembly(roles["assembly"])[0])
+        reader |= _reading(read_assembly(roles["assembly"], values=False)[0])
     private = access == "private"
     folder = folder_of(catalog.root, "datasets", id)
     pins = {
@@ -134,9 +134,8 @@ def import_brainscore(
     if data.assembly is not None:
         check(data.assembly, name=id)
     text += expectations_text(data)
-    wrong = [
-        one for one in trial(_as_it_would_be(catalog, id, text, path), id, places) if one.severity == "error"
-    ]
+    examined = trial(_as_it_would_be(catalog, id, text, path), id, places, data)
+    wrong = [one for one in examined if one.severity == "error"]
     if wrong:
         raise DataError(f"{id} cannot be imported, nothing was written: {wrong[0]}")
     written = [folder / name for name in places]
@@ -236,7 +235,11 @@ def _fetched_with_labels(catalog: Catalog, id: str, progress: Progress | None) -
         return fetch_and_pin(catalog, id, progress=progress)
     folder = catalog.root / ".cache" / "downloads" / id
     fetch_stated(catalog.root, folder, spec.downloads, progress=progress)
-    more = {key: value for key, value in _reading(read_assembly(folder / name)[0]).items() if key not in said}
+    more = {
+        key: value
+        for key, value in _reading(read_assembly(folder / name, values=False)[0]).items()
+        if key not in said
+    }
     before = path.read_text(encoding="utf-8")
     if more:
         text = without(before, "reader").rstrip("\n")

@@ -25,6 +25,8 @@ __all__ = ["internal_consistency"]
 
 # Columns are halved together while the means of all halves stay below this many numbers.
 TOGETHER = 16_000_000
+# So many numbers are kept by rows while the halves of all splits are correlated.
+HELD = 64_000_000
 # Repetitions are summed in pieces of this many numbers, which stay in the processor's cache,
 CACHED = 1 << 17
 # and multiplied in pieces of so few operations that a BLAS does not divide them among threads of its own.
@@ -138,9 +140,12 @@ def internal_consistency(
             return back(np.where(linear(r) == -1, np.nan, 2 * linear(r) / (1 + linear(r))))
 
     def moves() -> Iterator[tuple[Indices, Floats]]:
+        pair = layout._replace(halves=layout.halves[:2])
+        held = list(_parts(values, pair)) if values.size <= HELD else None  # laid out by rows once
         for at in range(len(splits)):  # one at a time: their numbers are those of the means of all halves
             own = layout._replace(halves=layout.halves[2 * at : 2 * at + 2])
-            found = [_agreement(part, own, [], correlation, moved=True)[1] for part in _parts(values, own)]
+            parts = _parts(values, own) if held is None else held
+            found = [_agreement(part, own, [], correlation, moved=True)[1] for part in parts]
             row = slice(at, at + 1)
             each = corrected_influence(np.concatenate(found, axis=1), r[row], partial(corrected, at=row))
             yield np.arange(len(each)), each.reshape(len(each), *assembly.shape[1:])

@@ -349,11 +349,11 @@ def _declared(files: Mapping[str, Path], name: str) -> Path:
     return files[name]
 
 
-def read_assembly(path: Path) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
-    """The assembly of a file as it is, and its groups by name."""
+def read_assembly(path: Path, *, values: bool = True) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
+    """The assembly of a file as it is, and its groups by name; without ``values`` zeros stand for the responses."""
     try:
         with netCDF4.Dataset(path) as opened:
-            main = _array(opened, path.name)
+            main = _array(opened, path.name, values)
             extras = {
                 str(name): _array(group, f"{path.name}, group {str(name)!r},")
                 for name, group in opened.groups.items()
@@ -363,7 +363,7 @@ def read_assembly(path: Path) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
     return main, extras
 
 
-def _array(group: Any, name: str) -> xr.DataArray:
+def _array(group: Any, name: str, filled: bool = True) -> xr.DataArray:
     """One assembly of a netCDF group; coordinates in the order of the file's variables."""
     held = [variable for variable in DATA if variable in group.variables]
     if not held:
@@ -390,7 +390,7 @@ def _array(group: Any, name: str) -> xr.DataArray:
         if f"{dim}_b" in dims:
             coords[f"{label}_b"] = (f"{dim}_b", content)
     kept = {key: data.getncattr(key) for key in data.ncattrs() if key not in {"coordinates", "_FillValue"}}
-    content = np.asarray(data[:])
+    content = np.asarray(data[:]) if filled else np.broadcast_to(np.float32(0), data.shape)
     content = content.astype(str) if content.dtype.kind == "O" else content
     attrs = {
         key: value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value

@@ -171,30 +171,22 @@ def _latent(
 ) -> _Latent:
     features, xp = problem.features, problem.workspace.xp
     b = _batch(problem, rule, Y, basis, splits, features.count)
-    w, trained, first, components, T, fitted, Q, sizes, used, alive = b
+    w, trained, first, components, T, fitted, Q, sizes, used, _ = b
     Z = _cross(problem, features, Y, w, splits)
     # Columns of Z, like all scores, sum to zero over the train rows, where the targets therefore need no centring.
     M = xp.stack([Y.T @ (Z[at] * w[at][:, None]) for at in range(len(splits))])
     S = xp.zeros_like(T)
-    fresh: Array | None = None
     initial: Array | None = None
-    faint = False
     for k in range(components):
         c, power = _dominant(M, first, rule, xp)
-        if fresh is None or initial is None:
-            fresh = initial = power
-        stale = power < STALE * fresh
-        if bool(stale.any()):
-            faint = True
-            for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
-                M[at] = b.residual(Y, at, k).T @ (Z[at] - S[at, :k].T @ Q[at, :k])
-            c, power = _dominant(M, first, rule, xp)
-            fresh = xp.where(stale, power, fresh)
-        alive = xp.where(power > 1e-26 * initial, alive, 0.0)
+        initial = power if initial is None else initial
+        # Where one split is faint nothing of this is used.
+        if not bool(((power >= STALE * initial) & (power > 0)).all()):
+            return _Latent(T, used, faint=True)
         v = (Z @ c[:, :, None])[:, :, 0]
         if k:
             v -= (xp.swapaxes(S[:, :k], 1, 2) @ (Q[:, :k] @ c[:, :, None]))[:, :, 0]
-        v /= xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        v /= xp.sqrt(power)[:, None]
         kept = v * w
         before = (kept * v).sum(1)
         for _ in range(2 if k else 0):
@@ -202,12 +194,8 @@ def _latent(
             v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
         kept = v * w
         size = (kept * v).sum(1)
-        alive = xp.where((size > SPENT**2 * before) & (size > SHARE * features.trace), alive, 0.0)
-        used = used + alive
-        if not bool((alive > 0).any()):
-            break
-        v, kept = v * alive[:, None], kept * alive[:, None]
-        size = xp.where(alive > 0, size, 1.0)
+        if not bool(((size > SPENT**2 * before) & (size > SHARE * features.trace)).all()):
+            return _Latent(T, used, faint=True)
         s = features.times(kept.T).T
         s = s - ((s * w).sum(1) / trained)[:, None]
         # Zᵀt is Yᵀ(X Xᵀ t), so that one pass over the targets gives both their loadings and their covariances.
@@ -220,7 +208,7 @@ def _latent(
         pair = xp.stack([z, load], axis=2)
         M -= pair @ xp.stack([load, z], axis=1)
         T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, kept, s, load, size
-    return _Latent(T, used, faint or bool((used < components).any()))
+    return _Latent(T, used + components)
 
 
 def _latent_of_features(
