@@ -424,6 +424,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except RecursionError:
+        sys.stderr.write(
+            "neuroledger: a path or a file has more levels than can be followed: name a plainer one\n"
+        )
+        return EXIT_FAILED
     except OSError as error:  # of a path that was given, or of a disk: it says what and where
         sys.stderr.write(
             f"neuroledger: {visible(str(error)[:500])}: correct the path, or the rights and space there\n"

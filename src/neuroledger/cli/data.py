@@ -146,6 +146,10 @@ def package(options: argparse.Namespace) -> int:
         written = package_stimuli(catalog, options.id, _images(options.source), options.source, terms)
     elif not options.source.exists():
         raise RequestError(f"{options.source} does not exist")
+    elif (
+        options.part == "stimuli" and not options.source.is_file()
+    ):  # a pipe or a device, which may never end
+        raise RequestError(f"{options.source} is not a file")
     elif options.part == "stimuli":
         written = package_stimuli(catalog, options.id, options.source, options.files, terms)
     else:

@@ -173,6 +173,8 @@ def table_of(path: Path) -> pd.DataFrame:
     RequestError
         It is no CSV in UTF-8, or two columns have one name.
     """
+    if path.exists() and not path.is_file():  # a pipe or a device, which may never end
+        raise RequestError(f"{path} is not a file")
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None)
     except (ValueError, OSError) as error:
