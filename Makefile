@@ -118,6 +118,7 @@ mutants: $(READY)
 hostile: $(READY)
 	python -m tests.hostile.proposals
 	python -m tests.hostile.crash_points
+	python -m tests.hostile.arguments 150
 	python -m tests.hostile.fuzz --minutes 7.5
 	OMP_NUM_THREADS=1 pytest -q -m "slow or not slow" tests/engine/test_workers.py
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.engine.lab import Lab
 from tests.hostile.proposals import tricks
@@ -46,36 +47,108 @@ sys.addaudithook(watch)
 """
 
 
-def tried(one: Proposal, start: Path, scratch: Path) -> list[str]:
+# A process that has reviewed once: each further review is a fork of it, which saves the imports.
+WARM = """
+import contextlib, io, json, os, signal, sys, traceback
+from neuroledger.cli import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main(json.loads(sys.stdin.readline()))
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            signal.alarm(120)
+            os.environ.update(job["settings"])
+            os.chdir(job["root"])
+            for number in (1, 2):
+                os.dup2(os.open(job["said"][number - 1], os.O_WRONLY | os.O_CREAT), number)
+            code = main(job["words"])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Warm:
+    """A process that reviews one proposal after the other, each in a fork of its own."""
+
+    def __init__(self, scratch: Path, start: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(dir=scratch))
+        settings = _settings(start, self._folder / "log", scratch / "hook")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", WARM], env=os.environ | settings, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self._send(_words(start))
+
+    def _send(self, said: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(said) + "\n")
+        self._process.stdin.flush()
+
+    def review(self, root: Path, settings: dict[str, str]) -> tuple[int, str, str]:
+        """Exit code, output and errors of the review of ``root``."""
+        said = [self._folder / "out", self._folder / "err"]
+        for path in said:
+            path.unlink(missing_ok=True)
+        job = {"root": str(root), "settings": settings, "words": _words(root), "said": [*map(str, said)]}
+        self._send(job)
+        assert self._process.stdout is not None
+        code = int(self._process.stdout.readline())
+        return code, *(path.read_text(errors="replace") for path in said)  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+def _words(root: Path) -> list[str]:
+    return ["check", "--since", "main", "--root", str(root), "--json"]
+
+
+def _settings(root: Path, log: Path, hook: Path) -> dict[str, str]:
+    paths = [str(hook), str(REPOSITORY / "src")]
+    settings = {"WATCHED": str(root), "WATCH_LOG": str(log), "PYTHONPATH": os.pathsep.join(paths)}
+    return settings | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _begins_python(root: Path) -> bool:
+    """Whether files of a proposal could be run by the start of Python itself."""
+    return any([*root.glob("*.py"), *root.glob("*.pth"), *root.glob("*-info"), *root.glob("src/*.pth")])
+
+
+def tried(one: Proposal, start: Path, scratch: Path, warm: Warm | None = None) -> list[str]:
     """What went wrong with one proposal; nothing if it went as it must."""
     root = scratch / one.name
     shutil.copytree(start, root, symlinks=True)
     one.change(Lab(root))
     commit(Lab(root))
     (root / "CANARY").unlink(missing_ok=True)
-    hook = scratch / "hook"
     log = scratch / f"{one.name}.log"
-    paths = [str(hook), str(REPOSITORY / "src")]
-    settings = {"WATCHED": str(root), "WATCH_LOG": str(log), "PYTHONPATH": os.pathsep.join(paths)}
-    settings["PYTHONDONTWRITEBYTECODE"] = "1"
-    words = ["-P", "-m", "neuroledger", "check", "--since", "main", "--root", str(root), "--json"]
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=root,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    wrong = []
-    if done.returncode != EXITS[one.verdict]:
-        wrong.append(f"exit {done.returncode}, must be {EXITS[one.verdict]}: {done.stderr[-300:]}")
+    settings = _settings(root, log, scratch / "hook")
+    if warm is None or _begins_python(root):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "neuroledger", *_words(root)], cwd=root, env=os.environ | settings,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        code, out, err = done.returncode, done.stdout, done.stderr
     else:
-        told = json.loads(done.stdout)
+        code, out, err = warm.review(root, settings)
+    wrong = []
+    if code != EXITS[one.verdict]:
+        wrong.append(f"exit {code}, must be {EXITS[one.verdict]}: {err[-300:]}")
+    else:
+        told = json.loads(out)
         if one.code and one.code not in {finding["code"] for finding in told["findings"]}:
             wrong.append(f"no {one.code}")
-    if "Traceback" in done.stderr:
+    if "Traceback" in err:
         wrong.append("traceback")
     if (root / "CANARY").exists() or Path("CANARY").exists():
         wrong.append(f"executed: {COMMAND}")
@@ -93,15 +166,28 @@ def main() -> int:
         (scratch / "hook" / "sitecustomize.py").write_text(WATCH)
         start = scratch / "start"
         base(start, REPOSITORY)
-        with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
-            for one, wrong in zip(
-                PROPOSALS, pool.map(lambda one: tried(one, start, scratch), PROPOSALS), strict=True
-            ):
+        count = os.cpu_count() or 1
+        free: SimpleQueue[Warm] = SimpleQueue()
+        held = [Warm(scratch, start) for _ in range(count + 1)]
+        for warm in held:
+            free.put(warm)
+
+        def attempt(one: Proposal) -> list[str]:
+            warm = free.get()
+            try:
+                return tried(one, start, scratch, warm)
+            finally:
+                free.put(warm)
+
+        with ThreadPoolExecutor(len(held)) as pool:
+            for one, wrong in zip(PROPOSALS, pool.map(attempt, PROPOSALS), strict=True):
                 failed += bool(wrong)
                 for words in wrong:
                     sys.stdout.write(f"✗ {one.name}: {words}\n")
-    count = {verdict: sum(one.verdict == verdict for one in PROPOSALS) for verdict in EXITS}
-    told = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
+        for warm in held:
+            warm.close()
+    counted = {verdict: sum(one.verdict == verdict for one in PROPOSALS) for verdict in EXITS}
+    told = ", ".join(f"{number} {verdict}" for verdict, number in counted.items())
     sys.stdout.write(
         f"{len(PROPOSALS)} proposals ({told}): {failed} not as expected, {time.monotonic() - began:.0f} s\n"
     )
