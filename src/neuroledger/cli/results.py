@@ -180,6 +180,8 @@ def diagnose(options: argparse.Namespace) -> int:
     if options.table is not None:
         if options.suite or options.published:
             raise RequestError("--table has its own benchmarks: leave out the suite and --published")
+        if options.table.exists() and not options.table.is_file():  # a pipe or a device, which may never end
+            raise RequestError(f"{options.table} is not a file")
         table, title = from_csv(options.table), f"Diagnosis of {options.table.name}"
     else:
         catalog = open_catalog(options.root)
