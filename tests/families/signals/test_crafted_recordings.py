@@ -16,9 +16,11 @@ from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.sandbox import Limits, confined
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
+from neuroledger.families.signals.recordings.open_recordings import _stated_samples
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
 from neuroledger.families.signals.recordings.signal_windows import Window
 from tests.families.signals.brainvision_files import brainvision
+from tests.families.signals.matlab_files import hdf5
 from tests.families.signals.recording_files import edf
 from tests.families.signals.xdf_files import Marker, Samples, xdf
 
@@ -173,6 +175,17 @@ def test_a_file_of_eeglab_with_fewer_samples_than_it_states_is_refused(tmp_path:
     (tmp_path / "lie.fdt").write_bytes(b"\0" * 12000)
     with pytest.raises(DataError, match=r"lie\.set"):
         read(tmp_path / "lie.set")
+
+
+def test_files_of_eeglab_of_every_kind_state_their_samples(tmp_path: Path) -> None:
+    """Fields are variables of their own, or those of one structure, in files before and of MATLAB 7.3."""
+    savemat(tmp_path / "flat.set", {"pnts": 1000, "nbchan": 3})
+    savemat(tmp_path / "struct.set", {"EEG": {"pnts": 1000}})
+    hdf5(tmp_path / "new.set", EEG={"pnts": 1000.0})
+    hdf5(tmp_path / "newest.set", pnts=1000.0)
+    savemat(tmp_path / "silent.set", {"EEG": {"nbchan": 3}})
+    names = ("flat", "struct", "new", "newest", "silent")
+    assert [_stated_samples(tmp_path / f"{name}.set") for name in names] == [1000] * 4 + [None]
 
 
 def test_an_nwb_file_that_takes_its_samples_from_elsewhere_is_refused(tmp_path: Path) -> None:

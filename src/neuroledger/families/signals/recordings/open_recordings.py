@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from neuroledger.data.hdf5 import array, opened
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.beyond_ends import note_markers, note_unscaled, omitted, remarks
@@ -100,19 +101,29 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
 
 def _is_as_long_as_it_says(path: Path, raw: Any) -> None:
     """Return if a file of EEGLAB holds as many samples as it states; MNE takes those that are there."""
+    stated = _stated_samples(path)
+    if stated is not None and stated != raw.n_times:
+        raise DataError(
+            f"{path.name} states {stated:,} samples and holds {raw.n_times:,}: it was cut short, fetch it again"
+        )
+
+
+def _stated_samples(path: Path) -> int | None:
+    """`pnts` of a file of EEGLAB, whose fields are variables or those of one; None where it states none."""
     from scipy.io import whosmat
 
-    flat = {name for name, *_ in whosmat(path)}
-    told = (
-        matlab(path, "pnts", structs="dicts")
-        if "pnts" in flat
-        else matlab(path, "EEG", structs="dicts").get("EEG")
-    )
-    stated = told.get("pnts") if isinstance(told, dict) else None
-    if stated is not None and int(stated) != raw.n_times:
-        raise DataError(
-            f"{path.name} states {int(stated):,} samples and holds {raw.n_times:,}: it was cut short, fetch it again"
-        )
+    with path.open("rb") as file:
+        new = b"MATLAB 7.3" in file.read(128)
+    if new:
+        with opened(path) as held:
+            found = held.get("pnts", held.get("EEG/pnts"))
+            return None if found is None else int(array(found, path).ravel()[0])
+    with parsing(path, "a file of EEGLAB"):
+        flat = {name for name, *_ in whosmat(path)}
+        if "pnts" in flat:
+            return int(matlab(path, "pnts", structs="dicts")["pnts"])
+        told = matlab(path, "EEG", structs="dicts")["EEG"] if "EEG" in flat else {}
+        return int(told["pnts"]) if "pnts" in told else None
 
 
 def _names_its_own(header: Path) -> None:
