@@ -65,7 +65,8 @@ def test_an_attribute_explains_agreement_only_where_it_does() -> None:
     )
     found = diagnose(table(values, metric=metric, region=region))
     by_kind = {one.attribute: one for one in found.explained}
-    assert by_kind["metric"].p < 0.05 and by_kind["metric"].same > by_kind["metric"].other + 0.5
+    # Of the 35 ways to halve eight benchmarks one agrees as much: the permutations that hit it, and the one observed.
+    assert 0.01 < by_kind["metric"].p < 0.05 and by_kind["metric"].same > by_kind["metric"].other + 0.5
     assert by_kind["region"].p > 0.2
     assert found.explained_share > 0.9
 

@@ -15,7 +15,7 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.simulated import simulated_recordings
 from neuroledger.families.simulated_predictions import simulated_predictions
-from neuroledger.stats.calibration import Calibration, calibrate, rate
+from neuroledger.stats.calibration import Calibration, calibrate, rate, share
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
 from neuroledger.stats.resampling import _reduce, _Reduced, _weighted_medians, aggregate, influence_of
 from neuroledger.stats.score import Score, normalise
@@ -264,6 +264,15 @@ def test_hits_of_one_experiment_count_as_much_as_they_tell_apart() -> None:
     exact = stats.binomtest(int(hits.sum()), 200).proportion_ci(method="exact")
     assert (alone.low, alone.high) == pytest.approx((exact.low, exact.high), abs=0.002)
     assert rate(np.ones((30, 2))).high == 1.0 and rate(np.zeros((30, 2))).low == 0.0
+
+
+@pytest.mark.parametrize("hits", [0, 1, 7, 19, 20])
+def test_rates_have_exact_intervals(hits: int) -> None:
+    exact = stats.binomtest(hits, 20).proportion_ci(method="exact")
+    found = share(hits, 20, 20)
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (hits / 20, exact.low, exact.high), abs=1e-12
+    )
 
 
 def test_people_are_simulated_as_they_answer() -> None:

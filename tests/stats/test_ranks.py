@@ -105,6 +105,26 @@ def test_data_sets_of_a_task_are_averaged_before_the_tasks():
     assert means == {"a": 0.25, "b": 0.75}
 
 
+def test_a_task_weighs_as_its_heaviest_data_set_and_data_sets_by_their_weights():
+    ranks = {"x1": {"a": 0.0}, "x2": {"a": 1.0}, "y": {"a": 0.5}, "z": {"a": 1.0}}
+    means = mean_rank(ranks, group={"x1": "x", "x2": "x"}, weights={"x1": 3.0, "z": 2.0})
+    # x: (3·0 + 1·1) / 4, of weight 3; y of weight 1; z of weight 2; those that no group names stand alone.
+    assert means["a"] == pytest.approx((3 * 0.25 + 1 * 0.5 + 2 * 1.0) / 6)
+
+
+@pytest.mark.parametrize(
+    ("dummy", "perfect", "mean"), [(-1.0, 1.0, 0.75), (0.5, 0.0, 0.0), (0.2, 1.0, 0.375)]
+)
+def test_scores_are_normalised_between_the_dummy_and_perfection(dummy, perfect, mean):
+    table = {"t": {"Dummy": dummy, "model": 0.5}}
+    assert mean_normalised_score(table, perfect={"t": perfect})["model"] == pytest.approx(mean)
+
+
+def test_a_dummy_that_is_perfect_normalises_nothing():
+    with pytest.raises(RequestError, match="no usable score"):
+        mean_normalised_score({"t": {"Dummy": 0.7, "model": 0.5}}, perfect={"t": 0.7})
+
+
 def test_agreement_is_kendalls():
     core = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.9}
     full = {"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.8, "e": 0.5}
@@ -130,6 +150,11 @@ def test_many_pairs_are_flipped_by_a_seed():
     from scipy.stats import ttest_1samp
 
     assert sign_flip_p(values, seed=1) == pytest.approx(ttest_1samp(values, 0).pvalue, abs=0.03)
+
+
+def test_the_smallest_p_of_drawn_flips_counts_what_was_observed_among_the_draws():
+    assert sign_flip_p(np.ones(60)) == 1 / 10_001
+    assert sign_flip_p(np.tile([1.0, -1.0], 30)) == 1.0  # every draw is at least as far from 0
 
 
 def test_every_pair_is_compared_and_corrected():

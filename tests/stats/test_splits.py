@@ -5,7 +5,14 @@ import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)  # fmt: skip
 
 from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import SplitsSpec
@@ -49,6 +56,17 @@ def test_groups_stay_together_as_scikit_learn_keeps_them():
     groups = np.arange(60) % 7
     expected = list(GroupKFold(3, shuffle=True, random_state=1).split(np.zeros(60), groups=groups))
     found = draw(SplitsSpec(name="group", folds=3, groups="session"), SIXTY)
+    for (train, test), split in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(split.train, train)
+        np.testing.assert_array_equal(split.test, test)
+        assert not set(groups[split.train]) & set(groups[split.test])
+
+
+def test_groups_stay_together_where_classes_are_balanced_too():
+    groups = np.arange(60) % 7
+    rule = StratifiedGroupKFold(3, shuffle=True, random_state=1)
+    expected = list(rule.split(np.zeros(60), OBJECTS, groups))
+    found = draw(SplitsSpec(name="group", folds=3, groups="session", stratify="object_name"), SIXTY)
     for (train, test), split in zip(expected, found, strict=True):
         np.testing.assert_array_equal(split.train, train)
         np.testing.assert_array_equal(split.test, test)
