@@ -463,6 +463,7 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_with_its_people(
     assert not again.written and {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.slow
 def test_choices_of_people_become_a_behavioural_benchmark(images: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kinds = np.array(["cat", "dog", "car"])[np.arange(IMAGES) % 3]

@@ -242,6 +242,7 @@ def many(folder: Path, count: int = 450) -> None:
         (folder / "more" / f"{number % 7}" / f"{number}.txt").write_text(f"{number}")
 
 
+@pytest.mark.slow
 def test_many_files_are_pinned_in_a_table_beside_the_spec(
     place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

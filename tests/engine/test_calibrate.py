@@ -26,6 +26,7 @@ def valid(lab: Lab) -> Lab:
     return lab
 
 
+@pytest.mark.slow
 def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> None:
     catalog = valid.open()
     found = calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)["ridge"]

@@ -234,6 +234,7 @@ def where(job: Job) -> tuple[str, str]:
     ), f"{os.environ['OMP_NUM_THREADS']} {threads._granted[0]}"
 
 
+@pytest.mark.slow
 def test_processes_get_a_gpu_each_and_their_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "_gpus", lambda: 2)
     monkeypatch.setattr(executors.os, "cpu_count", lambda: 4)

@@ -20,6 +20,7 @@ def test_generating_again_gives_the_committed_bytes(repository: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_no_generated_file_outlives_its_row(repository: Path, tmp_path: Path) -> None:
     stale = tmp_path / "specs" / "benchmarks" / "Gone2020-pls.yaml"
     stale.parent.mkdir(parents=True)

@@ -186,6 +186,7 @@ def test_macaque_v4_with_six_to_ten_repetitions(mirror):
 
 @pytest.mark.parametrize("repetitions", [2, 3, 5])
 @pytest.mark.parametrize("name", ["internal_consistency", "predictor_consistency"])
+@pytest.mark.slow
 def test_the_reliability_of_all_repetitions_is_the_true_one(name, repetitions):
     """Simulated with noise of twice the signal's variance: reliability is 1 / (1 + 2 / repetitions)."""
     assembly = recorded(4000, repetitions, 24, noise=np.sqrt(2), seed=repetitions)

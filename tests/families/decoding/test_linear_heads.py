@@ -68,7 +68,8 @@ def test_several_labels_are_one_against_the_rest_as_published():
     decoder = covariance_decoder(id="c", shrinkage=0.1, head=LOGISTIC_SEARCH)
     fitted = decoder.make(signature("multilabel", 3)).fit(x[:80], y[:80])
     said = answer(fitted, x[80:], "multilabel", np.empty(0), id="c")
-    np.testing.assert_allclose(said, published_one_vs_rest(x[:80], y[:80], x[80:]), atol=1e-12, rtol=0)
+    # Both means stop where the norm of the gradient is 1e-8, after steps of other kinds.
+    np.testing.assert_allclose(said, published_one_vs_rest(x[:80], y[:80], x[80:]), atol=1e-10, rtol=0)
     assert fitted.notes_ == []
     np.testing.assert_array_equal(fitted.predict(x[80:]), (said > 0.5).astype(int))
 
@@ -211,7 +212,7 @@ def test_a_mean_that_cannot_be_found_is_replaced_and_told(monkeypatch):
     refused: list[str] = []
 
     def failing(covariances, metric=None, **options):
-        if metric in refused:
+        if getattr(metric, "__name__", str(metric)).removeprefix("mean_") in refused:
             raise ValueError("Matrices must be positive definite")
         return original(covariances, metric=metric, **options)
 

@@ -96,6 +96,7 @@ def test_declared_steps_give_the_areas_of_the_libraries_in_every_fold(name):
     np.testing.assert_allclose(found, known, atol=1e-12, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_search_chooses_and_answers_as_scikit_learn_does():
     grid = {"csp.filters": [1, 2, 4], "svm.c": [0.1, 1.0], "svm.kernel": ["rbf", "linear"]}
     ours = declared(COV, {"name": "csp"}, {"name": "svm"}, search={"grid": grid})

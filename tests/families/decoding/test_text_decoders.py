@@ -137,6 +137,7 @@ def test_the_same_seed_reads_the_same_bits_and_another_does_not():
     assert first.predict(x[40:]).tolist() == again.predict(x[40:]).tolist()
 
 
+@pytest.mark.slow
 def test_any_module_that_answers_over_time_can_be_given():
     from torch import nn
 
@@ -217,6 +218,7 @@ def test_a_broad_beam_finds_the_most_probable_text():
     assert greedy(spiky, 2) == beam(spiky, 2, 4) == [0, 0, 1]
 
 
+@pytest.mark.slow
 def test_a_beam_reads_planted_typing():
     x, texts = typing()
     assert score(small(breadth=4), x, texts).value < 0.2

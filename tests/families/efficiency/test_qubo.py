@@ -60,6 +60,7 @@ def test_branch_and_bound_proves_published_costs():
     assert (rows["cost"] == rows["target"]).all() and (rows["conflicts"] == 0).all()
 
 
+@pytest.mark.slow
 def test_tabu_reaches_every_published_cost():
     works = [workload(*one) for one in itertools.product(NODES, DENSITIES, SEEDS)]
     rows = evaluate(tabu, works, meter=None)

@@ -77,6 +77,7 @@ def test_scenes_that_are_hard_are_hard_for_all_models() -> None:
     assert np.corrcoef(values.T)[0, 1] > 0.1
 
 
+@pytest.mark.slow
 def test_average_precision_of_boxes_is_calibrated_on_them() -> None:
     bound = nl.metric("coco_map")
 

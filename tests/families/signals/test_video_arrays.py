@@ -106,6 +106,7 @@ def place(tmp_path: Path, repository: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_clips_are_retrieved_by_commands_alone(place: Path, tmp_path: Path) -> None:
     files = pinned(place, ID, downloads(tmp_path / "SEED-DV"))
     assert files == {
