@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -130,6 +132,39 @@ def test_one_and_four_threads_of_a_dask_worker_give_the_bytes_of_one_process(
     for threads in (1, 4):
         with dask(threads) as executor:
             assert scored(networks, executor, tmp_path / f"dask{threads}", monkeypatch) == expected
+
+
+WRITERS = """
+import sys
+from pathlib import Path
+import distributed, numpy as np, xarray as xr
+from neuroledger.data.assembly import write
+
+def keep(number):
+    path = Path(sys.argv[1]) / f"{number}.nc"
+    write(xr.DataArray(np.full((40, 20), float(number)), dims=("presentation", "neuroid")), path)
+    return number
+
+if __name__ == "__main__":
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=8, processes=False, dashboard_address=None) as cluster:
+        with distributed.Client(cluster) as client:
+            kept = client.gather(client.map(keep, range(120)))
+    assert kept == list(range(120))
+    for number in kept:
+        with xr.open_dataset(Path(sys.argv[1]) / f"{number}.nc") as held:
+            assert (held["data"].values == number).all()
+"""
+
+
+def test_threads_of_a_dask_worker_write_assemblies_side_by_side_and_the_process_lives(tmp_path: Path) -> None:
+    """HDF5 is not safe for threads, and under Dask xarray locks each file alone: without a lock this is a crash."""
+    (tmp_path / "writers.py").write_text(WRITERS)
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", tmp_path / "writers.py", tmp_path],
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:].decode()
 
 
 def test_models_that_are_built_and_run_in_threads_are_those_of_one_thread(

@@ -17,6 +17,7 @@ import xarray as xr
 from neuroledger.data.lazy_rows import mapped, row_blocks
 from neuroledger.data.memory import require_memory
 from neuroledger.data.normalise_input import as_text
+from neuroledger.data.threads import exclusive
 from neuroledger.errors import AssemblyError, DataError
 from neuroledger.store.files import replacing
 
@@ -381,7 +382,8 @@ def write(assembly: xr.DataArray, path: Path) -> None:
         "data": {"zlib": True, "complevel": 4, "shuffle": True} if array.dtype.kind in "fiub" else {}
     }
     try:
-        with replacing(path) as temporary:
+        # HDF5 is not safe for threads; on a Dask worker xarray's own lock is one per file, not one per process.
+        with exclusive(), replacing(path) as temporary:
             array.to_dataset().to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise AssemblyError(
