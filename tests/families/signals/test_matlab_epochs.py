@@ -111,6 +111,20 @@ def nakanishi(folder: Path) -> dict[str, Path]:
     return {"sourcedata/s1.mat": mat5(folder / "s1.mat", eeg=noise(12, 8, 1114, 2))}
 
 
+def reichert(folder: Path) -> dict[str, Path]:
+    """Trials of 16 s, and what each says as text; muscles of the eyes are fields of their own."""
+    names = ["Fz", "Cz", "Pz", "Oz", "O9", "O10"]
+    trials = {
+        "data": noise(len(names), 4000, 4),
+        "srate": 250.0,
+        "label": cells(names),
+        "heog": noise(4000, 4),
+        "veog": noise(4000, 4),
+        "intention": cells(["yes", "no", "no", "yes"]),
+    }
+    return {"sourcedata/P01.mat": mat5(folder / "P01.mat", bciexp=trials)}
+
+
 def columns(count: int, events: dict[int, dict[int, float]], rate: int) -> np.ndarray:
     made = noise(SECONDS * rate, count)
     made[:, 0] = np.arange(len(made)) / rate
@@ -162,6 +176,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], dict[str, Path]], int, list[tuple[str,
     "Cho2017Supporting": (cho, 64, [("01", "1", "left_hand", 2.0), ("01", "1", "left_hand", 20.0)]),
     "Lee2019EegSsvep": (lee, 5, [("01", "01", "12.0", 4.0), ("01", "01", "8.57", 10.0)]),
     "Nakanishi2015Comparison": (nakanishi, 8, [("1", "1", "9.25", 0.15), ("1", "1", "9.25", 1114 / 256 + 0.15)]),
+    "Reichert2020Impact": (reichert, 6, [("01", "1", "right", 0.0), ("01", "1", "left", 16.0)]),
     "VanVeen2019Building": (van_veen, 16, [("01", "1", "Target", 500 / 128), ("01", "1", "NonTarget", 1000 / 128)]),
     "Korczowski2019BrainBi2014B": (
         korczowski, 32, [("01_sujet_01", "1", "Target", 5000 / 512), ("01_sujet_01", "1", "NonTarget", 9000 / 512)]
@@ -250,6 +265,9 @@ def _truth(id: str, files: dict[str, Path]) -> np.ndarray:
         return held["EEG_SSVEP_train"][0, 0]["x"].T
     if id == "Nakanishi2015Comparison":
         trial = held["eeg"][0, :, :, 0]
+        return trial - trial.mean(axis=1, keepdims=True)
+    if id == "Reichert2020Impact":
+        trial = held["bciexp"][0, 0]["data"][:, :, 0]
         return trial - trial.mean(axis=1, keepdims=True)
     if id == "VanVeen2019Building":
         return held["training"].T[1:3]  # F7 and F3; the third, Fz, is the ground

@@ -85,7 +85,7 @@ def neo_epochs(
             path = files[recording.file]
             sha256, free = sha256_of(path), 0.0
             stretches = read_neo(path, neo)
-            laid = _over_segments(window, stretches, recording.file)
+            laid = _over_segments(window, stretches, recording)
             for number, stretch in enumerate(stretches):
                 if spikes is None:
                     raw = sampled(stretch, path, neo)
@@ -107,14 +107,17 @@ def neo_epochs(
     return Dataset(stimuli=None, assembly=windows, notes=beyond_notes(windows))
 
 
-def _over_segments(window: Window, stretches: Sequence[Stretch], file: str) -> Window:
+def _over_segments(window: Window, stretches: Sequence[Stretch], recording: Recording) -> Window:
     """The rule for each segment: of several, one need not have every event that the file has."""
     if len(stretches) == 1 or window.some:
         return window
-    seen = {span.description for stretch in stretches for span in stretch.spans}
+    called = window.described(recording.known, recording.file)
+    seen = {called(span.description) for stretch in stretches for span in stretch.spans}
     absent = sorted(name for name in window.labels if "*" not in name and name not in seen)
     if absent:
-        raise DataError(f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(seen)[:20])}")
+        raise DataError(
+            f"{recording.file} has no event {', '.join(absent)}; it has {', '.join(sorted(seen)[:20])}"
+        )
     return window.model_copy(update={"some": True})
 
 
@@ -129,7 +132,9 @@ def _counted(
 ) -> xr.DataArray | None:
     """Spike counts of each unit in the windows of a segment; None where it has no windows and need not."""
     trains = spike_times(stretch, path, what)
-    laid = lay(window, stretch.spans, stretch.seconds, {}, recording.file)
+    called = window.described(recording.known, recording.file)
+    spans = [span._replace(description=called(span.description)) for span in stretch.spans]
+    laid = lay(window, spans, stretch.seconds, {}, recording.file)
     onsets = np.array(laid.onsets, dtype=float)
     kept = np.flatnonzero(
         (onsets + window.start >= 0) & (onsets + window.start + window.duration <= stretch.seconds + 1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -61,6 +61,11 @@ class Recording(Frozen):
     session: str = "1"
     run: str = "1"
     facts: dict[str, str | float] = Field(default_factory=dict)
+
+    @property
+    def known(self) -> dict[str, str | float]:
+        """Whose it is, and the facts."""
+        return {"subject": self.subject, "session": self.session, "run": self.run, **self.facts}
 
 
 class Preprocessing(Frozen):
@@ -154,22 +159,23 @@ def windows_of(
         A named channel or event does not occur, or no window lies within the recording.
     """
     with quiet_mne():
-        # Before the recording is resampled: annotations may count its samples.
         alone(events, window)
+        called = window.described(recording.known, recording.file)
+        # Before the recording is resampled: annotations may count its samples.
         beside = (
             None
             if partner is None
-            else _beside(raw, recording, window, *partner, all_of_them=events is not None)
+            else _beside(raw, recording, window, *partner, called, all_of_them=events is not None)
         )
         # A stimulus channel is seldom picked, and its codes do not survive a filter.
         codes = stimulus_spans(raw) if beside is None and rows is None else []
         _prepare(raw, steps, recording.file)
         rate = float(raw.info["sfreq"])
-        spans = annotated_spans(raw) + codes if beside is None else beside
+        spans = _renamed(annotated_spans(raw) + codes, called) if beside is None else beside
         markers = 0
         if beside is None and rows is None:
             # Which events count without labels is said by columns that a lost marker does not have.
-            markers = lost_markers(raw, window.means if events is None else bool)
+            markers = lost_markers(raw, (lambda text: window.means(called(text))) if events is None else bool)
         if events is not None:
             table = rows_of(spans, columns or {}, recording.file) if rows is None else rows
             laid = show(events, table, recording.file)
@@ -247,8 +253,9 @@ def windows_of_epochs(
         )
     with quiet_mne():
         names = {code: name for name, code in epochs.event_id.items()}
+        called = window.described(recording.known, recording.file)
         spans = [
-            Span(onset, 0.0, names[int(code)])
+            Span(onset, 0.0, called(names[int(code)]))
             for onset, code in zip(_onsets(epochs), epochs.events[:, 2], strict=True)
         ]
         _prepare(epochs, steps, recording.file)
@@ -357,14 +364,19 @@ def _beside(
     window: Window,
     rule: AnnotationFile,
     files: Mapping[str, Path],
+    called: Callable[[str], str],
     *,
     all_of_them: bool = False,
 ) -> list[Span]:
     """What the file of annotations beside the recording says of it: what means something, or all."""
     seconds = raw.n_times / float(raw.info["sfreq"])
     name = annotation_file_of(rule, recording.file, files)
-    spans = read_annotation_file(files[name], name, rule, raw)
+    spans = _renamed(read_annotation_file(files[name], name, rule, raw), called)
     return spans if all_of_them else within_recording(spans, window, rule, seconds, name)
+
+
+def _renamed(spans: Sequence[Span], called: Callable[[str], str]) -> list[Span]:
+    return [span._replace(description=called(span.description)) for span in spans]
 
 
 def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:

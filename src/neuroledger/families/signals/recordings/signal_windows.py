@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = ["Countdown", "Edges", "WindowLayout", "Window", "lay", "within_record
 
 Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
+PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
 class Edges(Frozen):
@@ -52,8 +53,9 @@ class Window(Frozen):
     that of the event with which a window shares most time, or `otherwise`. `marks` are coordinates that are 1 where a
     window shares time with one of the events described, else 0; events that are only marked lay windows too.
 
-    A description that means something may be written with `*` for any characters. Every recording has every labelled event,
-    unless `some` recordings lack them: one without any has no windows.
+    A description that means something may be written with `*` for any characters. With `describe`, such as `{task}/{event}`,
+    facts of the recording are part of its events' descriptions, so that what an event means may depend on them. Every
+    recording has every labelled event, unless `some` recordings lack them: one without any has no windows.
 
     Windows around events that reach beyond the ends of the recording are left out and counted in the notes of every score.
     `beyond` is the largest share of them in a recording, unless no more than one reaches beyond either end; with more, the
@@ -63,6 +65,7 @@ class Window(Frozen):
     start: float
     duration: Positive
     labels: dict[str, str] = Field(default_factory=dict)
+    describe: str | None = None
     stride: Positive | None = None
     over: Literal["events", "recording"] | None = None
     otherwise: str | None = None
@@ -87,6 +90,8 @@ class Window(Frozen):
             raise ValueError(f"no event is labelled {self.edges.label!r}, which `edges` shortens")
         if self.countdown is not None and (self.labels or self.over or self.otherwise):
             raise ValueError("a `countdown` has its own windows and no labels")
+        if self.describe is not None and PLACE.findall(self.describe).count("event") != 1:
+            raise ValueError("`describe` contains {event} once, and facts of the recording such as {task}")
         if self.stride is not None and (self.trial_starts_with or self.until):
             raise ValueError("`trial_starts_with` and `until` are about events, not about a `stride`")
         return self
@@ -107,6 +112,26 @@ class Window(Frozen):
     def means(self, description: str) -> bool:
         """Whether a description is given a meaning, be it by `*`."""
         return _written(description, self.meant) is not None
+
+    def described(self, facts: Mapping[str, object], file: str) -> Callable[[str], str]:
+        """What an event of this recording is called, by what its file calls it.
+
+        Raises
+        ------
+        DataError
+            The recording lacks a fact that `describe` names.
+        """
+        if self.describe is None:
+            return str
+        lost = sorted(set(PLACE.findall(self.describe)) - {*facts, "event"})
+        if lost:
+            raise DataError(
+                f"{file}: `describe` names {', '.join(lost)}; known is {', '.join(sorted(facts))}"
+            )
+        pattern = PLACE.sub(
+            lambda found: found[0] if found[1] == "event" else str(facts[found[1]]), self.describe
+        )
+        return lambda event: pattern.replace("{event}", event)
 
 
 class WindowLayout(NamedTuple):
