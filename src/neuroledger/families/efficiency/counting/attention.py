@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from neuroledger.families.efficiency.counting.layer_counts import Tally
 from neuroledger.families.efficiency.counting.rows import FLOATS
-from neuroledger.families.efficiency.counting.rules import argument, count_linear, plain_rows, products
+from neuroledger.families.efficiency.counting.rules import argument, count_linear, plain_items, products
 
 __all__ = ["fused_attention", "multi_head", "observed", "scaled_dot_product", "whole_attention"]
 
@@ -181,7 +181,6 @@ def _mixed_by_geometry(
     if not spread < NEAR or most < 2:  # a single key has the share 1, which multiplies nothing
         return False
     per_item = (looks * tally.scratch.per_row(v)).sum(-1, dtype=torch.float64).expand(batch).reshape(-1)
-    values = v.expand(*batch, *v.shape[-2:]).reshape(len(per_item), -1)
-    tally.amounts(name, (name, "products"), batch, per_item, plain_rows(tally, values))
-    tally.layer(name).dense += rows * values.numel()
+    tally.amounts(name, (name, "products"), batch, per_item, plain_items(tally, v, batch))
+    tally.layer(name).dense += rows * len(per_item) * v.shape[-2] * v.shape[-1]
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
@@ -241,9 +242,7 @@ class Scratch:
                 kinds = {self._kind(part) for part in _parts(rows)}
                 if None not in kinds:
                     return True, kinds == {"binary"}
-            width = min(rows.shape[1], TRIED)
-            sums = (rows[:, :width] @ trial(width, rows.dtype)).numpy()
-            whole = np.rint(sums) == sums
+            whole = self._whole(rows)
             undecided = int(np.count_nonzero(whole))
             if not undecided:
                 return False, False
@@ -260,18 +259,21 @@ class Scratch:
         found = self._signs(rows)
         return (found if bool(found.any()) else False), False
 
-    def binary(self, rows: Tensor) -> bool:
-        """Whether all of at most ``PIECE`` floats are 0 and 1."""
-        if rows.dtype not in FLOATS:
-            return False
-        values, count = rows.numpy(), rows.numel()
-        first = values[0, :TRIED]
-        if not np.equal(first != 0, first == 1).all():
-            return False
-        some, ones = (mask[:count].reshape(values.shape) for mask in (self._mask, self._ones))
-        np.not_equal(values, 0, out=some)
-        np.equal(values, 1, out=ones)
-        return some.tobytes() == ones.tobytes()
+    @staticmethod
+    def _whole(rows: Tensor) -> Array:
+        """Of which rows the weighted sum of the first values is an integer, as it is of signs."""
+        width = min(rows.shape[1], TRIED)
+        sums = (rows[:, :width] @ trial(width, rows.dtype)).numpy()
+        return np.asarray(np.rint(sums) == sums)
+
+    def analogue(self, rows: Tensor) -> bool:
+        """Whether each row has values other than -1, 0 and 1 among its first; that there are none is not said."""
+        return rows.is_cpu and rows.dtype in FLOATS and not bool(self._whole(rows).any())
+
+    def masks(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Two masks of at most ``PIECE`` places, for comparisons of one part of a tensor at a time."""
+        count = math.prod(shape)
+        return self._mask[:count].reshape(shape), self._ones[:count].reshape(shape)
 
     def _kind(self, part: Tensor) -> Literal["binary", "signs"] | None:
         """``binary`` if all values are 0 and 1, ``signs`` if there are -1 too, None if there are others."""
@@ -318,6 +320,29 @@ def _parts(rows: Tensor) -> tuple[Tensor, ...]:
 _Segment = tuple[int, int, Sequence[int], int]
 
 
+class _Spikes:
+    """Sums of rows of zeros and ones of one batch, a row for each sample, that are counted where they lie.
+
+    Such values drive what their sum weighted with ``driven`` is, which is exact.
+    """
+
+    __slots__ = ("_ones", "_some", "added", "batch", "driven", "dtype", "sum", "sums")
+
+    def __init__(self, batch: int, driven: Tensor, some: Array, ones: Array) -> None:
+        self.batch, self.driven = batch, driven
+        self._some, self._ones = some, ones
+        self.sums = np.zeros(len(some))
+        self.sum = normal(len(some), driven.dtype, driven.device)
+        self.added = self.sum.numpy()
+        self.dtype = self.added.dtype
+
+    def binary(self, values: Array) -> bool:
+        """Whether all values are 0 and 1: as many are 1 as are not 0."""
+        np.not_equal(values, 0, out=self._some)
+        np.equal(values, 1, out=self._ones)
+        return int(np.count_nonzero(self._some)) == int(np.count_nonzero(self._ones))
+
+
 class Inbox:
     """Rows that one set of weights met, ``(row, feature)``, on their way to being counted.
 
@@ -337,8 +362,9 @@ class Inbox:
         # Of the batch that is not over: operations of each sample, and which samples are plain so far.
         self._open: tuple[int, Tensor, Tensor | bool] | None = None
         self._analogue: int | None = None
+        self._mixed: int | None = None  # a batch in which other values followed spikes
         # Of the batch that is not over: sums of rows of spikes that were counted where they lay, for each sample.
-        self._spikes: tuple[int, Floats] | None = None
+        self._spikes: _Spikes | None = None
         self.total = self.plain = 0.0
         self.due: list[Tensor] = []
 
@@ -346,7 +372,7 @@ class Inbox:
         """Accept rows that are ``leading`` in the input's own shape, of a batch of ``size`` samples."""
         if rows.requires_grad or rows.is_neg() or rows.is_conj():
             rows = rows.detach().resolve_conj().resolve_neg()
-        if self._spikes is not None and self._spikes[0] != batch:
+        if self._spikes is not None and self._spikes.batch != batch:
             self._add_spikes()
         count = rows.shape[0]
         if 4 * count > self._room or not rows.is_cpu:
@@ -368,9 +394,8 @@ class Inbox:
         """Accept an input of any shape whose rows are ``shape``: what ``take`` does, in fewer steps where few wait."""
         count = shape[0]
         if IN_PLACE <= count * shape[1] <= PIECE and count == size and len(leading) == 1:
-            rows = x.reshape(shape)
-            if not self._in_place(rows, batch):
-                self.take(rows, leading, batch, size)
+            if not self._in_place(x, shape, batch):
+                self.take(x.reshape(shape), leading, batch, size)
             return
         filled = self._filled + count
         array = self._array
@@ -385,29 +410,55 @@ class Inbox:
         array[self._filled : filled] = values.reshape(shape)
         self._note(batch, size, leading, count)
 
-    def _in_place(self, rows: Tensor, batch: int) -> bool:
-        """Add up rows of zeros and ones, one for each sample, where they lie; whether they are such rows."""
-        fan = self.fan
-        if not rows.is_cpu or rows.requires_grad or rows.is_neg() or self._analogue == batch:
-            return False
-        driven = fan.of(rows.dtype, rows.device) if fan.each is None else fan.ones(rows.dtype)
-        if driven.dtype != rows.dtype or not self._scratch.binary(rows):
-            return False
-        if self._spikes is None or self._spikes[0] != batch:
+    def _in_place(self, x: Tensor, shape: tuple[int, int], batch: int) -> bool:
+        """Add up rows of zeros and ones, one for each sample, where they lie; whether they are such rows.
+
+        This is done at every step of a spiking layer, whose weights have driven all else out of the cache: what it takes
+        is made once for each batch.
+        """
+        found = self._spikes
+        if found is None or found.batch != batch:
             self._add_spikes()
-            self._spikes = (batch, np.zeros(len(rows)))
-        sums = self._spikes[1]
-        np.add(sums, torch.mv(rows, driven).numpy(), out=sums)
+            found = self._opened(x, shape, batch)
+            if found is None:
+                return False
+        rows = x if x.dim() == 2 else x.reshape(shape)
+        try:
+            values = rows.numpy()
+        except (RuntimeError, TypeError):  # it takes gradients, or is negated, or on another device
+            return False
+        if values.dtype != found.dtype or not found.binary(values):
+            self._add_spikes()
+            self._mixed = batch
+            return False
+        torch.mv(rows, found.driven, out=found.sum)
+        np.add(found.sums, found.added, out=found.sums)
         return True
+
+    def _opened(self, x: Tensor, shape: tuple[int, int], batch: int) -> _Spikes | None:
+        """What adds up rows of spikes of this batch; None if some of its rows were no spikes, or no sum would be exact."""
+        if batch in (self._analogue, self._mixed) or not x.is_cpu or x.dtype not in FLOATS:
+            return None
+        fan = self.fan
+        driven = fan.of(x.dtype, x.device) if fan.each is None else fan.ones(x.dtype)
+        if driven.dtype != x.dtype:
+            return None
+        first = x.detach().resolve_neg().reshape(shape)[0, :TRIED].numpy()
+        if not np.equal(first != 0, first == 1).all():
+            self._mixed = batch
+            return None
+        self._spikes = _Spikes(batch, driven, *self._scratch.masks(shape))
+        return self._spikes
 
     def _add_spikes(self) -> None:
         """Add what was counted in place to its samples."""
         if self._spikes is not None:
-            (batch, sums), self._spikes = self._spikes, None
+            found, self._spikes = self._spikes, None
             if self._segments:
-                self.flush(batch)
-            size = len(sums)
-            self.fold(batch, size, (size,), torch.from_numpy(sums * (self.fan.each or 1.0)), True)
+                self.flush(found.batch)
+            size = len(found.sums)
+            amounts = torch.from_numpy(found.sums * (self.fan.each or 1.0))
+            self.fold(found.batch, size, (size,), amounts, True)
 
     def _note(self, batch: int, size: int, leading: Sequence[int], count: int) -> None:
         segments = self._segments
@@ -428,7 +479,7 @@ class Inbox:
 
     def flush(self, batch: int | None) -> None:
         """Count what waits; samples of batches other than ``batch`` are complete."""
-        if self._spikes is not None and self._spikes[0] != batch:
+        if self._spikes is not None and self._spikes.batch != batch:
             self._add_spikes()
         if self._segments and self._buffer is not None:
             rows = self._buffer[: self._filled]
@@ -465,7 +516,10 @@ class Inbox:
         if rows.is_cpu and rows.numel() <= PIECE and not rows.is_contiguous():
             rows = rows.contiguous()  # they are read several times
         apart = _apart(size, leading)
-        plain, binary = (False, False) if apart and self._analogue == batch else self._scratch.judged(rows)
+        known = apart and self._analogue == batch
+        if not known and apart and leading[0] == size and rows.shape[0] > size and rows.is_contiguous():
+            known = self._scratch.analogue(rows.view(size, -1))  # no sample is plain, by its first row
+        plain, binary = (False, False) if known else self._scratch.judged(rows)
         if plain is False and apart and self._open is None:
             self._analogue = batch
             self._book(self._scratch.total(rows, self.fan), 0.0)

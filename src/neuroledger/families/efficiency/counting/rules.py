@@ -23,7 +23,7 @@ from neuroledger.families.efficiency.counting.static import nonzero
 
 __all__ = [
     "QUANTISED", "argument", "bilinear", "convolution", "count_linear", "einsum", "general_convolution",
-    "inner", "is_packed", "linear", "packed", "plain_rows", "product", "products", "shifted_linear",
+    "inner", "is_packed", "linear", "packed", "plain_items", "plain_rows", "product", "products", "shifted_linear",
     "tensordot", "transposed",
 ]  # fmt: skip
 
@@ -39,6 +39,15 @@ def plain_rows(tally: Tally, values: Tensor) -> Tensor:
     """Whether each item ``(item, …)`` holds nothing but -1, 0 and 1."""
     found = tally.scratch.plain(values.flatten(1))
     return torch.full((len(values),), found, device=values.device) if isinstance(found, bool) else found
+
+
+def plain_items(tally: Tally, values: Tensor, batch: Sequence[int]) -> Tensor:
+    """The same of matrices ``(…, row, column)``, spread over ``batch``; read whole only if their first rows do not tell."""
+    items = values.expand(*batch, *values.shape[-2:])
+    if items.numel() and tally.scratch.analogue(items[..., 0, :].reshape(-1, items.shape[-1])):
+        return torch.zeros(math.prod(batch), dtype=torch.bool)
+    items = items.reshape(-1, *items.shape[-2:])
+    return plain_rows(tally, items if items.is_contiguous() else items.transpose(1, 2))
 
 
 def exact(driven: Tensor, bound: float) -> Fan:
@@ -348,27 +357,28 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
         _sparse_products(tally, left, right, first_owner or second_owner or name)
         return
     batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
-    second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
-    dense = float(first.numel()) * second.shape[-1]
-    if first.is_cpu and all(count_nonzero(factor) == factor.numel() for factor in (left, right)):
-        per_item = torch.full((len(first),), dense / max(1, len(first)), dtype=torch.float64)
+    items = math.prod(batch)
+    dense = float(items) * left.shape[-2] * left.shape[-1] * right.shape[-1]
+    if left.is_cpu and all(count_nonzero(factor) == factor.numel() for factor in (left, right)):
+        per_item = torch.full((items,), dense / max(1, items), dtype=torch.float64)
     else:
+        first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
+        second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
         met = tally.scratch.per_row(first.transpose(1, 2)).to(torch.float64) * tally.scratch.per_row(second)
         per_item = met.sum(1)
     # A factor that is a weight does not decide whether its inputs need multiplying.
-    plain = torch.zeros(len(first), dtype=torch.bool, device=first.device)
+    plain = torch.zeros(items, dtype=torch.bool, device=left.device)
     spread = None
-    for factor, own, given in ((first, first_owner, left), (second, second_owner, right)):
+    for own, given in ((first_owner, left), (second_owner, right)):
         if own is None:
-            plain = plain | plain_rows(tally, factor if factor.is_contiguous() else factor.transpose(1, 2))
+            plain = plain | plain_items(tally, given, batch)
             own = tally.owner(given)  # weights that are shown once for each sample
             spread = spread or own
         if own is not None:
             tally.reach(given, own)
     name = first_owner or second_owner or spread or name
     tally.amounts(name, (name, "products"), batch, per_item, plain)
-    tally.layer(name).data_type = tally.layer(name).data_type or str(first.dtype).removeprefix("torch.")
+    tally.layer(name).data_type = tally.layer(name).data_type or str(left.dtype).removeprefix("torch.")
     tally.layer(name).dense += dense
 
 
