@@ -16,10 +16,6 @@ Row = Mapping[str, str]
 FITTED_IS_TESTED = (
     "Refused: Brain-Score fits the readout to the images that it tests, which this repository never does."
 )
-NOT_DRAWN_AGAIN = (
-    "Refused: Brain-Score draws the readout's 1000 divisions of the images without a seed, so that nobody can draw them "
-    "again; this repository scores what can be repeated."
-)
 NO_TABLE = "Refused: Brain-Score's registry pins no table of stimuli for this benchmark; it is on its server."
 
 MACAQUE, HUMAN = "Macaca mulatta", "Homo sapiens"
@@ -662,8 +658,7 @@ def _malania(key: str, row: Row) -> Spec:
 
 def _igustibagus(key: str, row: Row) -> Spec:
     if key.endswith("accuracy"):
-        spec = _task(row, "Igustibagus2024", "label", "accuracy", paradigm={"label_column": "object_label"})
-        return spec | {"unavailable": NOT_DRAWN_AGAIN}
+        return _domains(row)
     apart = {"by": "background_id", "except": {"background_id": [0]}}
     metric = {"name": "ridge", "splits": {"stratify": "object_label", "disjoint": apart}}
     spec = _recorded(row, "Igustibagus2024", metric, "internal_consistency")
@@ -671,6 +666,38 @@ def _igustibagus(key: str, row: Row) -> Spec:
     return spec | {"select": chosen, "notes": [BY_NAME]}
 
 
+def _domains(row: Row) -> Spec:
+    """The readout of objects: domains in the order in which they are drawn from."""
+    styles = {
+        style: {"stimulus_source": source, "object_style": style}
+        for source, names in DRAWN
+        for style in names
+    }
+    plain = {source.lower(): {"stimulus_source": source} for source in SOURCES if source not in dict(DRAWN)}
+    paradigm = {
+        "name": "labelled_responses", "region": "IT", "label_column": "object_label", "domains": styles | plain,
+        "time_bins": [[70, 170]], "visual_degrees": dataset_degrees(row),
+    }  # fmt: skip
+    paired = {"by": "background_id", "domains": list(dict(DRAWN)["Silhouette"])}
+    metric = {
+        "name": "domain_readout",
+        "fitted": "original",
+        "tested": 30,
+        "divisions": 1000,
+        "paired": paired,
+    }
+    return {"dataset": "Igustibagus2024", "paradigm": paradigm, "metric": metric, "notes": [SEEDED]}
+
+
+SEEDED = (
+    "Brain-Score draws its divisions without a seed; here they are drawn from seed 0, as Brain-Score draws them where its "
+    "generator begins there."
+)
+DRAWN = (
+    ("Silhouette", ("original",)),
+    ("Art", ("cartoon", "line_drawing", "mosaic", "painting", "sketch")),
+    ("Silhouette", ("convex_hull", "outline", "skeleton", "silhouette")),
+)
 BY_NAME = (
     "Brain-Score takes reliabilities of neuroids in the order of their names for those of neuroids in the order of the "
     "file: where these orders differ it keeps other neuroids than those that are reliable, which are kept here."

@@ -264,9 +264,22 @@ def shapes(folder: Path) -> dict[str, Any]:
     )
 
 
+def styles(folder: Path) -> dict[str, Any]:
+    """Three objects in three styles; the outlines are of the photographs' backgrounds."""
+    n = np.arange(240)
+    kind, style = n % 3, n // 80
+    columns = {
+        "object_name": np.array(["car", "cat", "dog"])[kind],
+        "style": np.array(["photo", "sketch", "outline"])[style],
+        "background_id": n % 80,
+    }
+    shade = 40.0 + 50 * kind + 12 * np.random.default_rng(6).normal(size=n.size)
+    return {"name": "brainio"} | images(folder, "styles", numbered("im", n.size, **columns), shade)
+
+
 FILES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "Example.traintest": traintest, "Example.recorded": window, "Example.search": search, "Example.flankers": flankers,
-    "Example.clutter": clutter, "Example.shapes": shapes,
+    "Example.clutter": clutter, "Example.shapes": shapes, "Example.styles": styles,
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from neuroledger.data.arrays import Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.stats.workspace import Array, device_of
 
-__all__ = ["DEFAULT_ALPHAS", "RidgeCv"]
+__all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 
 # Penalties are tried together while their leave-one-out errors stay below this many numbers.
 TOGETHER = 4_000_000
@@ -50,13 +50,13 @@ class RidgeCv(BaseModel):
             Y = problem.centred[train]
             base = Y.mean(0)
             spectrum = _spectrum(problem, train, test, Y - base, xp)
-            error = _errors(spectrum, Y - base, self, xp)
+            error = errors(spectrum, Y - base, self, xp)
             if self.per_target:
                 best = np.argmin(workspace.take(error), axis=0)
             else:
                 best = np.argmin(workspace.take(error), axis=0, keepdims=True)
             chosen = np.asarray(self.alphas)[best]
-            values = _predicted(spectrum, chosen, workspace, xp) + (base + workspace.put(problem.mean))
+            values = predicted(spectrum, chosen, workspace, xp) + (base + workspace.put(problem.mean))
             edge = int(((best == 0) | (best == len(self.alphas) - 1)).sum()) if len(self.alphas) > 2 else 0
             notes = (
                 (f"the chosen penalty is at the edge of the grid for {edge} of {best.size}",) if edge else ()
@@ -86,7 +86,11 @@ def _spectrum(problem: Problem, train: Array, test: Array, Y: Array, xp: Any) ->
         U, s, V = xp.linalg.svd(X[train] - mean, full_matrices=False)
         # A test row's scores on the right singular vectors, times s: its inner products with U·s².
         return _Spectrum(U, s * s, U.T @ Y, ((X[test] - mean) @ V.T) * s, complete=False)
-    K, cross = features.block(train, train), features.block(test, train)
+    return of_gram(features.block(train, train), features.block(test, train), Y, xp)
+
+
+def of_gram(K: Array, cross: Array, Y: Array, xp: Any) -> _Spectrum:
+    """The spectrum of train rows with the Gram matrix ``K``, and of test rows whose products with them are ``cross``."""
     rows = K.mean(0)
     total = rows.mean()
     K = K - rows - rows[:, None] + total
@@ -110,7 +114,7 @@ def _eigh(K: Array, xp: Any) -> tuple[Array, Array]:
     return w, Q
 
 
-def _errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
+def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
     """Mean squared leave-one-out error of each penalty: (alpha,), or (alpha × target)."""
     Q, w, projected = spectrum.Q, spectrum.w, spectrum.projected
     rows, count = Y.shape
@@ -144,7 +148,8 @@ def _errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
     return cast(Array, error if rule.per_target else error.mean(1))
 
 
-def _predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
+def predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
+    """Test rows × targets, with one penalty or one of each target."""
     if len(chosen) == 1:
         return spectrum.onto @ (spectrum.projected / (spectrum.w + float(chosen[0]))[:, None])
     result = xp.empty(

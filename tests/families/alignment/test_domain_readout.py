@@ -1,0 +1,197 @@
+"""A readout that is fitted in one domain: drawn as declared, compared with scikit-learn, right where the truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from sklearn.linear_model import RidgeClassifierCV
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import neuroledger as nl
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.stimuli import StimulusSet
+from neuroledger.errors import DataError, MetricError
+from neuroledger.families.alignment.paradigms.labelled_responses import labelled_responses
+from neuroledger.models.model import Record
+from neuroledger.spec.registry import get
+
+LABELS = ["bear", "cat", "dog", "owl", "sheep"]
+PENALTIES = [0.0001, 0.001, 0.01, 0.1, 1, 10]
+PAIRED = {"by": "background", "domains": ["outline"]}
+
+
+def table(each: int = 60) -> pd.DataFrame:
+    rows = [
+        (f"{style}{n}", style, LABELS[n % 5], n)
+        for n in range(each)
+        for style in ("photo", "sketch", "outline", "blank")
+    ]
+    return pd.DataFrame(rows, columns=["stimulus_id", "style", "object", "background"])
+
+
+@dataclass
+class Coding:
+    """A model whose units code the object, with noise of the given deviation; one unit is constant."""
+
+    stimuli: pd.DataFrame
+    noise: float = 1.5
+    seed: int = 3
+    scale: float = 1.0
+    id: str = "coding"
+    takes = frozenset({"images"})
+    gives = frozenset({"responses"})
+
+    def answer(self, asked: Record) -> xr.DataArray:
+        codes = np.random.default_rng(3).normal(size=(len(LABELS), 30))
+        rng = np.random.default_rng([3, self.seed])
+        shown = self.stimuli.set_index("stimulus_id").loc[asked.stimuli.ids, "object"]
+        values = codes[[LABELS.index(one) for one in shown]] + self.noise * rng.normal(size=(len(shown), 30))
+        values[:, 4] = 0.1
+        coords = {"stimulus_id": ("presentation", asked.stimuli.ids)}
+        return xr.DataArray(self.scale * values, dims=("presentation", "neuroid"), coords=coords)
+
+
+DOMAINS = {name: {"style": name} for name in ("photo", "sketch", "outline")}
+
+
+def measured(model: Coding, **changes: object):
+    values = {"region": "IT", "label_column": "object", "domains": DOMAINS} | changes
+    bound = get("paradigm", "labelled_responses").bind(values)
+    return labelled_responses(model, Dataset(StimulusSet("set", model.stimuli), None), **bound)
+
+
+def peer(source: xr.DataArray, target: xr.DataArray, divisions: int, seed: int) -> np.ndarray:
+    """The same by scikit-learn's own pipeline, whose draws come from one generator."""
+    X, y, style = source.values, target.values, target["domain"].values
+    stream, found = np.random.RandomState(seed), []
+    for _ in range(divisions):
+        own = np.flatnonzero(style == "photo")
+        held, fitted = train_test_split(own, train_size=30, stratify=y[own], random_state=stream)
+        other = np.flatnonzero(style == "sketch")
+        drawn = train_test_split(other, train_size=30, stratify=y[other], random_state=stream)[0]
+        partners = np.isin(target["background"].values, target["background"].values[held])
+        pairs = np.flatnonzero((style == "outline") & partners)
+        readout = make_pipeline(StandardScaler(), RidgeClassifierCV(alphas=PENALTIES))
+        readout.fit(X[fitted], y[fitted])
+        shares = []
+        for part in (held, drawn, pairs):
+            values = readout.decision_function(X[part])
+            right = values[np.arange(len(part)), np.searchsorted(readout.classes_, y[part])]
+            shares.append(((right[:, None] > values).sum(axis=1) / 4).mean())
+        found.append(shares)
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("noise", [0.5, 4.0])
+def test_divisions_and_shares_are_those_of_scikit_learn(noise: float, seed: int) -> None:
+    found = measured(Coding(table(), noise))
+    metric = nl.metric("domain_readout", fitted="photo", paired=PAIRED, divisions=12, compare={"seed": seed})
+    samples = metric(found.source, found.target).samples
+    assert samples["domain"].values.tolist() == ["photo", "sketch", "outline"]
+    np.testing.assert_allclose(samples.values, peer(found.source, found.target, 12, seed), atol=1e-12)
+
+
+def test_rows_are_matched_by_id_and_scale_does_not_count() -> None:
+    plain, large = (measured(Coding(table(), scale=scale)) for scale in (1.0, 1e6))
+    metric = nl.metric("domain_readout", fitted="photo", divisions=5)
+    value = metric(plain.source, plain.target).value
+    assert metric(plain.source[::-1], plain.target).value == value
+    assert metric(large.source, large.target).value == pytest.approx(value, abs=1e-12)
+
+
+def test_a_label_that_responses_do_not_code_is_at_chance_and_one_that_they_do_is_right() -> None:
+    metric = nl.metric("domain_readout", fitted="photo", divisions=40)
+    clear = measured(Coding(table(), noise=0.1))
+    assert metric(clear.source, clear.target).value == 1.0
+    wrong = clear.target.copy(data=np.random.default_rng(0).permutation(clear.target.values))
+    assert metric(clear.source, wrong).value == pytest.approx(0.5, abs=0.08)
+    silent = clear.source.copy(data=np.ones(clear.source.shape))
+    assert metric(silent, clear.target).value == 0.5
+    assert nl.metric("domain_readout", fitted="photo", divisions=2, compat="brainscore")(
+        silent, clear.target
+    ).value == pytest.approx(0.0)
+
+
+def test_the_interval_is_as_wide_as_other_stimuli_move_the_score() -> None:
+    metric = nl.metric("domain_readout", fitted="photo", divisions=5, tested=20)
+    found = [measured(Coding(table(40), noise=3.0, seed=seed)) for seed in range(25)]
+    scores = [metric(one.source, one.target) for one in found]
+    spread = np.std([score.value for score in scores], ddof=1)
+    told = np.median([(score.high - score.low) / 2 / 1.96 for score in scores])
+    assert scores[0].n["stimuli"] == 120
+    assert 0.7 < told / spread < 2.5
+
+
+def test_stimuli_are_shown_domain_by_domain_and_others_are_not() -> None:
+    found = measured(Coding(table()))
+    assert found.source.sizes["presentation"] == 180
+    assert list(dict.fromkeys(found.target["domain"].values.tolist())) == list(DOMAINS)
+    turned = measured(Coding(table()), domains=dict(reversed(DOMAINS.items())))
+    assert list(dict.fromkeys(turned.target["domain"].values.tolist())) == list(reversed(DOMAINS))
+    assert (found.target["style"] == found.target["domain"]).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"domains": {"photo": {"colour": "red"}}}, "have no column 'colour'; correct the domain 'photo'"),
+        ({"domains": {"oil": {"style": "oil"}}}, "no stimulus of 'set' is in the domain 'oil'"),
+        (
+            {"domains": {"one": {"style": "photo"}, "two": {"object": "cat"}}},
+            "is in the domains 'one' and 'two'",
+        ),
+        ({"label_column": "name"}, "no column 'name'; name another one as `label_column`"),
+    ],
+)
+def test_domains_that_do_not_fit_the_table_are_refused(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        measured(Coding(table()), **changes)
+
+
+def test_a_missing_label_is_refused() -> None:
+    model = Coding(table())
+    holed = model.stimuli.assign(kind=model.stimuli["object"].mask(model.stimuli["stimulus_id"] == "sketch2"))
+    with pytest.raises(DataError, match="1 stimuli have no 'kind', first 'sketch2'"):
+        measured(Coding(holed), label_column="kind")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"fitted": "oil"}, "the domain 'oil' cannot be used: the domains are photo, sketch, outline"),
+        ({"tested": 60}, "all 60 stimuli of 'photo' are tested, so none is left to fit"),
+        ({"tested": 61}, "61 of the 60 stimuli of 'photo' cannot be drawn"),
+        ({"tested": 2}, "2 of the 60 stimuli of 'photo' cannot be drawn"),
+        ({"paired": {"by": "weight", "domains": ["outline"]}}, "partners by 'weight' cannot be used"),
+        ({"paired": {"by": "background", "domains": ["photo"]}}, "partners by 'background' cannot be used"),
+    ],
+)
+def test_divisions_that_cannot_be_drawn_are_refused(changes: dict[str, object], says: str) -> None:
+    found = measured(Coding(table()))
+    with pytest.raises(MetricError, match=says):
+        nl.metric("domain_readout", **{"fitted": "photo", "divisions": 2} | changes)(
+            found.source, found.target
+        )
+
+
+def test_responses_that_do_not_fit_are_refused() -> None:
+    found = measured(Coding(table()))
+    metric = nl.metric("domain_readout", fitted="photo", divisions=2)
+    with pytest.raises(MetricError, match="did not answer stimulus"):
+        metric(found.source[:-1], found.target)
+    with pytest.raises(MetricError, match="missing or infinite"):
+        metric(found.source.where(found.source["stimulus_id"] != "photo3"), found.target)
+    with pytest.raises(MetricError, match="labels need the coordinate 'domain'"):
+        metric(found.source, found.target.drop_vars("domain"))
+    unknown = found.target.copy(
+        data=np.where(found.target["domain"] == "sketch", "horse", found.target.values)
+    )
+    with pytest.raises(MetricError, match="the label 'horse' is tested and was never fitted"):
+        metric(found.source, unknown)
