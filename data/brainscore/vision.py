@@ -246,7 +246,7 @@ def _task(row: Row, dataset: str, decide: str, metric: Any, ceiling: Any = None,
     paradigm: Spec = {"name": "task", "decide": decide} | more.pop("paradigm", {})
     if dataset_degrees(row) and "screen" not in paradigm:
         paradigm["visual_degrees"] = dataset_degrees(row)
-    if int(row["trials"] or 1) > 1:
+    if int(row["trials"] or 1) > 1 and "microsaccades" not in paradigm:
         paradigm["trials"] = int(row["trials"])
     spec: Spec = {
         "dataset": dataset,
@@ -613,8 +613,12 @@ def _ferguson(key: str, row: Row) -> Spec:
 
 
 FLANKED = ("short2", "short4", "short6", "short8", "short16", "equal2", "long2", "equal16", "long16")
-# Models that answer alike every time see one image in each trial there, moved by up to 0.05 degrees.
-STILL = "Brain-Score moves each image a little in every trial of a model that does not vary; here such a model answers once."
+MOVED = (
+    "Brain-Score assigns answers to displaced images to the wrong stimuli, and its tests state a score of 0 for every "
+    "model; here each answer belongs to its stimulus."
+)
+# As many trials as the peer asks for with `require_variance`.
+MICROSACCADES: Spec = {"tested": 10, "fitted": 2}
 
 
 def _acuity(row: Row) -> Spec:
@@ -625,7 +629,7 @@ def _acuity(row: Row) -> Spec:
         "threshold_accuracy": 0.75,
     }
     conditions = {name: {"fitting": f"{name}_fit"} for name in FLANKED}
-    paradigm = {"conditions": conditions, "people": "vernier_only"}
+    paradigm = {"conditions": conditions, "people": "vernier_only", "microsaccades": MICROSACCADES}
     spec = _task(
         row,
         ACUITY,
@@ -636,7 +640,7 @@ def _acuity(row: Row) -> Spec:
         each="condition",
         normalise=CLIPPED,
     )
-    return spec | {"notes": [STILL]}
+    return spec | {"notes": [MOVED]}
 
 
 def _malania(key: str, row: Row) -> Spec:
@@ -650,10 +654,9 @@ def _malania(key: str, row: Row) -> Spec:
     }  # fmt: skip
     conditions = {test: {"fitting": "fit"}, "vernier_only": {"stimuli": "vernier_only", "fitting": "fit"}}
     ceiling = {name: metric[name] for name in ("name", "baseline_condition", "test_condition")}
-    spec = _task(
-        row, dataset, "probabilities", metric, ceiling, paradigm={"conditions": conditions}, normalise=CLIPPED
-    )
-    return spec | {"notes": [STILL]}
+    paradigm = {"conditions": conditions, "microsaccades": MICROSACCADES}
+    spec = _task(row, dataset, "probabilities", metric, ceiling, paradigm=paradigm, normalise=CLIPPED)
+    return spec | {"notes": [MOVED]}
 
 
 def _igustibagus(key: str, row: Row) -> Spec:

@@ -31,6 +31,7 @@ from neuroledger.errors import NeuroLedgerError
 from neuroledger.families.signals.models.language_readers import TextReader
 from neuroledger.models import readout
 from neuroledger.models.model import Record
+from neuroledger.spec.channels import STIMULI
 from tests.parity import exports
 from tests.parity.stored_reader import features_of, time_of, word_of
 
@@ -69,7 +70,7 @@ class Stored:
     labels: dict[str, str] = field(repr=False)
     id: str = "stored"
     visual_degrees: float | None = None
-    takes = frozenset({"images"})
+    takes = STIMULI  # by their ids: displaced images are the same to it, as they are to the peer's
     gives = frozenset({"responses", "decisions:label", "decisions:probabilities", "decisions:odd_one_out"})
 
     def answer(self, question: Any) -> xr.DataArray:

@@ -20,6 +20,7 @@ from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.behavior.simulated import simulated_trials
+from neuroledger.families.behavior.tasks.microsaccades import Microsaccades, in_trials, looks, of_stimuli
 from neuroledger.models.model import Model, Task, perform
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
@@ -79,6 +80,7 @@ def task(
     visual_degrees: Annotated[float, Field(gt=0)] | None = None,
     screen: Screen = "visual_degrees",
     trials: Annotated[int, Field(ge=1)] = 1,
+    microsaccades: Microsaccades | None = None,
 ) -> Measurement:
     """The model's decisions beside the data's.
 
@@ -117,6 +119,10 @@ def task(
         ``as_is`` shows the stimuli as their files are, whatever visual angle they span.
     trials
         Presentations of each stimulus to a model that varies.
+    microsaccades
+        Show every stimulus in several trials, displaced by up to 0.05 degrees, so that a model that does not vary by
+        itself decides several times, and fit the readout to so many trials. A model that knows stimuli by their ids alone
+        decides once.
 
     Returns
     -------
@@ -135,6 +141,11 @@ def task(
         The model does not answer every stimulus once.
     """
     target = data.assembly
+    if microsaccades is not None and (decide == "odd_one_out" or trials > 1 or alternatives):
+        raise RequestError(
+            "`microsaccades` say how often each stimulus is shown, one decision for each trial: leave out `trials` and "
+            "`alternatives`, and ask for labels or probabilities"
+        )
     if people is not None:
         if not conditions or target is None:
             raise RequestError(
@@ -150,7 +161,7 @@ def task(
             part = task(
                 model, replace(data, stimuli=held, assembly=None), decide=decide, choices=choices,
                 label_column=label_column, fitting=one.fitting or fitting, test=test, visual_degrees=visual_degrees,
-                screen=screen, trials=trials,
+                screen=screen, trials=trials, microsaccades=microsaccades,
             ).source  # fmt: skip
             parts.append(part.assign_coords(condition=("presentation", [name] * part.sizes["presentation"])))
         source = xr.concat(parts, "presentation", coords="different", compat="equals", join="exact")
@@ -169,16 +180,19 @@ def task(
         target = _of(target, tested)
     labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
     question = Task(decide, choices=labels, label_column=label_column)
-    source = perform(
-        model,
-        question,
-        _shown(tested, visual_degrees, screen),
-        None if fitted is None else _shown(fitted, visual_degrees, screen),
-        trials,
-    )
-    source = _with_columns(_one_each(source, tested, model.id), tested)
-    if trialled or target is None:
-        target = _with_stimulus(_truths(tested, label_column) if target is None else target, tested)
+    seen = _shown(tested, visual_degrees, screen)
+    learned = None if fitted is None else _shown(fitted, visual_degrees, screen)
+    if microsaccades is not None and looks(model):
+        seen = in_trials(seen, microsaccades.tested)
+        learned = None if learned is None else in_trials(learned, microsaccades.fitted)
+    source = perform(model, question, seen, learned, trials)
+    source = _with_columns(_one_each(source, seen, model.id), seen)
+    if target is None:
+        target = _with_stimulus(_truths(seen, label_column), seen)
+        target = target if microsaccades is None else of_stimuli(target)
+    elif trialled:
+        target = _with_stimulus(target, tested)
+    source = source if microsaccades is None else of_stimuli(source)
     _check_known(source, target)
     if alternatives:
         source, target = _choose(source, target, alternatives)
