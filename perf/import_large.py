@@ -1,8 +1,8 @@
 """``python -m perf.import_large``: simulated data as large as MajajHong2015, from package to score by three commands.
 
-148,480 presentations of 3,200 images, 256 neuroids stored first, 281 MB of netCDF. Processor time on a two-core x86_64
-machine: import 12.3 s, validate 10.5 s, score (25-component PLS in ten splits, split-half ceiling, controls) 32.1 s, both
-cores. With 15.5 s, 11.2 s and 37.2 s an earlier version took 43.1 s by the clock on the same machine when it was idle.
+148,480 presentations of 3,200 images, 256 neuroids stored first, 281 MB of netCDF. By the clock on a two-core x86_64 machine
+with one other process beside: import 10.0 s, validate 8.2 s, score (25-component PLS in ten splits, split-half ceiling,
+controls) 17.5 s; 35.7 s in all.
 """
 
 from __future__ import annotations

@@ -180,6 +180,12 @@ def test_a_checkpoint_that_would_run_code_and_one_of_another_network_are_refused
         package_model(here.open(), "mine", tmp_path / "evil.pt")
     assert not Path("attacked").exists()
     torch.save(small().state_dict(), tmp_path / "other.pt")
+    with pytest.raises(
+        RequestError, match=r"is no DVC repository.*`dvc init` there first.*nothing was written"
+    ):
+        package_model(here.open(), "mine", tmp_path / "other.pt")
+    assert not (here.root / "data" / "models" / "mine").exists()
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=here.root, check=True)
     with pytest.raises(ModelError, match="weights do not fit"):
         package_model(here.open(), "mine", tmp_path / "other.pt")
     torch.save([np.float64(3)], tmp_path / "list.pt")

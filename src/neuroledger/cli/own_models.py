@@ -14,7 +14,7 @@ import pandas as pd
 
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import sha256_of_file
-from neuroledger.data.package import track
+from neuroledger.data.package import require_dvc, track
 from neuroledger.data.pin.yaml_edit import inline, with_entries, without
 from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate as evaluate_pair
@@ -199,6 +199,7 @@ def package_model(
     if path is not None:
         _require_stated(catalog.model(id), checkpoint)
     tensors = _tensors(checkpoint)
+    require_dvc(catalog.root)
     from safetensors.numpy import save_file
 
     target = folder_of(catalog.root, "models", id) / "model.safetensors"

@@ -28,9 +28,12 @@ from neuroledger.store.files import replacing, write_text
 
 __all__ = [
     "Terms", "expectations_text", "from_long_table", "observed", "package_assembly", "package_stimuli", "package_trials",
-    "track",
+    "require_dvc", "track",
 ]  # fmt: skip
 
+UNTRACKED = (
+    "Nobody else can fetch these files yet: `dvc init`, `dvc add` and `dvc: true`, or give their `url`."
+)
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 # Every member of a zip gets this time, so that the same files give the same bytes.
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
@@ -231,16 +234,29 @@ def expectations_text(data: Dataset) -> str:
     return "\n".join(["expectations:", *lines]) + "\n"
 
 
+def require_dvc(root: Path) -> None:
+    """Return if DVC can track files of this repository.
+
+    Raises
+    ------
+    RequestError
+        It was never set up here.
+    """
+    if not (root / ".dvc").is_dir():
+        raise RequestError(
+            f"{root} is no DVC repository, so that nobody could pull these files: `dvc init` there first "
+            "(--no-scm where it is no git repository, --subdir in a folder of one); nothing was written"
+        )
+
+
 def track(root: Path, written: list[Path]) -> None:
-    """Track files with DVC, where the repository has it.
+    """Track files with DVC.
 
     Raises
     ------
     RequestError
         DVC refuses.
     """
-    if not (root / ".dvc").is_dir():
-        return
     command = [sys.executable, "-P", "-m", "dvc", "add", "--quiet", *map(str, written)]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -267,7 +283,8 @@ def _track_and_pin(
 ) -> None:
     """Track files, and write their pins, the reader and expectations that are not declared yet into the spec.
 
-    Private files without a remote of their own are pinned and not tracked: `dvc push` would publish them.
+    Private files without a remote of their own are pinned and not tracked: `dvc push` would publish them. Nor are files of
+    a repository that DVC does not know.
     """
     path = catalog.path("datasets", id) or catalog.root / "specs" / "datasets" / f"{id}.yaml"
     head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"
@@ -275,11 +292,13 @@ def _track_and_pin(
         head = f"# yaml-language-server: $schema=../schema/dataset.json\n{head}"
     text = path.read_text(encoding="utf-8") if path.is_file() else head
     data = parse(text, catalog.shown(path)).data
-    stays = (terms.access or data.get("access")) == "private" and not (written[0].parent / ".dvc").is_dir()
+    private = (terms.access or data.get("access")) == "private"
+    stays = not (written[0].parent / ".dvc").is_dir() and (private or not (catalog.root / ".dvc").is_dir())
     if not stays:
         track(catalog.root, written)
     elif not data.get("access_steps"):
-        text = with_field(text, ("access_steps",), ["Ask the owner of these private data for the files."])
+        asked = "Ask the owner of these private data for the files." if private else UNTRACKED
+        text = with_field(text, ("access_steps",), [asked])
     said = {
         "license": terms.license,
         "access": terms.access,

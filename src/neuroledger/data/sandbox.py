@@ -85,9 +85,9 @@ BUILDERS: Final = frozenset({"numpy.core.multiarray", "numpy._core.multiarray", 
 
 
 # Libraries that children imported and that the caller imports before it forks again, so that this is not done every time.
-LIBRARIES: Final = frozenset({"cftime", "dask", "h5py", "hdmf", "lazy_loader", "lz4", "mne", "mne_bids", "neo", "netCDF4",
-                              "nibabel", "nilearn", "openpyxl", "pandas", "pooch", "pynwb", "pyxdf", "quantities", "scipy",
-                              "sklearn", "soundfile", "xarray", "zstandard"})  # fmt: skip
+LIBRARIES: Final = frozenset({"av", "cftime", "dask", "h5py", "hdmf", "lazy_loader", "lz4", "mne", "mne_bids", "neo",
+                              "netCDF4", "nibabel", "nilearn", "openpyxl", "pandas", "pooch", "pynwb", "pyxdf", "quantities",
+                              "scipy", "sklearn", "soundfile", "xarray", "zstandard"})  # fmt: skip
 _WANTED: set[str] = set()
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +22,15 @@ from neuroledger.data import assembly
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, IntegrityError, ModelError, RequestError
 from neuroledger.families.behavior.models.stored_answers import StoredAnswers
+from neuroledger.families.signals.embeddings import film_frames
 from neuroledger.families.signals.embeddings.embed import embed, write_embeddings
 from neuroledger.families.signals.embeddings.stimulus_source import Source, listed, source_of_dataset
+from neuroledger.families.signals.models import image_embedder
 from neuroledger.families.signals.models.film_embedder import moments
 from neuroledger.families.signals.models.sound_embedder import stretch, waveform
 from neuroledger.families.signals.signals import signals
 from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell, grouped_mean
+from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.channels import Sense
 
@@ -353,3 +360,23 @@ def test_a_file_in_the_way_of_weights_is_not_replaced(place: Path, tmp_path: Pat
     with pytest.raises(IntegrityError, match="move it away, then pin again"):
         pin_weights(open_catalog(place), "net", Downloads(folder=tmp_path))
     assert held.read_bytes() == b"old"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="confinement needs Linux")
+def test_an_image_or_a_film_that_crashes_its_decoder_is_one_error_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    (tmp_path / "a.png").write_bytes(b"an image")
+    monkeypatch.setattr(image_embedder, "decode", crash)
+    shown = [Shown("a", path=tmp_path / "a.png")]
+    with pytest.raises(DataError, match=r"images of model 'net'.* crashed the process .*SIGSEGV"):
+        list(image_embedder._batches(shown, None, Preprocessing(resize=8), "net"))
+    monkeypatch.setattr(film_frames, "require", lambda *_: None)
+    monkeypatch.setattr(film_frames, "_opened", crash)
+    with pytest.raises(DataError, match=r"a\.png crashed the process .*SIGSEGV"):
+        list(film_frames.clips(tmp_path / "a.png", np.zeros((1, 2)), crash))
+    with pytest.raises(DataError, match=r"a\.png crashed the process .*SIGSEGV"):
+        film_frames.seconds_of(tmp_path / "a.png")

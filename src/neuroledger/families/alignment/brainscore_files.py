@@ -22,7 +22,7 @@ from neuroledger.data.gate.validate import trial
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.load import load_dataset, read_dataset, verified_files
 from neuroledger.data.normalise_input import as_text
-from neuroledger.data.package import ZIP_TIME, expectations_text, track
+from neuroledger.data.package import UNTRACKED, ZIP_TIME, expectations_text, track
 from neuroledger.data.pin.install_files import place_of
 from neuroledger.data.pin.pin import Pinned, fetch_and_pin
 from neuroledger.data.pin.yaml_edit import inline, without
@@ -102,10 +102,11 @@ def import_brainscore(
     if "assembly" in roles:
         reader |= _reading(read_assembly(roles["assembly"], values=False)[0])
     private = access == "private"
+    tracked = not private and (catalog.root / ".dvc").is_dir()
     folder = folder_of(catalog.root, "datasets", id)
     pins = {
         name: {
-            **({} if private else {"dvc": True}),
+            **({"dvc": True} if tracked else {}),
             "size": path.stat().st_size,
             "sha256": sha256_of_file(path),
         }
@@ -118,6 +119,7 @@ def import_brainscore(
         f"title: {id}, from Brain-Score's files",
         "license: LicenseRef-unknown   # the SPDX id under which these data may be used",
         *(["access: private", "access_steps: [Ask the authors for the files.]"] if private else []),
+        *([f"access_steps: {inline([UNTRACKED])}"] if not private and not tracked else []),
         "cite: []",
         "files:",
         *(
@@ -144,7 +146,7 @@ def import_brainscore(
         for target, source in zip(written, places.values(), strict=True):
             with replacing(target) as temporary:
                 shutil.copyfile(source, temporary)
-        if not private:
+        if tracked:
             track(catalog.root, written)
         write_text(path, text)
     except BaseException:

@@ -1,19 +1,24 @@
-"""The frames of a film that are on the screen at given moments, decoded in one pass."""
+"""The frames of a film that are on the screen at given moments, decoded in a confined process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 from neuroledger.models.torch_module import require
 
 EARLY: Final = 1e-4
 """Seconds by which a frame's time may be rounded."""
+
+FRAMES_AT_ONCE: Final = 512
+"""Prepared frames that the decoding process hands over at a time: some 300 MB at 224 x 224 pixels."""
 
 Prepare = Callable[[Any], NDArray[np.float32]]
 
@@ -30,6 +35,16 @@ def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterato
     UnavailableError
         PyAV is not installed.
     """
+    require("av", "film")
+    step = max(1, FRAMES_AT_ONCE // moments.shape[1])
+    for first in range(0, len(moments), step):
+        yield from confined(
+            partial(_clips, path, moments[first : first + step], prepare), limits_for([path]), path.name
+        )
+
+
+def _clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> list[NDArray[np.float32]]:
+    found: list[NDArray[np.float32]] = []
     held: list[tuple[float, Any]] = []
     ready: dict[float, NDArray[np.float32]] = {}
     with _opened(path) as film:
@@ -55,7 +70,8 @@ def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterato
                 time, frame = held[place]
                 if time not in ready:
                     ready[time] = prepare(frame.to_image())
-            yield np.stack([ready[held[place][0]] for place in shown])
+            found.append(np.stack([ready[held[place][0]] for place in shown]))
+    return found
 
 
 def seconds_of(path: Path) -> float:
@@ -66,6 +82,11 @@ def seconds_of(path: Path) -> float:
     DataError
         The file is no film, or does not say.
     """
+    require("av", "film")
+    return confined(partial(_seconds_of, path), limits_for([path]), path.name)
+
+
+def _seconds_of(path: Path) -> float:
     av = require("av", "film")
     with _opened(path) as film:
         stream = _video(film, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.data.images import decode
+from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.families.signals.embeddings.pretrained import (
     States,
     described,
@@ -91,10 +93,21 @@ def _batches(
     import torch
 
     for at in range(0, len(shown), AT_ONCE):
-        images = [
-            _sized(decode(one.file.read_bytes(), one.stimulus_id), first) for one in shown[at : at + AT_ONCE]
-        ]
-        yield torch.from_numpy(preprocessing(images, model=model))
+        some = shown[at : at + AT_ONCE]
+        yield torch.from_numpy(
+            confined(
+                partial(_prepared, some, first, preprocessing, model),
+                limits_for({one.file for one in some}),
+                f"images of model {model!r}",
+            )
+        )
+
+
+def _prepared(
+    shown: Sequence[Shown], first: int | None, preprocessing: Preprocessing, model: str
+) -> NDArray[np.float32]:
+    images = (_sized(decode(one.file.read_bytes(), one.stimulus_id), first) for one in shown)
+    return preprocessing(images, model=model)
 
 
 def _sized(image: Image, side: int | None) -> Image:
