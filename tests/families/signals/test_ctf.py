@@ -170,3 +170,21 @@ def test_the_stand_in_is_what_mne_takes_for_ctf(tmp_path: Path) -> None:
     raw = mne.io.read_raw_ctf(tmp_path / "one.ds", verbose="ERROR")
     assert raw.get_channel_types() == ["misc", *["ref_meg"] * 3, *["mag"] * 4, "stim"]
     assert raw.n_times == 2 * RATE - RATE // 2 and raw.compensation_grade == 3
+
+
+def test_a_folder_of_ctf_is_a_recording_of_a_plain_folder_too(tmp_path: Path) -> None:
+    ctf(tmp_path / "anna.ds", CHANNELS, counts(0, 4), rate=RATE)
+    files = {f"anna.ds/{path.name}": path for path in (tmp_path / "anna.ds").iterdir()}
+    component = registry.get("reader", "mne_epochs")
+    told = {
+        "recordings": [{"file": "anna.ds", "subject": "anna"}],
+        "window": {"start": 0.0, "duration": 0.25, "labels": {"photodiode": "light"}},
+        "preprocessing": {"pick": ["meg"], "units": "arbitrary"},
+    }
+    found = component.function(files, **component.bind(told)).assembly
+    assert set(found["recording"].values) == {"anna.ds"} and found["label"].values.tolist() == ["light"]
+    moved = tmp_path / "elsewhere" / "anna.res4"
+    moved.parent.mkdir()
+    files["anna.ds/anna.res4"].rename(moved)
+    with pytest.raises(DataError, match=r"anna\.ds: its \d+ files are not in one folder of this name"):
+        component.function(files | {"anna.ds/anna.res4": moved}, **component.bind(told))

@@ -91,6 +91,25 @@ def test_series_are_in_microvolts_and_behaviour_is_a_mean(tmp_path: Path) -> Non
     np.testing.assert_allclose(found["hand"], [200.0 * trial + 49.5 for trial in range(TRIALS)])
 
 
+def test_gains_of_channels_and_an_offset_are_part_of_the_unit(tmp_path: Path) -> None:
+    held = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
+    held.subject = pynwb.file.Subject(subject_id="monkey")
+    held.add_trial(start_time=0.0, stop_time=1.0)
+    group = held.create_electrode_group("g", "d", "l", held.create_device("d"))
+    for _ in range(2):
+        held.add_electrode(group=group, location="l")
+    region = held.create_electrode_table_region([0, 1], "all")
+    counts = np.arange(200, dtype=np.int16).reshape(100, 2)
+    series = pynwb.ecephys.ElectricalSeries(
+        "lfp", counts, region, rate=RATE, conversion=1e-6, channel_conversion=[1.0, 2.0], offset=5e-6
+    )
+    held.add_acquisition(series)
+    with pynwb.NWBHDF5IO(str(tmp_path / "a.nwb"), "w") as io:
+        io.write(held)
+    found = read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series="lfp")
+    np.testing.assert_allclose(found[0], counts.T * [[1.0], [2.0]] + 5.0)
+
+
 def test_files_without_a_subject_or_column_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     written(tmp_path / "a.nwb", subject=None)
     with pytest.raises(DataError, match="states no subject"):

@@ -111,3 +111,19 @@ def test_events_of_a_bids_folder_are_listed_as_its_tables_call_them(place: Path,
     path.write_text(path.read_text().replace("duration: 1.0, stride: 1.0", "duration: 0.5"))
     with pytest.raises(RequestError, match=r"_events\.tsv has .*'go left', 'go right'"):
         pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "tree", bids=True, task="rest"))
+
+
+def test_codes_count_where_the_annotations_name_none_of_the_declared_events(tmp_path: Path) -> None:
+    path = of_neuromag(tmp_path)
+    raw = mne.io.read_raw(path, preload=True, verbose="ERROR")
+    raw.set_annotations(mne.Annotations([1.0, 2.0], 0.0, ["photodiode", "BAD jump"], raw.info["meas_date"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        raw.save(path, overwrite=True, verbose="ERROR")
+    asked = {"recordings": (Recording(file=path.name, subject="1"),), "preprocessing": Preprocessing()}
+    found = mne_epochs({path.name: path}, window=WINDOW, **asked).assembly
+    assert found is not None
+    assert found["label"].values.tolist() == ["left", "right"] * 10
+    of_light = WINDOW.model_copy(update={"labels": {"photodiode": "light"}})
+    found = mne_epochs({path.name: path}, window=of_light, **asked).assembly
+    assert found is not None and found["onset"].values.tolist() == [1.0]

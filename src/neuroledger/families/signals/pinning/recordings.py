@@ -38,7 +38,7 @@ from neuroledger.families.signals.recordings.recording_names import Naming, reso
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
-    own_spans,
+    all_spans,
     read_annotation_file,
 )
 from neuroledger.families.signals.recordings.xdf_streams import Streams
@@ -220,7 +220,7 @@ def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: 
             layout = MatlabLayout.model_validate(told["matlab"])
             near = {one: folder / one for one in item.files}
             parts = matlab_parts(folder / item.file, layout, near, item.file, (0.0, 0.0))
-            return sorted({span.description for part in parts for span in own_spans(part.raw)})
+            return sorted({span.description for part in parts for span in all_spans(part.raw)})
         if told.get("neo"):
             stretches = read_neo(folder / item.file, NeoFiles.model_validate(told["neo"]))
             return sorted({span.description for stretch in stretches for span in stretch.spans})
@@ -230,7 +230,7 @@ def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: 
             table=SampleTable.model_validate(table) if table else None,
             streams=Streams.model_validate(streams) if streams else None,
         )
-        spans = own_spans(raw) if rule is None else read_annotation_file(folder / name, name, rule, raw)
+        spans = all_spans(raw) if rule is None else read_annotation_file(folder / name, name, rule, raw)
         return sorted({span.description for span in spans})
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -22,6 +21,7 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     remarks,
 )
 from neuroledger.families.signals.recordings.open_recordings import require_believed
+from neuroledger.families.signals.recordings.recording_folders import digest_of, parts_of
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -38,7 +38,6 @@ from neuroledger.families.signals.recordings.signal_stimuli import (
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.registry import reader
-from neuroledger.store.hashes import sha256_of
 
 __all__ = ["bids_epochs"]
 
@@ -101,7 +100,7 @@ def bids_epochs(
         )
     held = set(files.values())
     wanted = sorted(
-        (path for path in found if path.extension in OPENED and _parts(path.fpath, held)),
+        (path for path in found if path.extension in OPENED and parts_of(path.fpath, held)),
         key=lambda path: str(path.fpath),
     )
     if not wanted:
@@ -131,7 +130,7 @@ def bids_epochs(
                 run=path.run or "1",
                 facts=known[path.subject],
             )
-            digest = _digest(path.fpath, held)
+            digest = digest_of(path.fpath, held)
             yield windows_of(
                 raw, recording, window, preprocessing, sha256=digest, events=events, rows=tables.get(path)
             )
@@ -155,22 +154,6 @@ def _instead(root: Path, held: Set[Path]) -> str:
     }
     said = sorted(f"{task!r} ({datatype})" for task, datatype in there)
     return f"; there are {', '.join(said[:8])}{', …' if len(said) > 8 else ''}" if said else ""
-
-
-def _parts(recording: Path, held: Set[Path]) -> list[Path]:
-    """The pinned files of a recording: itself, or, where it is a folder (CTF), those in it."""
-    return [recording] if recording in held else sorted(path for path in held if recording in path.parents)
-
-
-def _digest(recording: Path, held: Set[Path]) -> str:
-    """SHA-256 of a recording; of a folder, over the names and hashes of its files."""
-    if recording in held:
-        return sha256_of(recording)
-    said = hashlib.sha256()
-    for path in _parts(recording, held):
-        said.update(f"{path.relative_to(recording).as_posix()}\0".encode())
-        said.update(bytes.fromhex(sha256_of(path)))
-    return said.hexdigest()
 
 
 def _rows(path: Any, name: str, held: Set[Path]) -> list[dict[str, str]]:

@@ -20,6 +20,7 @@ from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
+from neuroledger.families.signals.recordings.recording_folders import digest_of, is_there, place_of
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -36,7 +37,6 @@ from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.recordings.xdf_streams import Streams
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
-from neuroledger.store.hashes import sha256_of
 
 __all__ = ["People", "mne_epochs"]
 
@@ -120,7 +120,7 @@ def mne_epochs(
 
     `named` is for `pin`, which lists the recordings: how the files of a plain folder are called, each pattern with facts of
     the recordings that it fits. `{subject}`, `{session}` and `{run}` say whose they are, other placeholders are facts.
-    Events are the annotations of a recording; where it has none, the codes of its stimulus channel.
+    Events are the annotations of a recording; where they name none of the labels, the codes of its stimulus channel.
     `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on, or columns of the metadata of
     epochs; they become coordinates.
     `annotations` says in which file beside each recording its annotations lie, and how they are written there; what the
@@ -146,15 +146,16 @@ def mne_epochs(
         )
     beside = None if annotations is None else (annotations, files)
 
+    held = frozenset(files.values())
+
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
-            path = files[recording.file]
+            path = place_of(files, recording.file)
+            sha256 = digest_of(path, held)
             if epoched:
                 epochs = open_epochs(path)
                 said = metadata_of(epochs, event_fields, recording.file)
-                yield windows_of_epochs(
-                    epochs, recording, window, preprocessing, sha256=sha256_of(path), columns=said
-                )
+                yield windows_of_epochs(epochs, recording, window, preprocessing, sha256=sha256, columns=said)
                 continue
             raw = open_recording(path, table=table, streams=streams)
             columns = {name: _field(path, name) for name in event_fields}
@@ -163,7 +164,7 @@ def mne_epochs(
                 recording,
                 window,
                 preprocessing,
-                sha256=sha256_of(path),
+                sha256=sha256,
                 columns=columns,
                 partner=beside,
                 events=events,
@@ -173,7 +174,7 @@ def mne_epochs(
     notes: list[str] = []
     if people is not None:
         recordings, notes = known_people(recordings, people, files)
-    lost = [recording.file for recording in recordings if recording.file not in files]
+    lost = [recording.file for recording in recordings if not is_there(files, recording.file)]
     if lost:
         raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
     windows = stored(parts(), of=len(recordings))

@@ -48,7 +48,7 @@ class NwbWindow(Frozen):
     bin: Positive = 0.02
 
 
-@reader("nwb_trials", version=1, prepares=True)
+@reader("nwb_trials", version=2, prepares=True)
 def nwb_trials(
     files: Mapping[str, Path],
     *,
@@ -210,7 +210,10 @@ def _series(
     values = np.stack(
         [np.asarray(one.data[at : at + length], dtype=float).reshape(length, -1).T for at in first]
     )
-    return values * scale, [f"{series}_{n}" for n in range(values.shape[1])], float(one.rate), "ieeg", "uV"
+    own = np.ones(values.shape[1]) if one.channel_conversion is None else np.asarray(one.channel_conversion)
+    # What NWB defines: a stored number times both factors, plus the offset, is in the unit.
+    values = values * own[:, None] * scale + float(one.offset or 0.0) * SCALES[str(one.unit)]
+    return values, [f"{series}_{n}" for n in range(values.shape[1])], float(one.rate), "ieeg", "uV"
 
 
 def _behavior(held: Any, name: str, place: str, onsets: Floats, window: NwbWindow) -> Floats:

@@ -161,6 +161,8 @@ def windows_of(
     with quiet_mne():
         alone(events, window)
         called = window.described(recording.known, recording.file)
+        known = events is None and not window.some and bool(window.meant)
+        meant = (lambda text: window.means(called(text))) if known else None
         # Before the recording is resampled: annotations may count its samples.
         beside = (
             None
@@ -168,7 +170,7 @@ def windows_of(
             else _beside(raw, recording, window, *partner, called, all_of_them=events is not None)
         )
         # A stimulus channel is seldom picked, and its codes do not survive a filter.
-        codes = stimulus_spans(raw) if beside is None and rows is None else []
+        codes = stimulus_spans(raw, meant) if beside is None and rows is None else []
         _prepare(raw, steps, recording.file)
         rate = float(raw.info["sfreq"])
         spans = _renamed(annotated_spans(raw) + codes, called) if beside is None else beside

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from neuroledger.spec.base import Frozen
 __all__ = [
     "AnnotationFile",
     "Span",
+    "all_spans",
     "fields_in",
     "annotated_spans",
     "own_spans",
@@ -162,10 +163,19 @@ def annotated_spans(raw: Any) -> list[Span]:
     ]
 
 
-def stimulus_spans(raw: Any) -> list[Span]:
-    """The codes of the stimulus channel of a recording without annotations that mean something; none of another."""
-    said = map(str, raw.annotations.description)
-    return _triggers(raw) if all(one.upper().startswith(("BAD", "EDGE")) for one in said) else []
+def all_spans(raw: Any) -> list[Span]:
+    """The annotations that a recording of MNE's carries itself, and the codes of its stimulus channel."""
+    return annotated_spans(raw) + _triggers(raw)
+
+
+def stimulus_spans(raw: Any, means: Callable[[str], bool] | None = None) -> list[Span]:
+    """The codes of the stimulus channel of a recording without annotations that mean something; none of another.
+
+    Without `means`, which tells what means something, all do but those of MNE about bad data.
+    """
+    said = [str(one) for one in raw.annotations.description]
+    said = [one for one in said if not one.upper().startswith(("BAD", "EDGE"))]
+    return [] if any(map(means, said) if means is not None else said) else _triggers(raw)
 
 
 def _triggers(raw: Any) -> list[Span]:
