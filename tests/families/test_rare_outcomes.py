@@ -32,7 +32,7 @@ def test_balanced_accuracy_covers_the_recall_of_rare_classes(sizes: tuple[int, .
     bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
     found = [bound(*classified(rng, sizes, recall)) for _ in range(120)]
     assert np.mean([score.low <= recall <= score.high for score in found]) >= 0.88
-    assert all(score.high > score.low for score in found)
+    assert all(0 <= score.low < score.high <= 1 for score in found)
 
 
 @pytest.mark.parametrize("count", [20, 60])
@@ -65,6 +65,48 @@ def test_two_models_that_are_always_right_do_not_differ() -> None:
     source, target = classified(np.random.default_rng(0), (15, 200), 1.0)
     bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
     one, two = bound(source, target), bound(source.copy(), target)
-    assert one.low < 1 < one.high
+    assert one.low < one.high == 1
     assert (one.spread - two.spread).error == 0
     assert nl.compare(one, two).differences[0].p == 1.0
+
+
+def in_splits(
+    rng: np.random.Generator, splits: int, sizes: tuple[int, ...], recall: float
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """Answers of decoders that share nothing, each with a test set of its own."""
+    parts = [classified(rng, sizes, recall) for _ in range(splits)]
+    rows = splits * sum(sizes)
+    coords = {"stimulus_id": ("presentation", [f"s{i}" for i in range(rows)])}
+    source, target = (
+        xr.DataArray(np.concatenate([part[at].values for part in parts]), dims="presentation", coords=coords)
+        for at in (0, 1)
+    )
+    split = ("presentation", np.repeat(np.arange(splits), sum(sizes)))
+    return source.assign_coords(split=split, decoder=split), target
+
+
+@pytest.mark.parametrize(("splits", "sizes"), [(5, (8, 8)), (20, (3, 9)), (10, (4, 4, 4))])
+def test_many_small_splits_are_as_certain_as_their_rows_together(splits: int, sizes: tuple[int, ...]) -> None:
+    bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
+    source, target = in_splits(np.random.default_rng(0), splits, sizes, 1.0)
+    whole = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})(
+        source.drop_vars(["split", "decoder"]), target
+    )
+    assert bound(source, target).spread.error == pytest.approx(whole.spread.error, rel=1e-9)
+    rng = np.random.default_rng(splits)
+    for recall in (0.95, 0.8):
+        found = [bound(*in_splits(rng, splits, sizes, recall)) for _ in range(120)]
+        needed = np.std([score.value for score in found])
+        claimed = np.sqrt(np.mean([score.spread.error**2 for score in found]))
+        # Recalls near 1 vary more than they show; 1.5 is what splits taken one by one come to.
+        assert 0.85 < claimed / needed < 1.45
+        assert np.mean([score.low <= recall <= score.high for score in found]) >= 0.9
+
+
+def test_several_trainings_of_one_split_do_not_make_it_more_certain() -> None:
+    source, target = classified(np.random.default_rng(0), (10, 10), 1.0)
+    both = [xr.concat([each, each], "presentation") for each in (source, target)]
+    seed = ("presentation", np.repeat([0, 1], 20))
+    bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
+    again = bound(both[0].assign_coords(seed=seed), both[1])
+    assert again.spread.error == pytest.approx(bound(source, target).spread.error, rel=1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.identity import spec_sha256
 from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of
-from neuroledger.stats.score import Score
+from neuroledger.stats.score import LIMITS, Score
 from neuroledger.stats.splits import draw, first_values, given, predefined
-from neuroledger.stats.spread import Influence
+from neuroledger.stats.spread import NOWHERE, Influence
 from neuroledger.stats.workspace import Memo, Workspace
 
 __all__ = ["BoundCeiling", "BoundMetric", "ceiling", "metric", "resolve"]
@@ -249,6 +249,7 @@ def _score(
         error = error_of(samples, steps, spec.error.over, spec.error.with_)
     # Each is a value, or a function that makes it when asked.
     given, cells, influence = (samples.attrs.pop(name, None) for name in ("replicates", "cells", "influence"))
+    limits, skewed = samples.attrs.pop("limits", None), samples.attrs.pop("skewed", False)
 
     def influences() -> Influence | None:
         if influence is not None:
@@ -256,6 +257,8 @@ def _score(
         else:
             held: Cells | None = cells() if callable(cells) else cells
             found = influence_of(samples, steps, held)
+        if found is not None and skewed:
+            found = replace(found, skewed=True)
         return found if found is None or spec.interval is None else found.only(spec.interval.over)
 
     n: dict[str, float] = {}
@@ -283,5 +286,6 @@ def _score(
         id=spec.id,
         replicates=given,
         influence=None if given is not None else influences,
+        limits=limits or LIMITS.get(spec.scale, NOWHERE),
         generalise=component.resampled_by if given is not None else None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Final, Literal
 
@@ -13,9 +14,9 @@ import xarray as xr
 
 from neuroledger.display import card
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import DRAWS, RESAMPLED, Influence, Spread, covers, unpack
+from neuroledger.stats.spread import DRAWS, NOWHERE, RESAMPLED, Influence, Spread, covers, unpack
 
-__all__ = ["COMMENSURABLE", "Score", "clipped", "mean_of", "normalise", "normalise_by_floor"]
+__all__ = ["COMMENSURABLE", "LIMITS", "Score", "clipped", "mean_of", "normalise", "normalise_by_floor"]
 
 Floats = npt.NDArray[np.float64]
 Status = Literal["scored", "partial", "failed"]
@@ -25,6 +26,12 @@ COMMENSURABLE: Final = frozenset({
     "correlation", "reliability", "explained_variance", "similarity", "consistency", "accuracy", "fraction",
     "score",
 })  # fmt: skip
+# Between what a number of a scale lies, whatever was measured.
+LIMITS: Final[Mapping[str, tuple[float, float]]] = {
+    "accuracy": (0.0, 1.0), "fraction": (0.0, 1.0), "correlation": (-1.0, 1.0), "reliability": (-1.0, 1.0),
+    "half_reliability": (-1.0, 1.0), "consistency": (-1.0, 1.0), "explained_variance": (-math.inf, 1.0),
+    "error": (0.0, math.inf), "distance": (0.0, math.inf),
+}  # fmt: skip
 
 
 class Score:
@@ -51,6 +58,8 @@ class Score:
         The values before aggregation, labelled, e.g. ``(split, neuroid)``.
     n
         Counts: stimuli, neuroids, splits, …
+    limits
+        Between what the value can lie, and so the interval.
     status, reason
         ``scored``, ``partial`` or ``failed``, and why it is not ``scored``.
     notes
@@ -59,7 +68,7 @@ class Score:
 
     __slots__ = (
         "_interval", "_replicates", "_samples", "_spread", "ceiling", "direction", "error", "generalise", "id",
-        "influence", "n", "notes", "population", "raw", "reason", "scale", "status", "unit", "value",
+        "influence", "limits", "n", "notes", "population", "raw", "reason", "scale", "status", "unit", "value",
     )  # fmt: skip
 
     value: float
@@ -77,6 +86,7 @@ class Score:
     influence: Influence | Callable[[], Influence | None] | None
     generalise: tuple[str, ...] | None
     population: str
+    limits: tuple[float, float]
     _interval: tuple[float, float] | None
     _spread: Spread | Callable[[], Spread | None] | None
     _replicates: Floats | Callable[[], Floats] | None
@@ -104,6 +114,7 @@ class Score:
         influence: Influence | Callable[[], Influence | None] | None = None,
         generalise: Sequence[str] | None = None,
         population: str = "",
+        limits: tuple[float, float] = NOWHERE,
         spread: Spread | Callable[[], Spread | None] | None = None,
     ) -> None:
         fields: dict[str, Any] = {
@@ -125,6 +136,7 @@ class Score:
             "influence": influence,
             "generalise": None if generalise is None else tuple(generalise),
             "population": population,
+            "limits": limits,
             "_spread": spread,
         }
         for name, content in fields.items():
@@ -218,7 +230,7 @@ class Score:
                 if finite.size >= 20:
                     bounds = (float(np.quantile(finite, 0.025)), float(np.quantile(finite, 0.975)))
             elif self.spread is not None:
-                bounds = self.spread.interval(self.value)
+                bounds = self.spread.interval(self.value, self.limits)
             object.__setattr__(self, "_interval", bounds)
         return bounds
 
@@ -227,7 +239,7 @@ class Score:
         fields: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("value", "error", "scale", "direction", "unit", "raw", "ceiling", "n", "status",
-                         "reason", "notes", "id", "generalise", "population")
+                         "reason", "notes", "id", "generalise", "population", "limits")
         }  # fmt: skip
         fields["samples"] = self._samples
         if not {"low", "high", "replicates", "influence", "spread"} & set(changes):
@@ -406,7 +418,11 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
     notes = raw.notes + ceiling.notes
     if value > 1:
         notes += (f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",)
-    scored = raw.replace(value=value, error=error, raw=raw.value, ceiling=ceiling, notes=notes)
+    ends = [float(rule(end, ceiling.value)) for end in raw.limits]
+    scored = raw.replace(
+        value=value, error=error, raw=raw.value, ceiling=ceiling, notes=notes,
+        limits=(ends[0], ends[1]) if ends[0] < ends[1] else NOWHERE,
+    )  # fmt: skip
     if raw._replicates is not None:  # a metric that resamples by itself has percentiles of its own
 
         def replicates() -> Floats:
@@ -428,7 +444,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
         if top is not None:
             reach = min(top.error, 0.5 * ceiling.value)
             whole = whole + top * _slope(lambda c: float(rule(raw.value, c)), ceiling.value, reach)
-        return whole
+        return replace(whole, skewed=own.skewed)
 
     return scored.replace(spread=spread)
 
@@ -495,6 +511,7 @@ def mean_of(parts: Mapping[str, Score], over: str) -> Score:
     return scores[0].replace(
         value=mean(values.values.tolist()), error=float(np.linalg.norm([score.error for score in scores])) * share,
         raw=mean([score.raw for score in scores]), ceiling=top, samples=values, n={**counts, over: len(scores)},
+        limits=(mean([one.limits[0] for one in scores]), mean([one.limits[1] for one in scores])),
         notes=tuple(f"{name}: {note}" for name, score in parts.items() for note in score.notes), spread=spread,
     )  # fmt: skip
 
@@ -513,13 +530,18 @@ def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
     scored: dict[str, Any] = {
         "value": (raw.value - dummy) / span, "error": raw.error / abs(span), "raw": raw.value,
         "direction": "higher", "n": {**raw.n, "dummy": dummy},
+        "limits": tuple(sorted((end - dummy) / span for end in raw.limits)),
     }  # fmt: skip
     if raw._replicates is not None:
         return raw.replace(**scored, replicates=lambda: (_drawn(raw) - dummy) / span)
     if raw._interval is not None and raw.spread is None:
         low, high = sorted(((raw.low - dummy) / span, (raw.high - dummy) / span))
         return raw.replace(**scored, low=low, high=high)
-    return raw.replace(**scored, spread=lambda: None if raw.spread is None else raw.spread * (1 / span))
+
+    def spread() -> Spread | None:
+        return None if raw.spread is None else replace(raw.spread * (1 / span), skewed=raw.spread.skewed)
+
+    return raw.replace(**scored, spread=spread)
 
 
 def _drawn(score: Score) -> Floats:

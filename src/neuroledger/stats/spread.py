@@ -6,18 +6,18 @@ import base64
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtri, log_ndtr, ndtri, stdtr, stdtrit
+from scipy.special import chdtri, expit, log_ndtr, logit, ndtri, stdtr, stdtrit
 
 from neuroledger.errors import MetricError
 
 __all__ = [
-    "DRAWS", "RESAMPLED", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
+    "DRAWS", "NOWHERE", "RESAMPLED", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
     "left_out", "moved", "multipliers", "pack", "reweighted", "unpack",
 ]  # fmt: skip
 
@@ -28,6 +28,7 @@ DRAWS: Final = 512
 LEVEL: Final = 0.95
 CROSS: Final = " × "
 ALONE: Final = "score"
+NOWHERE: Final = (-math.inf, math.inf)
 # The one factor of scores whose metric resamples by itself.
 RESAMPLED: Final = "resampled"
 MANY: Final = 1 << 30
@@ -148,8 +149,8 @@ class Influence:
         the noise of single measurements, which the variance of each factor holds once. For a factor crossed with itself,
         what pairs of its items add, (first < second), which its own variance holds twice. Or a function that draws it from
         the multipliers of both.
-    squares
-        Whether the score is a mean of squares, see :meth:`Spread.interval`.
+    squares, skewed
+        Whether the score is a mean of squares, or skewed towards the ends of its range, see :meth:`Spread.interval`.
     """
 
     factors: Mapping[str, Items]
@@ -157,12 +158,13 @@ class Influence:
         default_factory=dict
     )
     squares: bool = False
+    skewed: bool = False
 
     def only(self, names: Sequence[str]) -> Influence | None:
         """The same of those factors that are named, or None if there are none."""
         kept = {name: items for name, items in self.factors.items() if name in names}
         crossed = {pair: cells for pair, cells in self.crossed.items() if set(pair) <= set(kept)}
-        return Influence(kept, crossed, self.squares) if kept else None
+        return replace(self, factors=kept, crossed=crossed) if kept else None
 
     def spread(self, population: str, over: Sequence[str] | None = None) -> Spread:
         """The joint draws over the factors named (all, if none are), whose items belong to ``population``.
@@ -190,7 +192,8 @@ class Influence:
                 drawn = ((signs[first] @ cells) * signs[second]).sum(axis=1)
                 drawn = _exact(drawn, float((cells**2).sum()))
             draws[first + CROSS + second] = drawn
-        return Spread(draws, {name: len(self.factors[name].ids) for name in chosen}, self.squares)
+        counts = {name: len(self.factors[name].ids) for name in chosen}
+        return Spread(draws, counts, self.squares, self.skewed)
 
 
 def centred(cells: Floats) -> Floats:
@@ -235,6 +238,7 @@ class Spread:
     draws: Mapping[str, Floats]
     items: Mapping[str, int]
     squares: bool = False
+    skewed: bool = False
 
     @classmethod
     def alone(cls, name: str, error: float) -> Spread:
@@ -285,19 +289,26 @@ class Spread:
     def __sub__(self, other: Spread) -> Spread:
         return self + other * -1.0
 
-    def interval(self, value: float) -> tuple[float, float]:
-        """The 95 % interval around ``value``: Student's, or the skewed one of a mean of squares.
+    def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
+        """The 95 % interval around ``value`` within ``limits``: Student's, or a skewed one.
 
-        That ends below at the mean which just reaches the value if variance is in proportion to it, as Wilson's does for a
-        share, and above where a scaled chi-squared distribution does, with Satterthwaite's degrees of freedom.
+        That of a mean of squares ends below at the mean which just reaches the value if variance is in proportion to it, as
+        Wilson's does for a share, and above where a scaled chi-squared distribution does, with Satterthwaite's degrees of
+        freedom. One that is skewed towards its limits is Student's in log odds of the way between them, which for a
+        correlation is Fisher's transformation.
         """
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
-        if not self.squares or value <= 0 or half == 0:
-            return value - half, value + half
-        apart = half / (2 * math.sqrt(value))
-        degrees = max(1.0, 2 * (quantile((1 + LEVEL) / 2, math.inf) * value / half) ** 2)
-        low = (math.hypot(math.sqrt(value), apart) - apart) ** 2
-        return low, degrees * value / float(chdtri(degrees, (1 + LEVEL) / 2))
+        low, high = (min(limits[0], value), max(limits[1], value))
+        if self.squares and value > 0 and half > 0:
+            apart = half / (2 * math.sqrt(value))
+            degrees = max(1.0, 2 * (quantile((1 + LEVEL) / 2, math.inf) * value / half) ** 2)
+            least = (math.hypot(math.sqrt(value), apart) - apart) ** 2
+            return least, degrees * value / float(chdtri(degrees, (1 + LEVEL) / 2))
+        if self.skewed and low < value < high and math.isfinite(high - low):
+            way = (value - low) / (high - low)
+            ends = expit(logit(way) + np.array([-1, 1]) * half / ((high - low) * way * (1 - way)))
+            return float(low + (high - low) * ends[0]), float(low + (high - low) * ends[1])
+        return max(low, value - half), min(high, value + half)
 
     def p(self, value: float) -> float:
         """Two-sided p of ``value`` being 0, from Student's distribution: as small as the data say."""

@@ -87,3 +87,11 @@ def test_intervals_cover_new_images_and_say_so(score) -> None:
     assert np.mean([each.low <= values.mean() <= each.high for each in found]) >= 0.87
     claimed = np.sqrt(np.mean([each.spread.variance for each in found]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
+
+
+@pytest.mark.parametrize("score", [map_of, coco_of])
+def test_intervals_reach_farther_away_from_the_end_that_is_near(score) -> None:
+    for each in map(score, range(5)):
+        far, near = each.value - each.low, each.high - each.value
+        assert 0 < each.low < each.high < 1
+        assert (far > near) == (each.value > 0.5)

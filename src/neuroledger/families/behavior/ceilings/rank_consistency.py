@@ -6,23 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
+from scipy.stats import rankdata
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.tasks.discrimination import group_mean
-from neuroledger.families.behavior.tasks.solution_times import weighted_rank_correlation
+from neuroledger.families.behavior.tasks.discrimination import group_mean, pearson
+from neuroledger.families.behavior.tasks.solution_times import rank_correlation_without_each
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence, reweighted
+from neuroledger.stats.spread import Influence, left_out
 
 __all__ = ["rank_consistency"]
 
 FEWEST_STIMULI = 4
 
 
-@ceiling("rank_consistency", version=2, input="behaviour")
+@ceiling("rank_consistency", version=3, input="behaviour")
 def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.DataArray:
     """The best Spearman correlation with the mean over all repetitions.
 
@@ -75,14 +76,14 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
         )
     lengths = np.asarray(shown, dtype=np.float64)
 
-    def reached(weights: Floats) -> Floats:
-        """The ceiling for weights of stimuli (draw, stimulus); negative where the halves disagree."""
-        r = np.array([weighted_rank_correlation(a, b, weights[:, rows]) for a, b, rows in pairs])
+    def reached(r: Floats) -> Floats:
+        """The ceiling for correlations of the halves (split, case); negative where the halves disagree."""
         mean = np.clip(np.nanmean(r, axis=0), -0.99, 1)
         whole = of_all(np.broadcast_to(mean, r.shape), lengths[:, 0], lengths[:, 1]).mean(axis=0)
         return np.asarray(np.sign(whole) * np.sqrt(np.abs(whole)))
 
-    value = float(reached(np.ones((1, count)))[0])
+    agreed = np.array([[pearson(rankdata(a), rankdata(b))] for a, b, _ in pairs])
+    value = float(reached(agreed)[0])
     if not value > 0:
         raise CeilingError(
             f"halves of the repetitions do not agree over {fewest} stimuli or more: there is no order for a model to find"
@@ -91,6 +92,9 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
     notes = [f"{lost} stimuli have no value in a half: left out"] if lost else []
 
     def influence() -> Influence:
-        return reweighted({"stimulus": stimuli.labels}, lambda weights: reached(weights["stimulus"]))
+        left = np.repeat(agreed, count, axis=1)
+        for own, (a, b, rows) in zip(left, pairs, strict=True):
+            own[rows] = rank_correlation_without_each(a, b)
+        return Influence({"stimulus": left_out(stimuli.labels, reached(left))})
 
-    return xr.DataArray(value, attrs={"notes": notes, "influence": influence})
+    return xr.DataArray(value, attrs={"notes": notes, "influence": influence, "skewed": True})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,18 @@ from neuroledger.families.behavior.tasks.discrimination import (
 )
 from neuroledger.families.behavior.tasks.solution_times import (
     crossing_times,
+    rank_correlation_without_each,
     softmax_readout,
-    weighted_rank_correlation,
 )
 from neuroledger.spec.registry import metric
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import reweighted
+from neuroledger.stats.spread import Influence, left_out
 from neuroledger.stats.workspace import Workspace, fingerprint
 
 __all__ = ["object_solution_times"]
 
 
-@metric("object_solution_times", version=1, timed=True)
+@metric("object_solution_times", version=2, timed=True)
 def object_solution_times(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -109,7 +109,7 @@ def object_solution_times(
                 f"split {number}: {int(both.sum())} stimuli solved by both, or all at one time: left out"
             )
         else:
-            known.append((*pair, split.test[both]))
+            known.append((values[-1], *pair, split.test[both]))
     if np.isnan(values).all():
         raise MetricError(
             "in no split do model and brain solve at least three stimuli at different times: its responses do not "
@@ -125,11 +125,14 @@ def object_solution_times(
     ids = coordinate(target, "stimulus_id")
     names = np.arange(len(brain)) if ids is None or len(np.unique(ids)) < len(brain) else ids
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
-        drawn = [weighted_rank_correlation(x, y, weights["stimulus"][:, rows]) for x, y, rows in known]
-        return np.asarray(np.mean(drawn, axis=0))
+    def influence() -> Influence:
+        left = np.zeros(len(brain))
+        for value, x, y, rows in known:
+            without = rank_correlation_without_each(x, y)
+            left[rows] += np.where(np.isnan(without), 0.0, without - value) / len(known)
+        return Influence({"stimulus": left_out(names, left)})
 
-    out.attrs["influence"] = lambda: reweighted({"stimulus": names}, again)
+    out.attrs |= {"influence": influence, "skewed": True}
     return out
 
 

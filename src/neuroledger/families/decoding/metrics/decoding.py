@@ -26,7 +26,7 @@ LEAST, SOME, FAR = 0.3, 0.5, 40.0
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
 
-@metric("decoding", version=4, input="predictions")
+@metric("decoding", version=5, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -114,6 +114,8 @@ def decoding(
     samples.attrs["notes"] = _notes(per, cluster, len(names), folds) + _undefined(values, len(constant))
     samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
     samples.attrs["predictions"] = _predictions(source, target)
+    if measure in (*LABELLED, "retrieval"):
+        samples.attrs["limits"] = (0.0, 1.0)
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
         level = _chance(measure, rows, k)
         samples.attrs["influence"] = lambda: _influence(
@@ -165,19 +167,26 @@ def _influence(
 
 
 def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], clusters: Array) -> Floats:
-    """What clusters, in the order of their names, add where nearly all answers to a class are alike."""
+    """What clusters, in the order of their names, add where nearly all answers to a class are alike.
+
+    A class counts over all splits of a training seed: they test different rows, and how sure its recall is follows from
+    them all, however few of them one split has.
+    """
     names, codes = np.unique(clusters.astype(str), return_inverse=True)
     added = np.zeros(len(names))
     if measure not in ("accuracy", "balanced_accuracy") or rows.truth.ndim > 1:
         return added
     truth = rows.truth.astype(str)
     hit = (rows.labels == truth).astype(float)
-    for at in cells.values():
-        kind = truth[at] if measure == "balanced_accuracy" else np.full(len(at), "")
-        classes = np.unique(kind)
-        for name in classes:
-            own = at[kind == name]
-            added += unseen(hit[own], codes.ravel()[own], len(names)) / (len(classes) * len(cells))
+    kind = truth if measure == "balanced_accuracy" else np.full(len(truth), "")
+    seeds = {seed for seed, _ in cells}
+    for seed in seeds:
+        splits = [at for (own, _), at in cells.items() if own == seed]
+        tested = np.concatenate(splits)
+        for name in np.unique(kind[tested]):
+            weight = np.mean([(kind[at] == name).any() / len(np.unique(kind[at])) for at in splits])
+            own = tested[kind[tested] == name]
+            added += weight / len(seeds) * unseen(hit[own], codes.ravel()[own], len(names))
     return added
 
 

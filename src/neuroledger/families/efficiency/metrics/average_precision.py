@@ -21,7 +21,7 @@ THRESHOLDS = tuple(np.round(np.arange(0.5, 1.0, 0.05), 2).tolist())
 BOX = ("x1", "y1", "x2", "y2")
 
 
-@metric("average_precision", version=2, input="predictions")
+@metric("average_precision", version=3, input="predictions")
 def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     r"""Average precision of every class, ``(class,)``: :math:`\sum_k (R_k - R_{k-1}) P_k` down the ranking.
 
@@ -60,7 +60,7 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
         return Cells(np.asarray(ids), [(np.arange(len(truth)), from_left_out(left))])
 
     samples = xr.DataArray(np.array(values), dims=("class",), coords={"class": classes[present]})
-    samples.attrs["cells"] = cells
+    samples.attrs |= {"cells": cells, "limits": (0.0, 1.0), "skewed": True}
     if not present.all():
         samples.attrs["notes"] = [f"{int((~present).sum())} choices that are never the truth were left out"]
     return samples
@@ -96,7 +96,7 @@ def _ranked_without_each(scores: Floats, right: Booleans) -> Floats:
     return found
 
 
-@metric("detection_average_precision", version=2, input="predictions")
+@metric("detection_average_precision", version=3, input="predictions")
 def detection_average_precision(
     source: xr.DataArray, target: xr.DataArray, *, overlaps: Sequence[float] = THRESHOLDS
 ) -> xr.DataArray:
@@ -146,7 +146,8 @@ def detection_average_precision(
         return Cells(names, [(np.arange(len(names)), from_left_out(left))])
 
     coords = {"overlap": list(overlaps), "class": classes}
-    return xr.DataArray(values, dims=("overlap", "class"), coords=coords, attrs={"cells": cells})
+    attrs = {"cells": cells, "limits": (0.0, 1.0), "skewed": True}
+    return xr.DataArray(values, dims=("overlap", "class"), coords=coords, attrs=attrs)
 
 
 def box_overlap(box: Floats, others: Floats) -> Floats:
