@@ -333,6 +333,9 @@ def main() -> int:
     parser.add_argument("python", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--odd", action="store_true", help="odd names, rows in no order, missing trials, further coordinates"
+    )
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
     parser.add_argument(
         "--seconds", type=float, default=0, help="after which the peer begins nothing; a next call goes on"
@@ -342,7 +345,7 @@ def main() -> int:
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    asked = jobs("") | {"seed": options.seed}
+    asked = jobs("") | {"seed": options.seed, "odd": options.odd}
     for family in ("keys", "language"):
         asked[family] = [key for key in asked[family] if key.startswith(options.only)]
     (folder / "jobs.json").write_text(json.dumps(asked), encoding="utf-8")

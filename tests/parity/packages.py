@@ -17,6 +17,7 @@ from brainscore_core.supported_data_standards.brainio.assemblies import (
     NeuroidAssembly,
     NeuronRecordingAssembly,
     PropertyAssembly,
+    walk_coords,
 )
 from brainscore_core.supported_data_standards.brainio.packaging import write_netcdf
 from PIL import Image
@@ -35,11 +36,15 @@ REGIONS = ["V1", "V2", "V4", "IT"]
 class Packages:
     """What has been written so far, and the model that answers about all of it."""
 
-    def __init__(self, folder, listed, seed):
-        self.folder, self.listed, self.seed = folder, listed, seed
+    def __init__(self, folder, listed, seed, odd=False):
+        self.folder, self.listed, self.seed, self.odd = folder, listed, seed, odd
         self.rng = np.random.default_rng([seed, 0])
         self.mixing = self.rng.normal(size=(HIDDEN, FEATURES))
         self.hidden, self.features, self.labels, self.tables, self.written = {}, {}, {}, {}, []
+
+    def some(self, number):
+        """So many, or with oddities a seventh more."""
+        return number + number // 7 if self.odd else number
 
     def begin(self, key):
         """What is drawn for a data set does not depend on those before it."""
@@ -53,6 +58,8 @@ class Packages:
         count = len(next(iter(columns.values())))
         stem = names["csv"].removeprefix("stimulus_").removesuffix(".csv")
         ids = [f"{stem.replace('_', '').replace('-', '')}{n:04d}" for n in range(count)]
+        if self.odd:
+            ids = [f"{one[:4]}é β,{one[4:]} {'x' * (n % 3)}" for n, one in enumerate(ids)]
         if numbered:  # a stimulus is called by the number of its row
             ids = [str(n) for n in range(count)]
         rows = pd.DataFrame({"stimulus_id": ids, **columns, "filename": [f"{one}.png" for one in ids]})
@@ -72,6 +79,9 @@ class Packages:
                 Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(shown, "png")
                 archive.writestr(f"{id}.png", shown.getvalue())
         csv = rows.rename(columns={"stimulus_id": "image_id"}) if legacy else rows
+        if self.odd and not numbered and "Marques" not in key:  # whose gratings are a grid in order
+            order = np.random.default_rng([self.seed, count]).permutation(count)
+            csv = csv.iloc[order].assign(Größe=[f"{n % 3} µm" for n in range(count)])
         csv.to_csv(self.folder / names["csv"], index=False)
         self.tables[names["csv"]] = rows
         return rows
@@ -94,10 +104,37 @@ class Packages:
 
     def write(self, key, assembly, **attrs):
         """The assembly under the registry's file name."""
+        assembly = oddly(self, assembly) if self.odd else assembly
         assembly.attrs.update(attrs)
         name = self.listed["assemblies"][key]
         write_netcdf(assembly, self.folder / name)
         self.written.append(name)
+
+
+def oddly(make, assembly):
+    """The same with a coordinate more, some last repetitions missing, and presentations in no order."""
+    if list(assembly.dims).count("presentation") != 1 or "stimulus_id" not in assembly.coords:
+        return assembly
+    cls, ids = type(assembly), assembly["stimulus_id"].values.astype(str)
+    every = {name: (dims, values) for name, dims, values in walk_coords(assembly)}
+    values = assembly.transpose("presentation", ...).values
+    keep = np.arange(len(ids))
+    if "repetition" in every:
+        counts = np.asarray(every["repetition"][1])
+        lost = np.array([zlib.crc32(id.encode()) % 7 == 3 for id in ids]) & (counts == counts.max())
+        keep = np.flatnonzero(~lost) if counts.max() < 20 else keep  # as many as a benchmark asks for stay
+    keep = make.rng.permutation(keep)
+    coords = {
+        name: (dims, np.asarray(held)[keep] if dims == ("presentation",) else held)
+        for name, (dims, held) in every.items()
+    }
+    coords["note"] = ("presentation", np.array([f"„{zlib.crc32(id.encode()) % 5}“" for id in ids])[keep])
+    if "neuroid" in assembly.dims:
+        coords["depth µm"] = ("neuroid", np.linspace(0, 1500, assembly.sizes["neuroid"]))
+    dims = ["presentation", *(dim for dim in assembly.dims if dim != "presentation")]
+    found = cls(values[keep], dims=dims, coords=coords).transpose(*assembly.dims)
+    found.attrs.update(assembly.attrs)
+    return found
 
 
 def presented(rows, repetitions, *columns):
@@ -132,7 +169,7 @@ def units(regions, per, **more):
 def majajhong(make, key):
     """Neuroid first, repeated presentations, one bin; or bins of ten milliseconds."""
     stimuli = "hvm-public" if key.endswith("public") else "hvm-private"
-    count = 60
+    count = make.some(60)
     columns = {"object_name": cycle(OBJECTS, count), "variation": [0 if n < 30 else 3 for n in range(count)]}
     rows = make.table(stimuli, columns, decides="object_name", legacy=True)
     starts, width = (range(0, 50, 10), 10) if "temporal" in key else ([70], 100)
@@ -181,7 +218,7 @@ REPEATED = {"Sanghavi2020": 28, "SanghaviJozwik2020": 37, "SanghaviMurty2020": 5
 
 def sanghavi(make, key):
     """Numbered bins; as many repetitions as the benchmark asks for."""
-    columns = {"object_name": cycle(OBJECTS, 60)}
+    columns = {"object_name": cycle(OBJECTS, make.some(60))}
     own = make.listed["sets"][key]
     rows = make.table(own, columns, decides="object_name")
     one = key == "Rajalingham2020"
@@ -495,7 +532,7 @@ def parted(make, key):
     reliable = np.where(np.arange(count) % per == 0, 0.2, own.uniform(0.35, 0.9, count))
     weights = np.random.default_rng([make.seed, 11]).normal(size=(HIDDEN, count))
     train = key.endswith("train")
-    number, repetitions = (60, 4 if eeg else 1) if train else (25, 4)
+    number, repetitions = (make.some(60), 4 if eeg else 1) if train else (make.some(25), 4)
     rows = make.table(make.listed["sets"][key], {"label": cycle(OBJECTS, number), "label_idx": [n % 5 for n in range(number)]})  # fmt: skip
     signal = np.stack([make.hidden[id] for id in rows["stimulus_id"]]) @ weights
     values = np.repeat(signal, repetitions, axis=0)
@@ -607,7 +644,7 @@ def search(make, key):
 
 def nsd(make, key):
     """Units with stored reliabilities, one presentation of each image."""
-    rows = make.table(make.listed["sets"][key], {"nsd_id": list(range(60))})
+    rows = make.table(make.listed["sets"][key], {"nsd_id": list(range(make.some(60)))})
     each = 18  # so many in each region that no animal's patterns are of two units
     count = each * len(REGIONS)
     values = make.recorded(rows["stimulus_id"], count, 1)[:, :, None].astype(np.float32)

@@ -170,7 +170,7 @@ def scored(key, model):
 
 def written(folder, packages, asked):
     """Every package whose layout is known, then what the model answers."""
-    make = Packages(packages, asked, asked["seed"])
+    make = Packages(packages, asked, asked["seed"], asked["odd"])
     failed = {}
     for key in asked["packages"]:
         rule = next((rule for start, rule in LAYOUTS.items() if key.startswith(start)), None)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from neuroledger.cli.output import say
 from neuroledger.display import choose
 from neuroledger.errors import RequestError
-from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.catalog import Catalog, open_catalog
+
+
+def _opened(options: argparse.Namespace) -> Catalog:
+    """The catalogue; where its repository is neither named nor around this folder, a line that says where it is."""
+    catalog = open_catalog(options.root)
+    if options.root is None and not Path.cwd().resolve().is_relative_to(catalog.root.resolve()):
+        say(f"repository: {catalog.root} (there is none here: choose another with --root)")
+    return catalog
 
 
 def bring_in(options: argparse.Namespace) -> int:
@@ -18,7 +27,7 @@ def bring_in(options: argparse.Namespace) -> int:
         return _tree(options)
     from neuroledger.families.alignment.brainscore_files import fetch_brainscore, import_brainscore
 
-    catalog = open_catalog(options.root)
+    catalog = _opened(options)
     if options.source is not None:
         return _data_plugin(options)
     if not options.files:
@@ -51,13 +60,11 @@ def bring_in(options: argparse.Namespace) -> int:
 
 
 def _data_plugin(options: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from neuroledger.families.alignment.brainscore_data_plugins import import_data_plugin
 
     if options.files or options.sha1 or options.degrees is not None or options.access != "public":
         raise RequestError("--from names a data plugin, which states its files itself: leave the others out")
-    catalog = open_catalog(options.root)
+    catalog = _opened(options)
     path = import_data_plugin(catalog, options.id, Path(options.source))
     say(f"wrote {catalog.shown(path)}")
     say(f"next: `neuroledger import brainscore {options.id}` fetches what it names, and pins it")
@@ -65,15 +72,13 @@ def _data_plugin(options: argparse.Namespace) -> int:
 
 
 def _plugin(options: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from neuroledger.families.alignment.brainscore_plugins import import_plugin
 
     if options.source is None or len(options.files) > 1:
         raise RequestError(
             "name the folder of the plugin, or its Python file, with --from, and at most one checkpoint of its weights"
         )
-    catalog = open_catalog(options.root)
+    catalog = _opened(options)
     path, plugin = import_plugin(catalog, options.id, Path(options.source))
     if options.files:
         from neuroledger.cli.own_models import package_model
@@ -118,7 +123,7 @@ def _tree(options: argparse.Namespace) -> int:
     if options.project == "dandi":
         from neuroledger.families.signals.pinning.import_dandi import import_dandi
 
-        catalog = open_catalog(options.root)
+        catalog = _opened(options)
         name = options.dataset or f"dandi{options.id}"
         pinned = import_dandi(catalog, options.id, name, version=options.version, window=(start, duration))
         say(f"wrote {catalog.shown(pinned.path)}: {pinned.files:,} files, {pinned.size / 1e9:.2f} GB")
@@ -130,7 +135,7 @@ def _tree(options: argparse.Namespace) -> int:
         datatype=options.datatype,
         published=tuple(options.published),
     )
-    catalog = open_catalog(options.root)
+    catalog = _opened(options)
     id = options.dataset or options.id
     with open_tree(options.project, options.id, options.source) as tree:
         done = import_tree(catalog, tree, id, wanted, stated)
@@ -150,7 +155,7 @@ def export(options: argparse.Namespace) -> int:
     from neuroledger.families.alignment.brainscore_files import export_brainscore
     from neuroledger.families.efficiency.exports import export_neurobench, export_sc_neurocore
 
-    catalog = open_catalog(options.root)
+    catalog = _opened(options)
     layouts = {
         "brainscore": export_brainscore,
         "neurobench": export_neurobench,

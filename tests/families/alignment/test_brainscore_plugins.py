@@ -1,6 +1,7 @@
 """Model plugins of Brain-Score become specs by their syntax alone, and a checkpoint must be the one that was published."""
 
 import hashlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.alignment.brainscore_plugins import read_plugin
+from neuroledger.families.alignment.brainscore_plugins import import_plugin, read_plugin
+from neuroledger.models.hub import hub_package
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab, build
 
@@ -116,18 +118,53 @@ WITHOUT_WEIGHTS = "\n".join(
 )
 
 
+def test_a_plugin_is_found_by_its_key_among_many(tmp_path: Path, repository: Path) -> None:
+    models = tmp_path / "vision" / "brainscore_vision" / "models"
+    for folder, key in (("mine", "mine"), ("other_folder", "other-key"), ("third", "third")):
+        plugin(models / folder, key, WITHOUT_WEIGHTS)
+    (models / "__init__.py").touch()
+    lab = build(tmp_path / "lab", repository)
+    for key, given in (("mine", models), ("other-key", tmp_path / "vision"), ("third", models / "third")):
+        path, found = import_plugin(lab.open(), key, given)
+        assert found.identifier == key and found.regions["V1"] == "layer1"
+        assert path == lab.root / "specs" / "models" / f"{key}.yaml"
+    with pytest.raises(
+        RequestError, match=r"none of the 3 plugins in .* registers a model 'thrid'.* like third"
+    ):
+        import_plugin(lab.open(), "thrid", models)
+
+
+def test_a_repository_elsewhere_is_named(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = plugin(tmp_path / "mine", model=WITHOUT_WEIGHTS)
+    lab = build(tmp_path / "lab", repository)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("NEUROLEDGER_ROOT", str(lab.root))
+    monkeypatch.chdir(tmp_path / "empty")
+    assert main(["import", "brainscore-model", "mine", "--from", str(source)]) == 0
+    assert f"repository: {lab.root}" in capsys.readouterr().out.replace("\n", "")
+    (lab.root / "specs" / "models" / "mine.yaml").unlink()
+    monkeypatch.chdir(lab.root / "specs")
+    assert main(["import", "brainscore-model", "mine", "--from", str(source)]) == 0
+    assert "repository:" not in capsys.readouterr().out
+
+
 def test_a_torchvision_network_goes_from_import_to_every_benchmark_by_two_commands(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its stored weights are made here: random ones of a seed, in the file format that networks are published in."""
     torch = pytest.importorskip("torch")
-    torchvision = pytest.importorskip("torchvision")
+    if importlib.util.find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    torchvision = hub_package("torchvision")  # whose wheel may be of another build than torch's
     torch.manual_seed(0)
     network = torchvision.models.resnet18(weights=None)
     torch.save(network.state_dict(), tmp_path / "net.pth")
     lab = build(tmp_path / "lab", repository)
-    lab.benchmark("lab.V1-ridge", paradigm={"name": "recording", "region": "V1"}, select={"region": "V4"})
-    lab.benchmark("lab.IT-ridge", paradigm={"name": "recording", "region": "IT"}, select={"region": "V4"})
+    for region in ("V1", "IT"):
+        paradigm = {"name": "recording", "region": region, "visual_degrees": 8}
+        lab.benchmark(f"lab.{region}-ridge", paradigm=paradigm, select={"region": "V4"})
     both = ["lab.V1-ridge", "lab.IT-ridge"]
     lab.spec("suites", "more", benchmarks=both[1:], models=["pixels4"])
     lab.spec("suites", "lab", benchmarks=both[:1], includes=["more"], models=["pixels4"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,10 +211,30 @@ def _weights(found: Plugin, calls: list[ast.Call], variables: Mapping[str, Any])
         found.downloads[relative.rsplit("/", 1)[-1]] = stated
 
 
+def _own_folder(path: Path, key: str) -> Path:
+    """The plugin's folder: ``path``, or where it is a folder or a clone of many, the one that registers ``key``."""
+    folders = [path, path / "models", path / "brainscore_vision" / "models"]
+    plugins = [one for folder in folders for one in sorted(folder.glob("*/__init__.py"))]
+    if not plugins:
+        return path
+    registers = re.compile(rf"""model_registry\[\s*["']{re.escape(key)}["']\s*\]""")
+    if any(registers.search(one.read_text(encoding="utf-8", errors="replace")) for one in path.glob("*.py")):
+        return path
+    found = [
+        one.parent for one in plugins if registers.search(one.read_text(encoding="utf-8", errors="replace"))
+    ]
+    if not found:
+        near = difflib.get_close_matches(key, [one.parent.name for one in plugins], 3)
+        hint = f"; its folders are like {', '.join(near)}" if near else ""
+        raise RequestError(f"none of the {len(plugins)} plugins in {path} registers a model {key!r}{hint}")
+    return next((one for one in found if one.name == key), found[0])
+
+
 def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]:
     """Write ``specs/models/<key>.yaml`` of a plugin's source; returns the file, and what was read.
 
-    The weights are not part of it: `neuroledger package model KEY CHECKPOINT` converts and pins them.
+    ``path`` is the plugin's folder or file, a folder of plugins, or a clone of Brain-Score's repository. The weights are
+    not part of it: `neuroledger package model KEY CHECKPOINT` converts and pins them.
 
     Raises
     ------
@@ -221,6 +243,7 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     """
     if catalog.has("models", key):
         raise RequestError(f"there is a model {key!r} already; see `neuroledger show {key}`")
+    path = _own_folder(path, key)
     plugin = read_plugin(path, key)
     if not plugin.layers and not plugin.regions:
         raise RequestError(
