@@ -137,6 +137,8 @@ def number(value):
     """A plain number, or None."""
     if value is None:
         return None
+    if "aggregation" in getattr(value, "dims", ()):  # an older form, with the error beside the number
+        value = value.sel(aggregation="center")
     found = np.asarray(getattr(value, "values", value))
     return float(found) if found.ndim == 0 else float(np.mean(found))
 
