@@ -9,7 +9,8 @@ from threadpoolctl import threadpool_info
 
 import neuroledger as nl
 from neuroledger.data import threads
-from neuroledger.data.threads import limited, side_by_side
+from neuroledger.data.sandbox import Limits, confined, confines
+from neuroledger.data.threads import exclusive, limited, side_by_side
 from neuroledger.families.alignment.similarity import gram
 from neuroledger.stats.workspace import Workspace
 
@@ -65,3 +66,27 @@ def test_a_workspace_keeps_a_metric_to_its_threads(monkeypatch):
     nl.metric("ridge", workspace=Workspace(threads=1), splits={"folds": 2, "stratify": None})(source, target)
     assert set(used) == {1}
     assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == before
+
+
+@pytest.mark.skipif(not confines(), reason="a reader has a process of its own on Linux only")
+def test_a_confined_reader_does_not_wait_for_a_thread_of_its_parent(tmp_path):
+    """A fork copies a lock that another thread holds, and not that thread."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with exclusive():
+            held.set()
+            done.wait(60)
+
+    def read() -> int:
+        with exclusive():
+            return 1
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait(60)
+    try:
+        assert confined(read, Limits(seconds=1), "a reading") == 1
+    finally:
+        done.set()
+        other.join()

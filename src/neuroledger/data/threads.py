@@ -28,7 +28,16 @@ _limit: ContextVar[int] = ContextVar("limit", default=THREADS)
 _granted = [THREADS]
 
 
-_process = threading.RLock()
+_process = [threading.RLock()]
+
+
+def _renew() -> None:
+    """A forked process has one thread, which cannot wait for a lock that another thread of its parent holds."""
+    _process[0] = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 @contextmanager
@@ -39,7 +48,7 @@ def exclusive() -> Iterator[None]:
     threads that build, run or train modules at once would draw each other's random numbers and record each other's
     layers.
     """
-    with _process:
+    with _process[0]:
         yield
 
 
