@@ -102,6 +102,30 @@ def test_what_a_module_does_not_declare_is_asked_for_with_its_layers(here: Lab) 
         nl.cost("nothing.of.the.kind")
 
 
+def test_several_suites_and_all_of_them_are_run_by_one_command(
+    here: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two", "three"):
+        here.benchmark(f"lab.V4-{name}")
+        here.spec("suites", f"suite.{name}", benchmarks=[f"lab.V4-{name}"], models=["pixels4"])
+    here.spec("suites", "suite.whole", includes=["suite.one", "suite.two"], models=["pixels4"])
+
+    def asked(*words: str) -> set[str]:
+        assert main(["run", "pixels4", "--dry-run", *words]) == 0
+        out = capsys.readouterr().out
+        return {line.split()[0] for line in out.splitlines() if " to do " in line}
+
+    assert asked("--suite", "suite.one") == {"lab.V4-one"}
+    assert asked("--suite", "suite.one", "--suite", "suite.three") == {"lab.V4-one", "lab.V4-three"}
+    assert asked("--suite", "suite.whole", "--suite", "suite.one") == {"lab.V4-one", "lab.V4-two"}
+    every = {"lab.V4-ridge", "lab.IT-ridge", "lab.V4-one", "lab.V4-two", "lab.V4-three"}
+    assert asked("--suite", "all") == every
+    here.spec("suites", "all", benchmarks=["lab.V4-two"], models=["pixels4"])
+    assert asked("--suite", "all") == {"lab.V4-two"}
+    assert main(["run", "pixels4", "--suite", "suite.one", "--suite", "absent"]) != 0
+    assert "no suite 'absent'" in capsys.readouterr().err
+
+
 def test_what_no_suite_lists_is_evaluated_and_compared_by_name(
     here: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -271,7 +271,10 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("run", "scoring", "score what is missing")
     p.add_argument("models", nargs="*", metavar="MODEL", help="default: the suite's models")
     p.add_argument("--benchmark", action="append", default=[], dest="benchmarks", metavar="B")
-    p.add_argument("--suite", help="default: the suite in params.yaml")
+    p.add_argument(
+        "--suite", action="append", default=[], dest="suites", metavar="SUITE",
+        help="repeat it, or `all`; default: the suite in params.yaml",
+    )  # fmt: skip
     _request(p)
     p.add_argument("--executor", default="local", metavar="E", help="local, processes[:N], dask[:ADDRESS]")
     p.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")

@@ -16,11 +16,14 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import SIGNS, RequestError, UnavailableError
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.spec.params import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
 
 # Benchmarks without data that are named one by one.
 CLOSED_SHOWN = 8
+# The word for every suite.
+EVERY = "all"
 
 
 def _asked(options: argparse.Namespace, params: Params) -> Request:
@@ -36,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
     params = read_params(catalog.root)
     request = _asked(options, params)
     models = options.models or list(params.models)
-    suites = suites_of(catalog, options.suite) if options.suite else ()
-    if not options.suite and not options.benchmarks:
+    suites: Sequence[SuiteSpec] = _suites(catalog, options.suites)
+    if not options.suites and not options.benchmarks:
         suites = to_score(catalog, params.suite)
     planned = plan(catalog, models=models, benchmarks=options.benchmarks, suites=suites, request=request)
     jobs = planned.jobs
@@ -56,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     say(
         f"{len(outcomes)} jobs: {computed} computed, {len(outcomes) - computed} up to date; {words or 'nothing to do'}"
     )
-    if options.suite or options.benchmarks or options.models:
+    if options.suites or options.benchmarks or options.models:
         _say_closed(planned.unavailable)
     failed = [outcome.record for outcome in outcomes if outcome.record.status == "failed"]
     for record in failed:
@@ -67,6 +70,13 @@ def run(options: argparse.Namespace) -> int:
         say(f"  {before} of them failed before and {verb} not tried again: --retry-failed does")
     lost = failed or len(outcomes) < len(jobs)
     return 1 if lost and not options.allow_failed else 0
+
+
+def _suites(catalog: Catalog, names: Sequence[str]) -> list[SuiteSpec]:
+    """The suites named and those that they include, each once; ``all`` names every one, unless a suite is called so."""
+    ids = list(catalog.ids("suites"))
+    every = [id for name in names for id in (ids if name == EVERY and name not in ids else [name])]
+    return list({suite.id: suite for id in every for suite in suites_of(catalog, id)}.values())
 
 
 def _say_closed(reasons: Mapping[str, str]) -> None:
