@@ -600,8 +600,13 @@ def test_leaky_integrators_answer_no_spikes(make):
                 answers.append(answer)
             return torch.stack(answers, 1)
 
-    found = nl.cost(Readout().eval(), [(torch.rand(5, 6, 4) < 0.5).float()], ["spikes", "dense_operations"])
+    network, x = Readout().eval(), (torch.rand(5, 6, 4) < 0.5).float()
+    asked = ["spikes", "dense_operations", "footprint"]
+    found = nl.cost(network, [x], asked)
     assert found["spikes"].status == "failed" and found["dense_operations"].value == 6 * 12
+    with torch.no_grad():
+        network(x)  # it keeps its membranes, which are no part of the network as it is stored
+    assert nl.cost(network, [x], asked)["footprint"].value == found["footprint"].value
 
 
 NEURONS_OF_SNNTORCH = {

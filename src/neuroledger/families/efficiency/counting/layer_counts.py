@@ -39,12 +39,16 @@ Piece = tuple[int, object, int]
 
 
 class _Origin(NamedTuple):
-    """The module that holds the first of the weights that a tensor is derived from, what it is derived from, and itself."""
+    """The module that holds the first of the weights that a tensor is derived from, what it is derived from, and itself.
+
+    It may be the ``state`` of samples where it is a buffer, or made of one with as many rows.
+    """
 
     name: str
     root: int
     tensor: weakref.ref[Tensor] | None
     pieces: frozenset[Piece]
+    state: bool = False
 
 
 class Made:
@@ -52,12 +56,10 @@ class Made:
 
     def __init__(self, own: Iterable[tuple[str, Tensor]]) -> None:
         self._known: dict[int, _Origin] = {}
-        self._buffers: set[int] = set()
         for name, tensor in own:
             whole: Piece = (id(tensor), None, 0 if is_lazy(tensor) else tensor.numel())
-            self._known.setdefault(id(tensor), _Origin(name, id(tensor), None, frozenset({whole})))
-            if not isinstance(tensor, nn.Parameter):
-                self._buffers.add(id(tensor))
+            state = not isinstance(tensor, nn.Parameter)
+            self._known.setdefault(id(tensor), _Origin(name, id(tensor), None, frozenset({whole}), state))
         self.has = self._known.__contains__
 
     def origin(self, value: object) -> _Origin | None:
@@ -66,8 +68,13 @@ class Made:
         return found if found is None or found.tensor is None or found.tensor() is value else None
 
     def state(self, value: Any, samples: int) -> bool:
-        """Whether a buffer has a row for each sample, so that it is taken for a state where it is multiplied."""
-        return id(value) in self._buffers and value.dim() > 1 and len(value) == samples
+        """Whether a buffer has a row for each sample or one for all: it is taken for a state where it is multiplied."""
+        origin = self.origin(value)
+        return origin is not None and origin.state and value.dim() > 1 and len(value) in (1, samples)
+
+    def alone(self, args: tuple[Any, ...]) -> bool:
+        """Whether a function was handed nothing of a sample, unless it is a state."""
+        return all(self.origin(tensor) is not None for tensor in _tensors(args))
 
     def follow(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any) -> bool:
         """Whether a function was handed weights alone; if so, what it answered is known as such from here on."""
@@ -89,13 +96,21 @@ class Made:
             if self.origin(tensor) is None:
                 place = storage_of(tensor)
                 viewed = next((x for x in given if place is not None and storage_of(x) == place), None)
-                self.adopt(tensor, first, pieces if viewed is None else piece_of(tensor, viewed, pieces))
+                state = any(
+                    origin is not None and origin.state and x.dim() > 1 and x.shape[:1] == tensor.shape[:1]
+                    for x, origin in zip(given, origins, strict=True)
+                )
+                self.adopt(
+                    tensor, first, pieces if viewed is None else piece_of(tensor, viewed, pieces), state
+                )
         return True
 
-    def adopt(self, tensor: Tensor, like: _Origin, pieces: frozenset[Piece]) -> None:
+    def adopt(self, tensor: Tensor, like: _Origin, pieces: frozenset[Piece], state: bool = False) -> None:
         """Note that a tensor is derived from weights."""
         key = id(tensor)
-        self._known[key] = _Origin(like.name, like.root, weakref.ref(tensor, self._forget(key)), pieces)
+        self._known[key] = _Origin(
+            like.name, like.root, weakref.ref(tensor, self._forget(key)), pieces, state
+        )
 
     def _forget(self, key: int) -> Any:
         return lambda _: self._known.pop(key, None)

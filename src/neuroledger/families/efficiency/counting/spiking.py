@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Registered", "SpikingLayer", "spikes", "spiking_layer"]
+__all__ = ["Registered", "SpikingLayer", "spikes", "spiking_layer", "states_of"]
 
 Registered = Mapping[type, str | Sequence[str]]
 """Names of the state tensors of classes of spiking layers, the membrane potential first."""
@@ -43,6 +43,7 @@ SILENT = frozenset(
         ("rockpool", "LIFMembraneExodus"),
     }
 )  # fmt: skip
+ROCKPOOL = ("vmem", "isyn", "spikes")
 RESETS = ("reset", "reset_states", "reset_mem")
 # Packages whose neurons without parts of their own multiply nothing but value by value.
 VALUE_BY_VALUE = frozenset({"snntorch", "neuroledger"})
@@ -205,7 +206,7 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
     if framework is None:
         return None
     if framework == "rockpool":
-        return SpikingLayer(module, framework, ("vmem", "isyn", "spikes"))
+        return SpikingLayer(module, framework, ROCKPOOL)
     if framework == "snntorch":
         names = [name for name in module._buffers if name in module._non_persistent_buffers_set]
         held = ("mem",) if "mem" in vars(module) or "mem" in module._buffers else ()
@@ -223,11 +224,31 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
 
 @lru_cache(maxsize=1024)
 def _framework_of(kind: type) -> Framework | None:
-    names = [(base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__]
+    names = _names_of(kind)
     if SILENT.intersection(names):
         return None
     found = map(BASES.get, names)
     return next((framework for framework in found if framework is not None), None)
+
+
+def _names_of(kind: type) -> list[tuple[str, str]]:
+    return [(base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__]
+
+
+@lru_cache(maxsize=1024)
+def _integrates(kind: type) -> bool:
+    return bool(SILENT.intersection(_names_of(kind)))
+
+
+def states_of(module: nn.Module) -> tuple[str, ...]:
+    """Names of the buffers that a spiking layer or a leaky integrator carries from one time step to the next."""
+    layer = spiking_layer(module)
+    if layer is not None:
+        return layer.state
+    if not _integrates(type(module)):  # type: ignore[arg-type]
+        return ()
+    own = type(module).__module__.partition(".")[0]
+    return ROCKPOOL if own == "rockpool" else tuple(module._buffers)
 
 
 def _reset_of(module: nn.Module) -> Any:

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from neuroledger.families.efficiency.counting.counts import Weights
 from neuroledger.families.efficiency.counting.known_zeros import LARGE, zeros_of
 from neuroledger.families.efficiency.counting.rows import count_nonzero
-from neuroledger.families.efficiency.counting.spiking import spiking_layer
+from neuroledger.families.efficiency.counting.spiking import states_of
 
 __all__ = ["CONNECTIONS", "connection_weights", "count_weights", "nonzero", "packed", "packed_weights"]
 
@@ -189,8 +189,7 @@ def count_weights(
             for tensor in (*packed_weights(child).values(), *packed_biases(child)):
                 numbers += tensor.numel()
                 size += _bytes(tensor)
-        layer = spiking_layer(child) if child._buffers else None
-        states = layer.state if layer is not None else ()
+        states = states_of(child) if child._buffers else ()
         for name, buffer in child._buffers.items():
             if buffer is None or id(buffer) in seen:
                 continue

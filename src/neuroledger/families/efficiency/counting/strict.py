@@ -307,10 +307,11 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
     ) -> None:
         """Count a call whose result is known."""
         first = args[0] if args else None
-        if (self._has(id(first)) or first.__class__ in NESTED) and self._of_weights(
-            name, args, kwargs, result
-        ):
-            return
+        if self._has(id(first)) or first.__class__ in NESTED:
+            if self._of_weights(name, args, kwargs, result):
+                return
+            if action in (_LAYER, _COUNT):
+                args, result = self._for_each_sample(args, result)
         if action is not None:
             if action == _LAYER:
                 if kwargs or _is_any_autocast_enabled() or not self.tally.again(name, args):
@@ -350,6 +351,16 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         if self._actions.get(name) in (_LAYER, _COUNT) and self.tally.made.state(args[0], self.tally.samples):
             return False
         return self.tally.made.follow(name, args, kwargs, result)
+
+    def _for_each_sample(self, args: tuple[Any, ...], result: Any) -> tuple[tuple[Any, ...], Any]:
+        """What a layer made of a state that all samples still share, as if each of them had its own."""
+        first, samples = args[0], self.tally.samples
+        made = self.tally.made
+        if not made.state(first, samples) or len(first) == samples or not made.alone(args):
+            return args, result
+        if isinstance(result, torch.Tensor) and result.shape[:1] == (1,):
+            result = result.expand(samples, *result.shape[1:])
+        return (first.expand(samples, *first.shape[1:]), *args[1:]), result
 
     def _count(self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = name.partition(".")[0]
@@ -604,8 +615,12 @@ class StrictPass:
 
     def hidden(self) -> frozenset[str] | None:
         """After a first batch: what a second attempt should count below torch's functions; None if nothing is hidden."""
-        if "operations" not in self.needs or self.watch.below is not None:
+        if "operations" not in self.needs:
             return None
+        below = self.watch.below
+        if below is not None:  # functions whose rules fail are found out by the first batch all the same
+            more = self.watch.uncounted - below.uncounted
+            return below.uncounted | more if more else None
         met, reached, _ = self.tally.coverage()
         hides = self.watch.uncounted or self.watch.operators or reached < met
         return frozenset(self.watch.uncounted) if hides else None

@@ -18,7 +18,7 @@ NONE: Final = (
 )
 
 
-@cost_metric("activation_sparsity", version=1, needs=("activations",))
+@cost_metric("activation_sparsity", version=2, needs=("activations",))
 def activation_sparsity(trace: Trace) -> Reading:
     """Share of zeros among the outputs of activation functions and spiking layers, over samples and time [yik2025].
 
@@ -40,7 +40,7 @@ def activation_sparsity(trace: Trace) -> Reading:
     )
 
 
-@cost_metric("membrane_updates", version=3, needs=("membranes",))
+@cost_metric("membrane_updates", version=4, needs=("membranes",))
 def membrane_updates(trace: Trace) -> Reading:
     """Membrane potentials per sample that a time step changed; the first step writes every one [yik2025].
 
@@ -54,7 +54,7 @@ def membrane_updates(trace: Trace) -> Reading:
     return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
 
 
-@cost_metric("neuron_operations", version=2, needs=("membranes",))
+@cost_metric("neuron_operations", version=3, needs=("membranes",))
 def neuron_operations(trace: Trace) -> Reading:
     """Operations per sample of the neurons themselves, of the updates that changed a membrane [yik2025].
 
@@ -64,13 +64,13 @@ def neuron_operations(trace: Trace) -> Reading:
     return _of_neurons(trace, lambda layer: layer.updates)
 
 
-@cost_metric("dense_neuron_operations", version=1, needs=("membranes",))
+@cost_metric("dense_neuron_operations", version=2, needs=("membranes",))
 def dense_neuron_operations(trace: Trace) -> Reading:
     """Operations per sample of the neurons themselves where every neuron is updated at every step [yik2025]."""
     return _of_neurons(trace, lambda layer: layer.membranes)
 
 
-@cost_metric("spikes", version=1, needs=("activations", "membranes"))
+@cost_metric("spikes", version=2, needs=("activations", "membranes"))
 def spikes(trace: Trace) -> Reading:
     """Spikes per sample of all spiking layers, over all time steps."""
     if "activations" in trace.failures:

@@ -132,7 +132,7 @@ def _width(layer: Layer) -> int:
     return BYTES.get(layer.data_type, 4)
 
 
-@cost_metric("memory_traffic", version=1, needs=("operations", "activations", "membranes"))
+@cost_metric("memory_traffic", version=2, needs=("operations", "activations", "membranes"))
 def memory_traffic(
     trace: Trace,
     *,
@@ -155,7 +155,7 @@ def memory_traffic(
     return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
 
 
-@cost_metric("energy", version=3, needs=("operations", "activations", "membranes"))
+@cost_metric("energy", version=4, needs=("operations", "activations", "membranes"))
 def energy(
     trace: Trace,
     *,
@@ -234,7 +234,7 @@ def _with_state(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial
     return ("partial", "; ".join(x for x in (base.reason, why) if x)) if why else (base.status, base.reason)
 
 
-@cost_metric("lemaire_energy", version=1, needs=("lemaire",))
+@cost_metric("lemaire_energy", version=2, needs=("lemaire",))
 def lemaire_energy(trace: Trace) -> Reading:
     """Joules per sample by the analytical model of Lemaire et al., memory and addressing included [lemaire2022].
 

@@ -13,7 +13,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@cost_metric("effective_macs", version=3, needs=("operations",))
+@cost_metric("effective_macs", version=4, needs=("operations",))
 def effective_macs(trace: Trace) -> Reading:
     """Multiply-accumulates per sample of which neither factor is zero, for inputs that are not all -1, 0 or 1.
 
@@ -23,19 +23,19 @@ def effective_macs(trace: Trace) -> Reading:
     return operations_per_sample(trace, lambda layer: layer.macs)
 
 
-@cost_metric("effective_acs", version=3, needs=("operations",))
+@cost_metric("effective_acs", version=4, needs=("operations",))
 def effective_acs(trace: Trace) -> Reading:
     """Accumulates per sample: operations with inputs in -1, 0, 1 (spikes) whose input and weight are not zero."""
     return operations_per_sample(trace, lambda layer: layer.acs)
 
 
-@cost_metric("synaptic_operations", version=3, needs=("operations",))
+@cost_metric("synaptic_operations", version=4, needs=("operations",))
 def synaptic_operations(trace: Trace) -> Reading:
     """Effective operations per sample, multiply-accumulates and accumulates together."""
     return operations_per_sample(trace, lambda layer: layer.macs + layer.acs)
 
 
-@cost_metric("dense_operations", version=3, needs=("operations",))
+@cost_metric("dense_operations", version=4, needs=("operations",))
 def dense_operations(trace: Trace) -> Reading:
     """Operations per sample of a machine that skips no zero: every output of every layer times what it sums.
 

@@ -18,7 +18,7 @@ def parameter_count(trace: Trace) -> Reading:
     return Reading(float(trace.weights.parameters))
 
 
-@cost_metric("footprint", version=2, needs=("weights",))
+@cost_metric("footprint", version=3, needs=("weights",))
 def footprint(trace: Trace) -> Reading:
     """Bytes of parameters and constant buffers, in the types they are stored in [yik2025].
 
