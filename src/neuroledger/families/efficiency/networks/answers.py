@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Indices, Singles, Strings
+from neuroledger.data.threads import exclusive
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError
 from neuroledger.families.efficiency.counting.counts import Mode, Need, Trace
@@ -333,26 +335,29 @@ def forecast(
     """Closed-loop forecasts of every window of every series; costs are per value, of the first window."""
     rows: dict[str, list[Any]] = {name: [] for name in ("stimulus_id", "series", "step", "answer", "truth")}
     counted: Trace | None = None
-    for number in range(assembly.sizes["presentation"]):
-        name = str(assembly["stimulus_id"].values[number])
-        series = np.asarray(assembly.values[number, 0], dtype=np.float64)
-        for window in range(windows):
-            start = int(window * stride)
-            piece = series[start : start + train + test + 1]
-            if len(piece) < train + test + 1:
-                raise DataError(
-                    f"series {name!r} has {len(series)} values, window {window} needs {start + train + test + 1}"
+    with _one_thread():
+        for number in range(assembly.sizes["presentation"]):
+            name = str(assembly["stimulus_id"].values[number])
+            series = np.asarray(assembly.values[number, 0], dtype=np.float64)
+            for window in range(windows):
+                start = int(window * stride)
+                piece = series[start : start + train + test + 1]
+                if len(piece) < train + test + 1:
+                    raise DataError(
+                        f"series {name!r} has {len(series)} values, window {window} needs {start + train + test + 1}"
+                    )
+                module = fit(
+                    model, "answers:forecast", Examples(piece[None, None, :train], piece[1 : train + 1])
                 )
-            module = fit(model, "answers:forecast", Examples(piece[None, None, :train], piece[1 : train + 1]))
-            answers, found = _closed_loop(
-                module, piece[train], test, count if counted is None else None, mode
-            )
-            counted = found if counted is None else counted
-            rows["stimulus_id"] += [f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)]
-            rows["series"] += [f"{name}.w{window:02d}"] * test
-            rows["step"] += range(1, test + 1)
-            rows["answer"] += answers
-            rows["truth"] += piece[train + 1 :].tolist()
+                answers, found = _closed_loop(
+                    module, piece[train], test, count if counted is None else None, mode
+                )
+                counted = found if counted is None else counted
+                rows["stimulus_id"] += [f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)]
+                rows["series"] += [f"{name}.w{window:02d}"] * test
+                rows["step"] += range(1, test + 1)
+                rows["answer"] += answers
+                rows["truth"] += piece[train + 1 :].tolist()
     steps = np.asarray(rows["step"])
     coords = {
         "stimulus_id": ("presentation", np.asarray(rows["stimulus_id"], dtype=object)),
@@ -364,6 +369,22 @@ def forecast(
     right = xr.DataArray(np.asarray(rows["truth"]), dims=("presentation",), coords=coords)
     traced = None if counted is None else replace(counted, notes=(*counted.notes, *notes))
     return Measurement(source, right), traced
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for BLAS and torch: a chaotic series turns the order of a sum into another forecast."""
+    import torch
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with exclusive():
+        before = torch.get_num_threads()
+        with threadpool_limits(1):
+            torch.set_num_threads(1)
+            try:
+                yield
+            finally:
+                torch.set_num_threads(before)
 
 
 def _closed_loop(

@@ -27,7 +27,7 @@ COUNTED: tuple[Need, ...] = ("weights", "operations", "activations", "membranes"
 
 @paradigm(
     "inference",
-    version=2,
+    version=3,
     shows={"signals", "training"},
     asks=lambda values: {f"answers:{values['task']}", "costs"},
     itself=False,
