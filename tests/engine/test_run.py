@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
@@ -284,6 +285,25 @@ def test_a_score_that_moves_by_a_small_share_of_its_error_is_the_same_score(
     write_record(path, other)
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
     assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
+
+
+def test_a_score_that_is_not_reproduced_is_told_with_the_kind_of_processor_it_was_computed_for(
+    valid: Lab,
+) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    record = read_record(path)
+    kinds = {one["architecture"] for one in threadpool_info() if "architecture" in one}
+    assert record.environment["processor"] == " ".join(sorted(kinds))
+    score = record.scores["ridge"]
+    moved = record.scores | {"ridge": score | {"value": score["value"] + 0.05}}
+    for kind, words in (("Abacus", "processor Abacus, here "), (record.environment["processor"], "")):
+        path.unlink()
+        surroundings = record.environment | {"processor": kind}
+        write_record(path, record.model_copy(update={"scores": moved, "environment": surroundings}))
+        (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+        assert verdict.code == "record.not-reproduced"
+        assert words in verdict.what and ("processor" in verdict.what) == bool(words)
 
 
 def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:

@@ -97,6 +97,7 @@ class _Surroundings(BaseModel):
     dirty: bool | None = None
     packages: dict[str, str] = {}
     platform: str = ""
+    processor: str = ""
     python: str = ""
     threads: str = ""
 
@@ -221,7 +222,7 @@ def read_all(folder: Path) -> Iterator[Record]:
 
 
 def environment(root: Path) -> dict[str, Any]:
-    """Commit, whether what made the score differs from it, package versions, platform, BLAS threads.
+    """Commit, whether what made the score differs from it, package versions, platform, processor and threads of BLAS.
 
     ``dirty`` is true where a tracked file is changed, or a spec, pin or source file is not in the commit; records, which a
     run writes itself, do not count. It is None where there is no git.
@@ -234,6 +235,7 @@ def environment(root: Path) -> dict[str, Any]:
         "dirty": None if changed is None else bool(changed or fresh),
         "packages": _versions(),
         "platform": f"{platform.system()}-{platform.machine()}",
+        "processor": _processor(),
         "python": platform.python_version(),
         "threads": os.environ.get("OMP_NUM_THREADS") or str(os.cpu_count()),
     }
@@ -249,6 +251,14 @@ def relative(value: Any, root: Path) -> Any:
     if isinstance(value, dict):
         return {key: relative(one, root) for key, one in value.items()}
     return [relative(one, root) for one in value] if isinstance(value, list | tuple) else value
+
+
+@lru_cache
+def _processor() -> str:
+    """The kind of processor that BLAS computes for: other kinds add in another order."""
+    from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
+
+    return " ".join(sorted({one["architecture"] for one in threadpool_info() if "architecture" in one}))
 
 
 @lru_cache

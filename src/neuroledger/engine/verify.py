@@ -147,7 +147,9 @@ def _compared(shown: str, record: Record, again: Record) -> Finding:
     broken = [words for words, share in pairs if share is None]
     if broken:
         more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
-        return Finding("record.not-reproduced", "error", shown, broken[0] + more, AGAIN)
+        was, now = (one.environment.get("processor") or "unknown" for one in (record, again))
+        where = "" if was == now else f" (computed for the processor {was}, here {now})"
+        return Finding("record.not-reproduced", "error", shown, broken[0] + more + where, AGAIN)
     wide = [words for words, share in pairs if share and share > 1]
     within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
     return Finding("record.reproduced", "ok", shown, f"recomputed: {within}")
