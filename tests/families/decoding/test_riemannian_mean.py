@@ -9,9 +9,16 @@ import pytest
 from pyriemann.classification import MDM, FgMDM
 from pyriemann.geometry.base import invsqrtm, logm, sqrtm
 from pyriemann.geometry.mean import mean_riemann as by_descent
+from pyriemann.tangentspace import TangentSpace
+from sklearn.svm import SVC
 
 from neuroledger.families.decoding.pipelines import riemannian_mean
-from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton, mean_riemann
+from neuroledger.families.decoding.pipelines.riemannian_mean import (
+    by_descent as stopping_there,
+)
+from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton, mean_by_descent, mean_riemann
+from neuroledger.families.decoding.pipelines.transforms import tangent
+from neuroledger.families.decoding.protocols.made_once import forget
 
 
 def covariances(
@@ -118,6 +125,63 @@ def test_a_step_that_fails_is_left_to_descent(monkeypatch: pytest.MonkeyPatch) -
     x = covariances(40, 5, spread=2.0)
     monkeypatch.setattr(riemannian_mean, "_newton", lambda gradient, *rest: -3 * gradient)
     np.testing.assert_allclose(mean_riemann(x), by_descent(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 300])
+@pytest.mark.parametrize("channels", [1, 2, 8, 24])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 2.0])
+def test_by_descent_it_is_where_pyriemann_stops(count: int, channels: int, spread: float) -> None:
+    x = covariances(count, channels, spread=spread)
+    np.testing.assert_allclose(mean_by_descent(x), by_descent(x), rtol=1e-11, atol=1e-13)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, count)
+    found, theirs = (one(x, sample_weight=weights) for one in (mean_by_descent, by_descent))
+    np.testing.assert_allclose(found, theirs, rtol=1e-11, atol=1e-13)
+
+
+def test_by_descent_fewer_passes_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, made = covariances(500, 8), []
+    eigh = np.linalg.eigh
+
+    def counted(a: np.ndarray, *rest: object) -> object:
+        made.append(np.ndim(a) == 3)
+        return eigh(a, *rest)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(np.linalg, "eigh", counted)
+    mean_by_descent(x)
+    mine = sum(made)
+    made.clear()
+    by_descent(x)
+    assert 0 < mine <= 0.75 * sum(made)
+
+
+def test_what_descent_cannot_do_is_left_to_pyriemann(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = covariances(40, 5, spread=2.0)
+    monkeypatch.setattr(riemannian_mean, "MOST_PASSES", 2)
+    np.testing.assert_array_equal(mean_by_descent(x), by_descent(x))
+    x[2] = -np.eye(5)
+    with warnings.catch_warnings(), pytest.raises(ValueError, match="positive definite"):
+        warnings.simplefilter("ignore")
+        mean_by_descent(x)
+
+
+def test_support_vectors_are_those_at_pyriemanns_own_mean() -> None:
+    x = np.concatenate([covariances(200, 6, seed=1), 1.15 * covariances(200, 6, seed=2)])
+    y, test = np.repeat([0, 1], 200), covariances(80, 6, seed=3)
+    answers = []
+    for metric in (stopping_there("riemann"), "riemann"):
+        space = TangentSpace(metric).fit(x)
+        fitted = SVC(kernel="linear").fit(space.transform(x), y)
+        answers.append((fitted.support_, fitted.decision_function(space.transform(test))))
+    np.testing.assert_array_equal(answers[0][0], answers[1][0])
+    np.testing.assert_allclose(answers[0][1], answers[1][1], atol=1e-9)
+    assert stopping_there("logeuclid") == "logeuclid"
+
+
+def test_means_that_are_found_otherwise_are_kept_apart() -> None:
+    x = covariances(40, 5)
+    forget()
+    for newton, mean in ((True, mean_riemann), (False, mean_by_descent)):
+        np.testing.assert_array_equal(tangent("riemann", newton=newton).fit(x).reference_, mean(x))
 
 
 @pytest.mark.parametrize("estimator", [MDM, FgMDM])

@@ -35,7 +35,8 @@ __all__ = [
 
 SEED = 33
 # Heads whose answers move as little as their features do. A support vector machine stops anywhere within 0.001 of its
-# optimum: features that differ in the tenth digit can end elsewhere, so that it is given those of pyriemann's own mean.
+# optimum: features that differ in the tenth digit can end elsewhere, so that it is given those of the mean at which
+# pyriemann stops.
 SMOOTH = frozenset({"lda", "logistic", "logistic_search", "ridge", "ridge_search"})
 
 

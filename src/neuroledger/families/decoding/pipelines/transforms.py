@@ -12,7 +12,7 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.lazy_rows import LazyRows
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines.covariances import covariances, pyriemann
-from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton
+from neuroledger.families.decoding.pipelines.riemannian_mean import by_descent, by_newton
 from neuroledger.families.decoding.protocols.made_once import content, once
 from neuroledger.families.decoding.training.linear_heads import fit_first
 
@@ -233,7 +233,8 @@ class TikhonovCsp(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def tangent(metric: str, *, newton: bool = False) -> Any:
     """Pyriemann's tangent space, whose reference falls back to means that always exist.
 
-    With `newton`, a Riemannian reference is found by `mean_riemann`: the same minimum in other last digits.
+    A Riemannian reference is the one at which pyriemann stops, to rounding; with `newton`, it is that of `mean_riemann`:
+    the same minimum in other last digits.
     """
     from pyriemann.tangentspace import TangentSpace
 
@@ -242,7 +243,7 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
 
         def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
             self.notes_: list[str] = []
-            self.metric: Any = by_newton(metric) if newton else metric
+            self.metric: Any = by_newton(metric) if newton else by_descent(metric)
             given = content(X)
             for other in ("logeuclid", "euclid", ""):
                 try:
@@ -278,7 +279,7 @@ def _said(metric: Any) -> str:
     return (
         metric
         if isinstance(metric, str)
-        else f"{metric['map']} at {getattr(metric['mean'], '__module__', metric['mean'])}"
+        else f"{metric['map']} at {getattr(metric['mean'], '__qualname__', metric['mean'])}"
     )
 
 
