@@ -65,6 +65,22 @@ def test_a_window_copied_to_another_person_is_found_whatever_its_gain() -> None:
     assert "s0.edf at 10 s and s2.edf at 44 s" in found["audit.duplicate"]
 
 
+@pytest.mark.parametrize("step", [0.01, 0.05])
+def test_copies_that_were_rounded_are_found_and_offsets_and_drifts_are_none(step: float) -> None:
+    """Whole numbers of an amplifier's steps, on electrodes whose offsets are a thousand times the signal."""
+    rng = np.random.default_rng(1)
+    values, events = clean()
+    values = 10 * values / values.std()
+    values[30:40] = 0.7 * values[0:10]
+    values = np.round(values / step) * step
+    offsets = rng.normal(0, 10_000, (1, values.shape[1], 1))
+    values = (
+        values + offsets + rng.normal(0, 500, (1, values.shape[1], 1)) * np.linspace(-1, 1, values.shape[2])
+    )
+    what = [one.what for one in audit(made(values, events)) if one.code == "audit.duplicate"]
+    assert len(what) == 1 and what[0].startswith("10 pairs of windows are the same samples up to gain")
+
+
 def test_one_recording_under_two_people_is_found() -> None:
     values, events = clean()
     values[TRIALS : 2 * TRIALS] = values[:TRIALS]

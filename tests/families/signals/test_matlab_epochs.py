@@ -111,6 +111,22 @@ def nakanishi(folder: Path) -> dict[str, Path]:
     return {"sourcedata/s1.mat": mat5(folder / "s1.mat", eeg=noise(12, 8, 1114, 2))}
 
 
+def acqualagna(folder: Path) -> dict[str, Path]:
+    """Of the second person, one of the channels is missing."""
+    made = {}
+    for who, names in (("fat", ["Fz", "Cz", "Pz", "F9"]), ("gce", ["Fz", "Pz", "Cz"])):
+
+        def run(names: list[str] = names) -> dict[str, Any]:
+            trial = np.array([[400.0], [2400.0]])
+            return {"X": noise(SECONDS * 200, len(names)), "fs": 200.0, "channels": cells(names), "trial": trial,
+                    "y": np.array([[1.0], [2.0]])}  # fmt: skip
+
+        made[f"sourcedata/RSVP_VP{who}.mat"] = mat5(
+            folder / f"RSVP_VP{who}.mat", data=structs([run(), run()])
+        )
+    return made
+
+
 def reichert(folder: Path) -> dict[str, Path]:
     """Trials of 16 s, and what each says as text; muscles of the eyes are fields of their own."""
     names = ["Fz", "Cz", "Pz", "Oz", "O9", "O10"]
@@ -176,6 +192,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], dict[str, Path]], int, list[tuple[str,
     "Cho2017Supporting": (cho, 64, [("01", "1", "left_hand", 2.0), ("01", "1", "left_hand", 20.0)]),
     "Lee2019EegSsvep": (lee, 5, [("01", "01", "12.0", 4.0), ("01", "01", "8.57", 10.0)]),
     "Nakanishi2015Comparison": (nakanishi, 8, [("1", "1", "9.25", 0.15), ("1", "1", "9.25", 1114 / 256 + 0.15)]),
+    "Acqualagna2013Gaze": (acqualagna, 3, [("fat", "1", "Target", 399 / 200), ("fat", "1", "NonTarget", 2399 / 200)]),
     "Reichert2020Impact": (reichert, 6, [("01", "1", "right", 0.0), ("01", "1", "left", 16.0)]),
     "VanVeen2019Building": (van_veen, 16, [("01", "1", "Target", 500 / 128), ("01", "1", "NonTarget", 1000 / 128)]),
     "Korczowski2019BrainBi2014B": (
@@ -234,7 +251,7 @@ def test_windows_hold_the_samples_of_the_file(repository: Path, tmp_path: Path, 
     kept = {
         key: value
         for key, value in told["preprocessing"].items()
-        if key in ("pick", "types", "drop", "stated")
+        if key in ("pick", "types", "drop", "stated", "channels")
     }
     window = told["window"] | {"start": 0.0, "duration": 0.5}
     window = {key: value for key, value in window.items() if key != "stride"}
@@ -266,6 +283,8 @@ def _truth(id: str, files: dict[str, Path]) -> np.ndarray:
     if id == "Nakanishi2015Comparison":
         trial = held["eeg"][0, :, :, 0]
         return trial - trial.mean(axis=1, keepdims=True)
+    if id == "Acqualagna2013Gaze":
+        return held["data"][0, 0]["X"].T[:3]
     if id == "Reichert2020Impact":
         trial = held["bciexp"][0, 0]["data"][:, :, 0]
         return trial - trial.mean(axis=1, keepdims=True)

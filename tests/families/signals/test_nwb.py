@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -108,6 +109,17 @@ def test_gains_of_channels_and_an_offset_are_part_of_the_unit(tmp_path: Path) ->
         io.write(held)
     found = read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series="lfp")
     np.testing.assert_allclose(found[0], counts.T * [[1.0], [2.0]] + 5.0)
+
+
+def test_a_series_in_another_unit_is_refused_with_what_was_seen(tmp_path: Path) -> None:
+    path = tmp_path / "a.nwb"
+    written(path)
+    with h5py.File(path, "r+") as file:
+        file["acquisition/lfp/data"].attrs["conversion"] = 1.0
+    with pytest.raises(
+        DataError, match=r"a\.nwb: ieeg channels vary by .* µV .*Correct `conversion` of lfp in the file"
+    ):
+        read(path, window=NwbWindow(duration=1.0), series="lfp")
 
 
 def test_files_without_a_subject_or_column_and_damaged_ones_are_refused(tmp_path: Path) -> None:

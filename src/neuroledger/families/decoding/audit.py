@@ -26,8 +26,11 @@ __all__ = ["as_recorded", "audit", "audit_dataset", "report_of"]
 
 # Steps of preprocessing that hide units, clipping and flat channels.
 HIDING: Final = ("notch", "high_pass", "low_pass", "resample", "baseline", "scale", "clamp", "reference")
-# Correlation from which two windows are the same samples, whatever their gain.
-SAME: Final = 0.99999
+# Correlation from which two windows are the same samples, whatever their gain: copies in files of 16 bits are rounded.
+SAME: Final = 0.9999
+# Random projections of windows, and how far apart those of copies are at most: four of their deviations.
+PROJECTIONS: Final = 8
+APART: Final = 0.06
 # Share of a channel's samples at its largest or smallest value from which it is clipped.
 CLIPPED: Final = 0.01
 # Ratio of standard deviations of recordings from which one has another unit than the others: 1,000 less a margin.
@@ -163,23 +166,20 @@ def _same_recordings(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
 
 
 def _same_windows(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
-    """Windows of equal form: random projections of windows freed of offset and gain find them, correlation confirms."""
+    """Windows of equal form, freed of offset, drift and gain: random projections find them, correlation confirms."""
     rng = np.random.default_rng(0)
     parts = []
     weights: Floats | None = None
     for _, values in blocks(assembly):
         flat = _free(values)
-        weights = rng.standard_normal((flat.shape[1], 4)) if weights is None else weights
+        weights = rng.standard_normal((flat.shape[1], PROJECTIONS)) if weights is None else weights
         parts.append(flat @ weights / np.sqrt(flat.shape[1]))
     marks = np.concatenate(parts)
-    order = np.lexsort(marks.T[::-1])
-    near = np.abs(np.diff(marks[order], axis=0)).max(axis=1) < 5e-3
     values = assembly.values
     recordings, subjects = _coordinate(assembly, "recording"), _coordinate(assembly, "subject")
     onset = assembly["onset"].values.astype(float)
     pairs: list[tuple[int, int]] = []
-    for at in np.flatnonzero(near):
-        first, second = sorted((int(order[at]), int(order[at + 1])))
+    for first, second in _near(marks):
         one, other = _free(values[[first, second]])
         if one @ other / len(one) > SAME:
             pairs.append((first, second))
@@ -196,10 +196,31 @@ def _same_windows(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
         )
 
 
+def _near(marks: Floats) -> list[tuple[int, int]]:
+    """Pairs of rows that are near each other; of many equal ones, each with the next."""
+    from scipy.spatial import cKDTree
+
+    _, first, which = np.unique(marks.round(9), axis=0, return_index=True, return_inverse=True)
+    which = which.ravel()
+    order = np.lexsort((np.arange(len(which)), which))
+    equal = np.flatnonzero(which[order][1:] == which[order][:-1])
+    found = [(int(order[at]), int(order[at + 1])) for at in equal]
+    for a, b in cKDTree(marks[first]).query_pairs(APART, p=np.inf, output_type="ndarray").tolist():
+        found.append((int(min(first[a], first[b])), int(max(first[a], first[b]))))
+    return sorted(found)
+
+
 def _free(values: npt.NDArray[np.generic]) -> Floats:
-    """Windows as rows, (window, channel × sample), with mean 0 and standard deviation 1."""
-    flat = np.asarray(values, dtype=float).reshape(len(values), -1)
-    flat = flat - flat.mean(axis=1, keepdims=True)
+    """Windows as rows, (window, channel × sample), each channel without mean and slope, with standard deviation 1.
+
+    Electrodes have offsets that are a thousand times their signal, and drift: windows would be alike by these alone.
+    """
+    line = np.arange(values.shape[2], dtype=float)
+    line = (line - line.mean()) / max(float(np.linalg.norm(line - line.mean())), 1e-30)
+    each = np.asarray(values, dtype=float)
+    each = each - each.mean(axis=2, keepdims=True)
+    each = each - (each @ line)[:, :, None] * line
+    flat = each.reshape(len(each), -1)
     return np.asarray(flat / np.maximum(flat.std(axis=1, keepdims=True), 1e-30))
 
 

@@ -35,7 +35,13 @@ def to_microvolts(unit: str, kind: str) -> float | None:
     return (MAGNETIC if kind in ("mag", "grad") else ELECTRIC).get(unit)
 
 
-def require_plausible(deviations: Mapping[str, float], unit: str, file: str) -> None:
+SAY: Final = (
+    "Say in the reader which unit its values have, `preprocessing: {stated: uV}` (or V, mV), or `{units: arbitrary}` where "
+    "they have none"
+)
+
+
+def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, advice: str = SAY) -> None:
     """Return if the standard deviations (by kind of channel, in `unit`) are such as these channels have.
 
     Raises
@@ -51,6 +57,5 @@ def require_plausible(deviations: Mapping[str, float], unit: str, file: str) -> 
         if not low <= value * factor <= high:
             raise DataError(
                 f"{file}: {kind} channels vary by {value * factor:.3g} {shown} (median standard deviation); {low:g} to "
-                f"{high:g} {shown} are plausible. Say in the reader which unit its "
-                "values have, `preprocessing: {stated: uV}` (or V, mV), or `{units: arbitrary}` where they have none"
+                f"{high:g} {shown} are plausible. {advice}"
             )

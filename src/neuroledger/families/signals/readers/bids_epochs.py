@@ -22,6 +22,7 @@ from neuroledger.families.signals.recordings.beyond_ends import (
 )
 from neuroledger.families.signals.recordings.open_recordings import require_believed
 from neuroledger.families.signals.recordings.recording_folders import digest_of, parts_of
+from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -115,14 +116,7 @@ def bids_epochs(
     def parts() -> Iterator[xr.DataArray | None]:
         for path, name in names.items():
             with quiet_mne():
-                try:
-                    with remarks() as said:
-                        raw = mne_bids.read_raw_bids(path)
-                    require_believed(path.fpath, said)
-                    note_markers(raw, omitted(said))
-                    note_unscaled(raw, said)
-                except (OSError, ValueError, RuntimeError) as error:
-                    raise DataError(f"{name} cannot be read as BIDS ({error})") from error
+                raw = _opened(path, name)
             recording = Recording(
                 file=name,
                 subject=path.subject,
@@ -136,11 +130,35 @@ def bids_epochs(
             )
             del raw
 
+    def channels() -> Iterator[tuple[str, Sequence[str]]]:
+        for path, name in names.items():
+            with quiet_mne():
+                yield name, _opened(path, name).ch_names
+
+    preprocessing, left_out = with_shared(preprocessing, channels)
     windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
-        stimuli=None, assembly=windows, extras=extras, notes=(*told_apart(windows), *beyond_notes(windows))
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        notes=(*told_apart(windows), *beyond_notes(windows), *left_out),
     )
+
+
+def _opened(path: Any, name: str) -> Any:
+    """MNE's `Raw` of a recording, with what its tables say."""
+    import mne_bids
+
+    try:
+        with remarks() as said:
+            raw = mne_bids.read_raw_bids(path)
+        require_believed(path.fpath, said)
+        note_markers(raw, omitted(said))
+        note_unscaled(raw, said)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{name} cannot be read as BIDS ({error})") from error
+    return raw
 
 
 def _instead(root: Path, held: Set[Path]) -> str:

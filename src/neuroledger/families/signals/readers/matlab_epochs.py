@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import xarray as xr
@@ -13,6 +13,7 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.matlab_layouts import MatlabLayout, matlab_parts
+from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -86,8 +87,16 @@ def matlab_epochs(
                         sha256=sha256,
                     )
 
+    def channels() -> Iterator[tuple[str, Sequence[str]]]:
+        for recording in listed:
+            path = files[recording.file]
+            with quiet_mne():
+                for part in matlab_parts(path, matlab, files, recording.file, (0.0, 0.0)):
+                    yield recording.file, part.raw.ch_names
+
+    preprocessing, left_out = with_shared(preprocessing, channels)
     windows = stored(parts())
-    return Dataset(stimuli=None, assembly=windows, notes=beyond_notes(windows))
+    return Dataset(stimuli=None, assembly=windows, notes=(*beyond_notes(windows), *left_out))
 
 
 def _part_of(recording: Recording, layout: MatlabLayout, number: int) -> Recording:

@@ -22,6 +22,7 @@ from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
 from neuroledger.families.signals.recordings.recording_folders import digest_of, is_there, place_of
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
+from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -177,13 +178,21 @@ def mne_epochs(
     lost = [recording.file for recording in recordings if not is_there(files, recording.file)]
     if lost:
         raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
+
+    def channels() -> Iterator[tuple[str, Sequence[str]]]:
+        for recording in recordings:
+            path = place_of(files, recording.file)
+            raw = open_epochs(path) if epoched else open_recording(path, table=table, streams=streams)
+            yield recording.file, raw.ch_names
+
+    preprocessing, left_out = with_shared(preprocessing, channels)
     windows = stored(parts(), of=len(recordings))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,
         assembly=windows,
         extras=extras,
-        notes=(*told_apart(windows), *beyond_notes(windows), *notes),
+        notes=(*told_apart(windows), *beyond_notes(windows), *left_out, *notes),
     )
 
 

@@ -18,6 +18,7 @@ from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.recordings.spike_counts import spike_counts
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
+from neuroledger.families.signals.units import require_plausible
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
@@ -141,6 +142,8 @@ def _windows(
             )
     else:
         values, channels, rate, kind, units = _series(held, name, series, onsets, window)
+        middle = float(np.median(values.std(axis=2)))
+        require_plausible({kind: middle}, units, name, advice=f"Correct `conversion` of {series} in the file")
     for coordinate, place in behavior.items():
         mean = _behavior(held, name, place, onsets, window)
         extra |= {coordinate: mean[:, 0]} if mean.shape[1] == 1 else {

@@ -41,6 +41,7 @@ __all__ = [
     "UNTOUCHED",
     "Preprocessing",
     "Recording",
+    "called_as_declared",
     "join",
     "metadata_of",
     "quiet_mne",
@@ -73,7 +74,8 @@ class Preprocessing(Frozen):
 
     names, types, choice of channels → reference → notch → band filter → bands → resample → cut → baseline → scale → clamp.
     `strip` takes beginnings and endings off the channels' names (`EEG `, `-REF`), `rename` gives those that occur another
-    one; `channels` are those that are kept, in this order, whatever the case of their letters. `drop` takes out channels
+    one; `channels` are those that are kept, in this order, whatever the case of their letters, or those that all recordings
+    have, in the order of the first (`shared`, of `mne_epochs`, `bids_epochs` and `matlab_epochs`). `drop` takes out channels
     by name, `*` for any characters; in `pick`, `meg` is magnetometers and gradiometers and no reference away from the head.
     `stated` is the unit of the values of a file that states none, or a wrong one: MNE takes them for volts. Amplitudes that
     no such channel has are refused, unless `units` is `arbitrary`.
@@ -85,7 +87,7 @@ class Preprocessing(Frozen):
 
     strip: tuple[str, ...] = ()
     rename: dict[str, str] = Field(default_factory=dict)
-    channels: tuple[str, ...] = ()
+    channels: tuple[str, ...] | Literal["shared"] = ()
     types: dict[str, str] = Field(default_factory=dict)
     drop: tuple[str, ...] = ()
     pick: tuple[str, ...] = ("eeg",)
@@ -448,10 +450,16 @@ def _called(said: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if fnmatchcase(name, said)] if "*" in said else [said]
 
 
-def _name(raw: Any, steps: Preprocessing, file: str) -> dict[str, str]:
-    """Choose the channels, under the names that are declared; these names by those of the file."""
+def called_as_declared(names: Sequence[str], steps: Preprocessing, file: str) -> dict[str, str]:
+    """What channels are called after `strip` and `rename`, by their names in the file.
+
+    Raises
+    ------
+    DataError
+        Two would have one name.
+    """
     plain = {}
-    for name in raw.ch_names:
+    for name in names:
         short = name
         for part in steps.strip:
             short = short.removeprefix(part).removesuffix(part)
@@ -460,6 +468,14 @@ def _name(raw: Any, steps: Preprocessing, file: str) -> dict[str, str]:
     twice = {name for name in plain.values() if list(plain.values()).count(name) > 1}
     if twice:
         raise DataError(f"{file}: as `strip` and `rename` say, two channels are called {sorted(twice)[0]}")
+    return plain
+
+
+def _name(raw: Any, steps: Preprocessing, file: str) -> dict[str, str]:
+    """Choose the channels, under the names that are declared; these names by those of the file."""
+    plain = called_as_declared(raw.ch_names, steps, file)
+    if steps.channels == "shared":
+        raise DataError(f"{file}: `channels: shared` is not known to this reader: name the channels")
     if steps.channels:
         known = {short.lower(): name for name, short in plain.items()}
         lost = [name for name in steps.channels if name.lower() not in known]
