@@ -139,9 +139,8 @@ def test_sentences_are_embedded_pinned_validated_and_retrieved_by_commands(
     assert raw["levels"] > 0.8  # of ten sentences that were never read before
     capsys.readouterr()
     assert main(["score", "tiny", "Read-sentence"]) != 0
-    assert (
-        "makes embeddings, to be retrieved from signals, and is not scored itself" in capsys.readouterr().out
-    )
+    said = capsys.readouterr().err
+    assert "'tiny' cannot be scored on 'Read-sentence': it takes text and gives embeddings" in said
 
 
 def test_words_sounds_and_films_of_a_table_are_embedded_by_the_same_command(
@@ -189,4 +188,4 @@ def test_words_sounds_and_films_of_a_table_are_embedded_by_the_same_command(
     assert (
         main(["embed", "words", "--table", str(tmp_path / "films.csv"), "--out", str(tmp_path / "x.nc")]) != 0
     )
-    assert "has no column 'text', which a model of texts needs" in capsys.readouterr().err
+    assert "has no column 'text', which a model that takes text needs" in capsys.readouterr().err
