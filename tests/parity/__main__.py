@@ -311,6 +311,12 @@ def page(peer: dict[str, Any], own: dict[str, Any], seed: int) -> str:
             "",
             f"{summary}; {len(table)} keys.",
             "",
+            "`--odd` makes packages with names in Unicode, tables and presentations in no order, missing trials and further",
+            "coordinates, and `--seed` others. Here rows are always matched by their ids. Brain-Score goes by position where the",
+            "model's answers are in the order of the table: Coggan2024 compares them with people's row by row, the splits of",
+            "`reverse_pls` are drawn over them, and Igustibagus2024-ridge looks up backgrounds in them. These numbers agree only",
+            "where table and recordings have one order, as the packages of the registry's own scripts have.",
+            "",
             "| benchmark | Brain-Score's code | here | verdict |",
             "|---|--:|--:|---|",
             *(f"| {key} | {a} | {b} | {found} |" for key, a, b, found in table),
@@ -366,6 +372,7 @@ def main() -> int:
         keys = [key for key in asked["keys" if module == "peer" else "language"] if key in said]
         model = stored_model(folder) if module == "peer" else stored_reader()
         own |= ours(root, folder / packages, model, repository(root, folder / packages, keys))
+        (folder / "own.json").write_text(json.dumps(own, indent=1), encoding="utf-8")
     text = page(peer, own, options.seed)
     if not options.only:
         text += "\n" + "\n".join(opened_again(options.python, folder, asked))

@@ -23,6 +23,8 @@ from brainscore_core.supported_data_standards.brainio.packaging import write_net
 from PIL import Image
 
 HIDDEN, FEATURES = 6, 40
+# Stimuli whose order their code goes by: grids of gratings, and tables that are taken for the rows of recordings.
+IN_ORDER = ("Marques", "Coggan2024", "Igustibagus2024", "hvm-public")
 OBJECTS = ["bear", "car", "cat", "chair", "dog"]
 SIXTEEN = [
     "airplane", "bear", "bicycle", "bird", "boat", "bottle", "car", "cat", "chair", "clock", "dog", "elephant",
@@ -79,7 +81,7 @@ class Packages:
                 Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(shown, "png")
                 archive.writestr(f"{id}.png", shown.getvalue())
         csv = rows.rename(columns={"stimulus_id": "image_id"}) if legacy else rows
-        if self.odd and not numbered and "Marques" not in key:  # whose gratings are a grid in order
+        if self.odd and not numbered and not any(one in key for one in IN_ORDER):
             order = np.random.default_rng([self.seed, count]).permutation(count)
             csv = csv.iloc[order].assign(Größe=[f"{n % 3} µm" for n in range(count)])
         csv.to_csv(self.folder / names["csv"], index=False)
