@@ -75,7 +75,9 @@ class StimulusSet:
     @cached_property
     def _filenames(self) -> dict[str, str]:
         if "filename" not in self.table.columns:
-            raise AssemblyError(f"stimulus set {self.id!r} has no files (no 'filename' column)")
+            raise AssemblyError(
+                f"stimulus set {self.id!r} has no files ('filename'): only stored answers can be scored"
+            )
         return dict(zip(self.ids, self.table["filename"].astype(str), strict=True))
 
     def _repr_html_(self) -> str:
