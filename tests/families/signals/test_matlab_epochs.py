@@ -430,3 +430,27 @@ def test_whose_a_file_is_must_be_said(tmp_path: Path) -> None:
         read(small(tmp_path, mat5), TOLD | {"named": {"S{run}.mat": {}}})
     with pytest.raises(DataError, match=r"no file is called T\{subject\}\.mat: S1\.mat"):
         read(small(tmp_path, mat5), TOLD | {"named": {"T{subject}.mat": {}}})
+
+
+def test_codes_may_be_the_last_row_of_the_samples(tmp_path: Path) -> None:
+    """As in the recordings of fourteen electrodes of Oikonomou et al., whose names alone do not say whose they are."""
+    codes = np.zeros(128 * 30)
+    codes[[256, 1280, 2560]] = [33025, 33029, 33025]
+    path = mat5(tmp_path / "U001ai.mat", eeg=np.vstack([noise(14, 128 * 30), codes]))
+    told = {
+        "named": {"U{subject:3}{session:1}{run}.mat": {}},
+        "matlab": {
+            "samples": "eeg",
+            "axes": ["channel", "sample"],
+            "sampling_rate": 128,
+            "channels": [f"E{number}" for number in range(14)],
+            "columns": [1, 14],
+            "events": {"channel": [-1]},
+        },
+        "window": {"start": 0.0, "duration": 4.0, "labels": {"33025": "12.00", "33029": "6.66"}},
+        "preprocessing": {"stated": "uV"},
+    }
+    found = read({"U001ai.mat": path}, told)
+    assert found["label"].values.tolist() == ["12.00", "6.66", "12.00"]
+    assert found["onset"].values.tolist() == [2.0, 10.0, 20.0] and found.sizes["channel"] == 14
+    assert [str(found[name].values[0]) for name in ("subject", "session", "run")] == ["001", "a", "i"]
