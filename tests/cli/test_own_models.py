@@ -102,6 +102,16 @@ def test_what_a_module_does_not_declare_is_asked_for_with_its_layers(here: Lab) 
         nl.cost("nothing.of.the.kind")
 
 
+def test_a_score_stands_apart_from_a_long_name(here: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "lab.V4-a_name_that_is_longer_than_the_column_of_names_in_the_list"
+    here.benchmark(name)
+    assert main(["run", "pixels4", "--benchmark", name]) == 0
+    capsys.readouterr()
+    assert main(["show", "pixels4"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if name in line]
+    assert line.split()[1] == name and float(line.split()[2]) > 0.8
+
+
 def test_several_suites_and_all_of_them_are_run_by_one_command(
     here: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -204,7 +204,7 @@ def _scored(catalog: Catalog, entry: Entry) -> None:
         record = read_record(path)
         other = path.stem if entry.kind == "benchmarks" else path.parent.name
         value = record.score and record.score["value"]
-        say(f"  scored   {other:<32}{'failed' if value is None else format(value, '.4f')}")
+        say(f"  scored   {other:<44} {'failed' if value is None else format(value, '.4f')}")
 
 
 def new(options: argparse.Namespace) -> int:
