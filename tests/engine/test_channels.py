@@ -210,3 +210,19 @@ def test_what_is_built_takes_and_gives_what_its_builder_declares(repository: Pat
             declared,
         )
     assert built > 40
+
+
+def test_networks_are_not_tried_on_answers_without_their_images(repository: Path) -> None:
+    """What the public data hold of these experiments are answers: images that are not there are no failed score."""
+    catalog = open_catalog(repository)
+    ids = [
+        id
+        for id in catalog.ids("datasets")
+        if (reader := catalog.about(id).reader) and reader.name == "trial_tables"
+    ]
+    benchmarks = [id for id in catalog.ids("benchmarks") if catalog.benchmark(id).dataset in ids]
+    assert len(ids) >= 6 and len(benchmarks) >= 6
+    assert {catalog.about(id).stimuli for id in ids} == {"names"}
+    for id in benchmarks:
+        assert "names" in lacking(catalog, "small_cnn.digits", id)
+        assert not lacking(catalog, "Geirhos2021.subject-01", id)

@@ -283,8 +283,8 @@ def _track_and_pin(
 ) -> None:
     """Track files, and write their pins, the reader and expectations that are not declared yet into the spec.
 
-    Private files without a remote of their own are pinned and not tracked: `dvc push` would publish them. Nor are files of
-    a repository that DVC does not know.
+    Private files without a remote of their own (`dvc push` would publish them) and all files where DVC is not set up are not
+    tracked, and their spec says how to get them.
     """
     path = catalog.path("datasets", id) or catalog.root / "specs" / "datasets" / f"{id}.yaml"
     head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"

@@ -26,8 +26,6 @@ def _count(environment: str | None) -> int:
 THREADS: Final = _count(os.environ.get("OMP_NUM_THREADS"))
 _limit: ContextVar[int] = ContextVar("limit", default=THREADS)
 _granted = [THREADS]
-
-
 _process = [threading.RLock()]
 
 

@@ -10,12 +10,13 @@ from typing import Any, Final, Literal
 
 from neuroledger.errors import RequestError
 
-__all__ = ["INPUTS", "OUTPUTS", "STIMULI", "Channels", "Declared", "Interface", "Sense", "channels"]
+__all__ = ["INPUTS", "OUTPUTS", "STIMULI", "Channels", "Declared", "Interface", "Sense", "Shown", "channels"]
 
 Channels = frozenset[str]
 Sense = Literal["images", "text", "sound", "film"]
 
-STIMULI: Final[Channels] = frozenset({"images", "text", "sound", "film"})
+Shown = Literal[Sense, "names"]
+STIMULI: Final[Channels] = frozenset({"images", "text", "sound", "film", "names"})
 """Channels of stimuli, which a data set shows one by one."""
 INPUTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -23,6 +24,7 @@ INPUTS: Final[Mapping[str, str]] = MappingProxyType(
         "text": "texts, with their context",
         "sound": "sounds, as files or intervals of files",
         "film": "films, as files",
+        "names": "names of stimuli whose files the data set does not hold, for answers and responses that were stored once",
         "stimuli": "stimuli of whatever channel the data set names in `stimuli` (paradigms only)",
         "signals": "recordings, counts or series over time",
         "training": "examples with the answers to be learned",

@@ -22,7 +22,7 @@ from neuroledger.spec.base import (
     Stated,
     is_pattern,
 )
-from neuroledger.spec.channels import Sense
+from neuroledger.spec.channels import Shown
 from neuroledger.spec.expectations import Expectations
 from neuroledger.spec.lists import Listed, ListTarget
 
@@ -126,7 +126,7 @@ class DatasetSpec(Spec):
     simulated: bool = False
     species: str | None = None
     modality: str | None = None
-    stimuli: Sense = "images"
+    stimuli: Shown = "images"
     files: dict[FileName, SourceFile] = Field(default_factory=dict)
     downloads: dict[DownloadName, Stated] = Field(default_factory=dict)
     lists: dict[ListTarget, Listed] = Field(default_factory=dict)
