@@ -379,7 +379,7 @@ def main() -> int:
     sys.stdout.write(text)
     if options.page:
         PAGE.write_text(text, encoding="utf-8")
-    return int("| differs" in text or "| package | differs |" in text)
+    return int("| differs:" in text or "| package | differs |" in text)
 
 
 if __name__ == "__main__":
