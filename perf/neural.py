@@ -176,6 +176,13 @@ def _ceilings(size: Size, options: Options) -> Iterator[Case]:
     def ours() -> np.ndarray:
         return np.asarray(bound(trials).samples.values)
 
+    by_neuroid = trials.transpose("neuroid", "presentation")
+    by_neuroid = by_neuroid.copy(data=np.ascontiguousarray(by_neuroid.values))
+
+    def by_columns() -> np.ndarray:
+        return np.asarray(bound(by_neuroid).samples.values)
+
     name = "internal consistency"
     yield Case(name, PEER, ours, lambda: procedure.consistent(labelled, folds), folds / 10, 0.0)
     yield Case(name, LEAN, ours, lambda: peers.halves_loop(trials, folds), folds / 10, 0.0)
+    yield Case(f"{name}, neuroids first", "our own, presentations first", by_columns, ours, 1, 0.0)

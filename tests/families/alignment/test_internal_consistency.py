@@ -1,7 +1,6 @@
 """Split-half ceilings against plain loops, on complete, ragged and missing data, and where they must be refused."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -209,8 +208,8 @@ def test_parts_of_unequal_length_are_corrected_by_horsts_formula():
     assert of_all(np.array([0.0]), first[:1], second[:1]).item() == 0.0
 
 
-def test_an_array_stored_by_neuroid_is_as_fast_and_the_same():
-    """Such as BrainIO's: rows used to be gathered one number at a time, for seventy times the cost."""
+def test_an_array_stored_by_neuroid_gives_the_same_values():
+    """Such as BrainIO's, whose neuroids come first; ``python -m perf`` measures that they cost no more time."""
     rng = np.random.default_rng(0)
     values = rng.standard_normal((168, 40 * 400)).astype(np.float32)
     coords = {
@@ -219,13 +218,5 @@ def test_an_array_stored_by_neuroid_is_as_fast_and_the_same():
     }
     by_neuroid = xr.DataArray(values, dims=("neuroid", "presentation"), coords=coords)
     by_row = xr.DataArray(np.ascontiguousarray(values.T), dims=("presentation", "neuroid"), coords=coords)
-    ceiling, seconds, found = nl.ceiling("internal_consistency"), {}, {}
-    for name, assembly in (("row", by_row), ("neuroid", by_neuroid)):
-        times = []
-        for _ in range(5):
-            start = time.process_time()
-            found[name] = ceiling(assembly)
-            times.append(time.process_time() - start)
-        seconds[name] = min(times)
-    np.testing.assert_array_equal(found["row"].samples.values, found["neuroid"].samples.values)
-    assert seconds["neuroid"] < 4 * seconds["row"]
+    ceiling = nl.ceiling("internal_consistency")
+    np.testing.assert_array_equal(ceiling(by_row).samples.values, ceiling(by_neuroid).samples.values)
