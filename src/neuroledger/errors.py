@@ -60,7 +60,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.unguarded": "A data set declares no expectations, so that nothing would be validated.",
         "spec.private": "Private data would reach the remote of the repository.",
         "spec.pointer": "A pinned file that DVC provides has no pointer.",
-        "spec.layer": "A region or the readout names a layer that is not declared.",
+        "spec.layer": "A region, the readout or the logits name a layer that is not declared.",
         "spec.commitment": "The rule that commits regions to layers is wrong.",
         "spec.normalisation": "No formula normalises this score by this ceiling.",
         "spec.suite": "The versions or the hierarchy of a suite do not match its benchmarks.",

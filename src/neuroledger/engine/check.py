@@ -295,13 +295,12 @@ def _addresses(entry: Entry) -> Iterator[Finding]:
 
 
 def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
-    """Regions and the readout refer to layers that the model records."""
+    """Regions, the readout and the logits refer to layers that the model records."""
     if not spec.layers:
         return
     named = {("regions", region): layers for region, layers in spec.regions.items()}
     asked = [(at, one) for at, many in named.items() for one in ((many,) if isinstance(many, str) else many)]
-    if spec.readout is not None:
-        asked.append((("readout", ""), spec.readout))
+    asked += [((name, ""), one) for name in ("readout", "logits") if (one := getattr(spec, name)) is not None]
     for (field, region), layer in asked:
         if layer not in spec.layers:
             near = difflib.get_close_matches(layer, spec.layers, 1)

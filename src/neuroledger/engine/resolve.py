@@ -130,7 +130,7 @@ def _built(session: Session, id: str) -> Model:
         raise UnavailableError(f"model {id!r} is unavailable: {spec.unavailable}")
     component = registry.get("builder", spec.builder.name)
     given: dict[str, Any] = {"weights": spec.weights, "regions": dict(spec.regions)}
-    given |= {"layers": spec.layers, "readout": spec.readout}
+    given |= {"layers": spec.layers, "readout": spec.readout, "logits": spec.logits}
     for name, value in given.items():
         if value and name not in component.injected:
             raise RequestError(f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it")

@@ -31,6 +31,7 @@ def torch(
     layers: Sequence[str] = (),
     regions: Regions | None = None,
     readout: str | None = None,
+    logits: str | None = None,
     labels: Sequence[str] = (),
     preprocessing: Preprocessing | Mapping[str, Any] | Callable[..., Any] | None = None,
     visual_degrees: float | None = None,
@@ -48,14 +49,14 @@ def torch(
     module
         It is set to evaluation mode while stimuli are shown, and back; it moves to ``device``.
     layers
-        Names as in ``module.named_modules()``, or ``output``: all that one pass records. Those that ``regions`` and
-        ``readout`` name when not given.
+        Names as in ``module.named_modules()``, or ``output``: all that one pass records. Those that ``regions``,
+        ``readout`` and ``logits`` name when not given.
     regions
         Region → layer or layers.
-    readout
-        Layer that decisions are read from, the last of ``layers`` when not given.
+    readout, logits
+        Layer that decisions are read from, the last of ``layers`` when not given; that of the logits, where it is another.
     labels
-        Names of the features of ``readout``, where they are logits (ImageNet's 1,000 need none).
+        Names of the logits (ImageNet's 1,000 need none).
     preprocessing
         Declared steps (a :class:`Preprocessing` or its fields), or a function from an RGB image to a tensor.
     visual_degrees
@@ -74,39 +75,30 @@ def torch(
     ModelError
         It lacks a layer.
     """
-    from neuroledger.models.torch_layers import check_layers, extractor, in_memory
-    from neuroledger.models.torch_module import every_layer
+    from neuroledger.models.torch_layers import in_memory
+    from neuroledger.models.torch_module import assemble
 
     if not (hasattr(module, "named_modules") and hasattr(module, "state_dict")):
         raise ModelError(f"model {id!r}: {type(module).__name__} is no torch module (torch.nn.Module)")
-    if microsaccades and visual_degrees is None:
-        raise ModelError(f"model {id!r}: microsaccades are so many degrees wide: say its `visual_degrees`")
-    named = tuple(layers) or every_layer(regions or {}, readout)
-    check_layers(module, named, id)
     if preprocessing is None or isinstance(preprocessing, Mapping):
         preprocessing = _declared(preprocessing or {}, id)
-    bins = None if times is None else tuple((float(start), float(end)) for start, end in times)
-    return LayeredModel(
+    return assemble(
+        module,
+        in_memory(module, {"device": device}),
         id=id,
-        takes=frozenset({"images"}),
-        extract=extractor(
-            module,
-            preprocessing,
-            model=id,
-            device=device,
-            steps=None if bins is None else len(bins),
-            seed=seed,
-            microsaccades=visual_degrees if microsaccades else None,
-        ),
-        layers=named,
-        regions=dict(regions or {}),
+        preprocessing=preprocessing,
+        layers=tuple(layers),
+        regions=regions or {},
         readout=readout,
+        logits=logits,
         labels=tuple(labels),
         visual_degrees=visual_degrees,
-        identity=in_memory(module, {"device": device}),
-        times=bins,
-        stochastic=stochastic or microsaccades,
+        times=None if times is None else tuple((float(start), float(end)) for start, end in times),
+        stochastic=stochastic,
+        microsaccades=microsaccades,
+        seed=seed,
         batch=batch,
+        device=device,
     )
 
 
@@ -192,7 +184,7 @@ def wrapped(model: Any, **declared: Any) -> Model | str:
     """
     if hasattr(model, "named_modules") and hasattr(model, "state_dict"):
         name = type(model).__name__
-        if not {"regions", "readout", "layers"} & set(declared):
+        if not {"regions", "readout", "logits", "layers"} & set(declared):
             layers = [layer for layer, _ in model.named_modules() if layer]
             listed = ", ".join(layers[:8]) + (", …" if len(layers) > 8 else "")
             raise RequestError(

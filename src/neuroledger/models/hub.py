@@ -50,13 +50,14 @@ def _classifier(hub: str, make: Make) -> None:
         layers: tuple[str, ...] = (),
         regions: Regions | None = None,
         readout: str | None = None,
+        logits: str | None = None,
         visual_degrees: float | None = None,
         device: str = "cpu",
         store: Any = None,
     ) -> LayeredModel:
         """An architecture of the hub by name, random from ``seed`` where no ``weights`` are pinned."""
         given = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
-        given |= {"layers": layers, "regions": regions or {}, "readout": readout}
+        given |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
         given |= {"visual_degrees": visual_degrees, "device": device, "store": store}
         return _model(hub, make, id, architecture, arguments or {}, given)
 
@@ -77,13 +78,14 @@ def transformers_model(
     layers: tuple[str, ...] = (),
     regions: Regions | None = None,
     readout: str | None = None,
+    logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
     store: Any = None,
 ) -> LayeredModel:
     """A vision model of ``transformers`` by class, such as ``ViTModel``, with the fields of its configuration."""
     given = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
-    given |= {"layers": layers, "regions": regions or {}, "readout": readout}
+    given |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
     given |= {"visual_degrees": visual_degrees, "device": device, "store": store}
     return _model("transformers", _from_transformers, id, architecture, config or {}, given)
 

@@ -281,9 +281,9 @@ class LayeredModel:
 
     ``layers`` are all layers that one pass records; ``regions`` commits each region to one or several of them (a
     model with a single layer answers for every region with it). ``decisions`` are the tasks that can be read out of
-    ``readout``, or of the last layer. ``identity`` is plain data that determines the
-    activations, or, for a model in memory, a function that gives it (with the key ``process``) for the model's
-    present state; without it nothing is kept. ``labels`` name the features of ``readout``, where they are logits.
+    ``readout``, or of the last layer; labels are decided from ``logits`` where they are another, and ``labels`` name
+    its features. ``identity`` is plain data that determines the activations, or, for a model in memory, a function that
+    gives it (with the key ``process``) for the model's present state; without it nothing is kept.
     ``times`` are the model's own time bins in ms: its activations then are (stimulus, time bin, …).
     """
 
@@ -294,6 +294,7 @@ class LayeredModel:
     decisions: tuple[str, ...] = DECISIONS
     regions: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     readout: str | None = None
+    logits: str | None = None
     labels: tuple[str, ...] = ()
     visual_degrees: float | None = None
     identity: Identity | Callable[[], Identity] | None = None
@@ -305,16 +306,12 @@ class LayeredModel:
     def __post_init__(self) -> None:
         if not self.layers:
             raise ModelError(f"model {self.id!r} has no layers: name at least one")
-        asked = {layer: region for region in self.regions for layer in self.committed(region)}
-        for layer, region in asked.items():
+        asked = {layer: f"region {region}" for region in self.regions for layer in self.committed(region)}
+        asked |= {one: name for name, one in (("readout", self.readout), ("logits", self.logits)) if one}
+        for layer, asking in asked.items():
             if layer not in self.layers:
-                raise ModelError(
-                    f"model {self.id!r}, region {region}: it records no {unknown('layer', layer, self.layers)}"
-                )
-        if self.readout is not None and self.readout not in self.layers:
-            raise ModelError(
-                f"model {self.id!r}, readout: it records no {unknown('layer', self.readout, self.layers)}"
-            )
+                words = f"it records no {unknown('layer', layer, self.layers)}"
+                raise ModelError(f"model {self.id!r}, {asking}: {words}")
 
     @property
     def gives(self) -> Channels:
@@ -358,8 +355,8 @@ class LayeredModel:
     def perform(
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Decisions read out from the ``readout`` layer, or the last one; see :class:`Perform`."""
-        layer = self.readout or self.layers[-1]
+        """Decisions read out from the ``readout`` layer, or the last one, labels from ``logits``; see :class:`Perform`."""
+        layer = (self.logits if task.name == "label" else None) or self.readout or self.layers[-1]
         features = self._features(stimuli, layer, trials)
         if task.name == "odd_one_out":
             return readout.odd_one_out(

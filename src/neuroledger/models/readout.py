@@ -128,7 +128,7 @@ def label(
     if logits.shape[1] != CLASSES:
         raise ModelError(
             f"model {model!r}: labels need the {CLASSES} ImageNet logits, its readout layer has {logits.shape[1]} "
-            "features; name its logits as `readout` and their `labels`, or use the task `probabilities`"
+            "features; name the layer of `logits` (`output` is what a network gives) and their `labels`"
         )
     if tuple(choices) == ("imagenet",):
         return _decided(np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids)

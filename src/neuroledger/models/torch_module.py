@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -53,6 +53,7 @@ def torch_module(
     layers: tuple[str, ...] = (),
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
     readout: str | None = None,
+    logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
     store: Any = None,
@@ -76,7 +77,7 @@ def torch_module(
     microsaccades
         Whether every trial looks at a slightly different place, as a fixating eye does; needs ``visual_degrees``.
     labels
-        Names of the features of ``readout``, where they are logits (ImageNet's 1,000 need none).
+        Names of the logits (ImageNet's 1,000 need none).
     batch
         Stimuli per forward pass; chosen from the size of the activations when not given.
 
@@ -103,6 +104,7 @@ def torch_module(
         layers=layers,
         regions=regions or {},
         readout=readout,
+        logits=logits,
         visual_degrees=visual_degrees,
         device=device,
         store=store,
@@ -112,13 +114,13 @@ def torch_module(
 
 def assemble(
     module: torch.nn.Module,
-    described: Mapping[str, Any],
+    described: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
     *,
     id: str,
-    preprocessing: Preprocessing,
+    preprocessing: Preprocessing | Callable[..., Any],
     layers: tuple[str, ...],
     regions: Mapping[str, str | tuple[str, ...]],
-    weights: Mapping[str, Path],
+    weights: Mapping[str, Path] | None = None,
     seed: int = 0,
     times: Bins | None = None,
     stochastic: bool = False,
@@ -126,12 +128,16 @@ def assemble(
     labels: tuple[str, ...] = (),
     batch: int | None = None,
     readout: str | None = None,
+    logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
     store: Any = None,
     packages: tuple[str, ...] = (),
 ) -> LayeredModel:
-    """A built module with its weights as a model; ``described`` and ``packages`` say which module it is."""
+    """A built module with its weights as a model; ``described`` and ``packages`` say which module it is.
+
+    Of a module in memory ``described`` is its identity, as a function.
+    """
     from neuroledger.models.torch_layers import available, check_layers, extractor
     from neuroledger.models.torch_weights import load_weights, weights_identity
 
@@ -139,19 +145,21 @@ def assemble(
         raise ModelError(f"model {id!r}: microsaccades are so many degrees wide: say its `visual_degrees`")
     if weights:
         load_weights(module, weights, id)
-    named = layers or every_layer(regions, readout)
+    named = layers or every_layer(regions, readout, logits)
     check_layers(module, named, id)
-    identity = {
-        **described,
-        "weights": weights_identity(weights) if weights else {"seed": seed},
-        "preprocessing": preprocessing.model_dump(mode="json"),
-        "device": available(device).type,
-        "packages": {name: version_of(name) for name in sorted({*packages, "torch"} - {"neuroledger"})},
-        "stochastic": seed if stochastic else None,
-        "microsaccades": visual_degrees if microsaccades else None,
-        "times": None if times is None else [list(bin_) for bin_ in times],
-    }
-    steps = None if times is None else len(times)
+    identity = described
+    if not callable(identity):
+        assert isinstance(preprocessing, Preprocessing)  # a spec declares its steps
+        identity = {
+            **identity,
+            "weights": weights_identity(weights) if weights else {"seed": seed},
+            "preprocessing": preprocessing.model_dump(mode="json"),
+            "device": available(device).type,
+            "packages": {name: version_of(name) for name in sorted({*packages, "torch"} - {"neuroledger"})},
+            "stochastic": seed if stochastic else None,
+            "microsaccades": visual_degrees if microsaccades else None,
+            "times": None if times is None else [list(bin_) for bin_ in times],
+        }
     return LayeredModel(
         id=id,
         takes=frozenset({"images"}),
@@ -160,13 +168,14 @@ def assemble(
             preprocessing,
             model=id,
             device=device,
-            steps=steps,
+            steps=None if times is None else len(times),
             seed=seed,
             microsaccades=visual_degrees if microsaccades else None,
         ),
         layers=named,
         regions=dict(regions),
         readout=readout,
+        logits=logits,
         labels=labels,
         visual_degrees=visual_degrees,
         identity=identity,
@@ -192,11 +201,10 @@ def build(path: str, arguments: Mapping[str, Any], seed: int, model: str) -> tor
         raise ModelError(f"model {model!r}: {path} does not take these arguments: {error}") from error
 
 
-def every_layer(regions: Mapping[str, str | tuple[str, ...]], readout: str | None) -> tuple[str, ...]:
-    """The layers that regions and readout name, each once; the module's own output when they name none."""
+def every_layer(regions: Mapping[str, str | tuple[str, ...]], *decided: str | None) -> tuple[str, ...]:
+    """The layers that regions and decisions name, each once; the module's own output when they name none."""
     named = [one for layers in regions.values() for one in ((layers,) if isinstance(layers, str) else layers)]
-    if readout is not None:
-        named.append(readout)
+    named += [one for one in decided if one is not None]
     return tuple(dict.fromkeys(named)) or ("output",)
 
 

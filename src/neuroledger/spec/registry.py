@@ -39,7 +39,8 @@ INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
         "ceiling": frozenset({"splits", "rng", "workspace"}),
         "paradigm": frozenset({"rng", "workspace", "store", "pretraining", "metrics", "catalog"}),
         "builder": frozenset(
-            {"id", "weights", "regions", "layers", "readout", "visual_degrees", "device", "store", "rng"}
+            {"id", "weights", "regions", "layers", "readout", "logits", "visual_degrees", "device"}
+            | {"store", "rng"}
         ),
         "reader": frozenset(),
         "stimuli": frozenset(),

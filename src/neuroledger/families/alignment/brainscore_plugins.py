@@ -20,6 +20,8 @@ from neuroledger.store.files import write_text
 __all__ = ["Plugin", "import_plugin", "read_plugin"]
 
 REGIONS: Final = ("V1", "V2", "V4", "IT")
+# Labels are decided there from what the network's last part gives: what a classifier gives itself.
+LOGITS: Final = "output"
 # Modules whose functions are architectures that a builder here makes by the same name.
 HUBS: Final[Mapping[str, str]] = {
     "torchvision.models": "torchvision", "models": "torchvision", "torchvision": "torchvision", "timm": "timm",
@@ -254,10 +256,11 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     committed = [
         layer for one in plugin.regions.values() for layer in ((one,) if isinstance(one, str) else one)
     ]
-    layers = list(dict.fromkeys([*plugin.layers, *committed]))
+    decided = plugin.readout or (plugin.layers or committed)[-1]
+    layers = list(dict.fromkeys([*plugin.layers, *committed, decided, LOGITS]))
     fields: dict[str, Any] = {
         "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score describes it",
-        "builder": None, "layers": layers, "regions": regions, "readout": plugin.readout or layers[-1],
+        "builder": None, "layers": layers, "regions": regions, "readout": decided, "logits": LOGITS,
         "visual_degrees": plugin.visual_degrees, "downloads": plugin.downloads,
     }  # fmt: skip
     if plugin.architecture is not None:
@@ -273,7 +276,9 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     fields["unavailable"] = (
         f"Its weights are not here: {lacking}`neuroledger package model {key} CHECKPOINT` pins them."
     )
-    fields["notes"] = ["Layers, regions, preprocessing and visual degrees are those of the plugin's source."]
+    fields["notes"] = [
+        "Layers, regions, readout, preprocessing and visual degrees are those of the plugin's source."
+    ]
     fields["license"] = "LicenseRef-unknown"
     lines = ["# yaml-language-server: $schema=../schema/model.json"]
     lines += [f"{name}: {inline(value)}" for name, value in fields.items() if value not in (None, {}, [])]
