@@ -351,13 +351,12 @@ class Tally:
             return False
         if site is None or site.weight is not weight or site.version != weight._version:
             return False
-        site.inbox.again(x, site.shape, site.leading, self.batch, self.samples)
-        site.layer.dense += site.dense
+        self.at(site, x)
         return True
 
     def at(self, site: Site, x: Tensor) -> None:
         """Count inputs at a known site."""
-        site.inbox.take(x.reshape(site.shape), site.leading, self.batch, self.samples)
+        site.inbox.again(x, site.shape, site.leading, self.batch, self.samples)
         site.layer.dense += site.dense
 
     def amounts(

@@ -48,6 +48,8 @@ _WITH_NUMPY = frozenset(
 
 def normal(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Uninitialised memory that may be written to in and out of inference mode."""
+    if not torch.is_inference_mode_enabled():
+        return torch.empty(count, dtype=dtype, device=device)
     with torch.inference_mode(False):
         return torch.empty(count, dtype=dtype, device=device)
 
@@ -90,13 +92,14 @@ def few_zeros(values: Tensor) -> Indices | None:
         or not values.is_contiguous()
     ):
         return None
-    flat, mask = values.detach().numpy().ravel(), np.empty(MASK, dtype=np.bool_)
+    flat, held = values.detach().numpy().ravel(), bytearray(MASK)
+    mask = np.frombuffer(held, dtype=np.bool_)
     found: list[Indices] = []
     left = flat.size // 64
     for at in range(0, flat.size, MASK):
         part = mask[: min(MASK, flat.size - at)]
         np.equal(flat[at : at + MASK], 0, out=part)
-        if part.any():
+        if held.find(1, 0, part.size) >= 0:  # in half of NumPy's time
             found.append(np.flatnonzero(part) + at)
             left -= found[-1].size
             if left < 0:
@@ -113,20 +116,19 @@ class Fan:
     def __init__(self, width: int, driven: Tensor | None = None, each: float | None = None) -> None:
         self.width, self.each = width, each
         self._driven = driven
-        self._ones: Tensor | None = None
-
-    def ones(self, dtype: torch.dtype) -> Tensor:
-        """As many ones as there are features, to add rows up with."""
-        if self._ones is None or self._ones.dtype != dtype:
-            with torch.inference_mode(False):
-                self._ones = torch.ones(self.width, dtype=dtype)
-        return self._ones
 
     def of(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         """The numbers, ``(feature,)``; ``dtype`` and ``device`` are those of numbers that are all the same."""
         if self._driven is None:
             self._driven = torch.full((self.width,), self.each or 0.0, dtype=dtype, device=device)
         return self._driven
+
+
+@lru_cache(maxsize=64)
+def ones(width: int, dtype: torch.dtype) -> Tensor:
+    """Ones to add the values of rows up with."""
+    with torch.inference_mode(False):
+        return torch.ones(width, dtype=dtype)
 
 
 @lru_cache(maxsize=64)
@@ -270,11 +272,6 @@ class Scratch:
         """Whether each row has values other than -1, 0 and 1 among its first; that there are none is not said."""
         return rows.is_cpu and rows.dtype in FLOATS and not bool(self._whole(rows).any())
 
-    def masks(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """Two masks of at most ``PIECE`` places, for comparisons of one part of a tensor at a time."""
-        count = math.prod(shape)
-        return self._mask[:count].reshape(shape), self._ones[:count].reshape(shape)
-
     def _kind(self, part: Tensor) -> Literal["binary", "signs"] | None:
         """``binary`` if all values are 0 and 1, ``signs`` if there are -1 too, None if there are others."""
         values, count = part.numpy(), part.numel()
@@ -326,21 +323,23 @@ class _Spikes:
     Such values drive what their sum weighted with ``driven`` is, which is exact.
     """
 
-    __slots__ = ("_ones", "_some", "added", "batch", "driven", "dtype", "sum", "sums")
+    __slots__ = ("_masks", "_ones", "_some", "added", "batch", "driven", "dtype", "sum", "sums")
 
-    def __init__(self, batch: int, driven: Tensor, some: Array, ones: Array) -> None:
+    def __init__(self, batch: int, driven: Tensor, shape: tuple[int, int]) -> None:
         self.batch, self.driven = batch, driven
-        self._some, self._ones = some, ones
-        self.sums = np.zeros(len(some))
-        self.sum = normal(len(some), driven.dtype, driven.device)
+        # Bytes of their own are compared in a third of the time that counting in NumPy's takes.
+        self._masks = bytearray(math.prod(shape)), bytearray(math.prod(shape))
+        self._some, self._ones = (np.frombuffer(mask, np.bool_).reshape(shape) for mask in self._masks)
+        self.sums = np.zeros(shape[0])
+        self.sum = normal(shape[0], driven.dtype, driven.device)
         self.added = self.sum.numpy()
         self.dtype = self.added.dtype
 
     def binary(self, values: Array) -> bool:
-        """Whether all values are 0 and 1: as many are 1 as are not 0."""
+        """Whether all values are 0 and 1: those that are not 0 are those that are 1."""
         np.not_equal(values, 0, out=self._some)
         np.equal(values, 1, out=self._ones)
-        return int(np.count_nonzero(self._some)) == int(np.count_nonzero(self._ones))
+        return self._masks[0] == self._masks[1]
 
 
 class Inbox:
@@ -440,14 +439,14 @@ class Inbox:
         if batch in (self._analogue, self._mixed) or not x.is_cpu or x.dtype not in FLOATS:
             return None
         fan = self.fan
-        driven = fan.of(x.dtype, x.device) if fan.each is None else fan.ones(x.dtype)
+        driven = fan.of(x.dtype, x.device) if fan.each is None else ones(fan.width, x.dtype)
         if driven.dtype != x.dtype:
             return None
         first = x.detach().resolve_neg().reshape(shape)[0, :TRIED].numpy()
         if not np.equal(first != 0, first == 1).all():
             self._mixed = batch
             return None
-        self._spikes = _Spikes(batch, driven, *self._scratch.masks(shape))
+        self._spikes = _Spikes(batch, driven, shape)
         return self._spikes
 
     def _add_spikes(self) -> None:

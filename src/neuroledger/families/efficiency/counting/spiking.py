@@ -254,6 +254,8 @@ def states_of(module: nn.Module) -> tuple[str, ...]:
 def _reset_of(module: nn.Module) -> Any:
     """The module's method that resets its state without arguments, if there is one."""
     for name in RESETS:
+        if name not in vars(module) and not hasattr(type(module), name):
+            continue  # torch looks for it in vain among its parts, which takes longer
         method = getattr(module, name, None)
         if inspect.ismethod(method):
             parameters = inspect.signature(method).parameters.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import sys
 from collections import deque
@@ -37,6 +38,9 @@ LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "pandas", "xa
 INTERNAL = frozenset(vars(nn.Module()))
 
 Undo = Callable[[], None]
+
+# Bytes of a Mersenne twister in NumPy: 624 words and a place, each of four bytes.
+WORDS = 2500
 
 
 class State:
@@ -296,12 +300,13 @@ class Streams:
         held = (p for part in parts for p in part._parameters.values()) if torch.cuda.is_initialized() else ()
         self._devices = sorted({p.device.index for p in held if p is not None and p.is_cuda})
         self._every = every
+        self._numpy: tuple[bytes, Any] | None = None  # NumPy's words, and its state when they were these
         self.start = self.now()
 
     def now(self) -> tuple[Any, ...]:
         """Where the generators are."""
         on_cards = [torch.cuda.get_rng_state(device) for device in self._devices]
-        others = (np.random.get_state(), random.getstate()) if self._every else ()  # noqa: NPY002 - to put it back
+        others = (self._of_numpy(), random.getstate()) if self._every else ()
         return torch.get_rng_state(), on_cards, *others
 
     def go_to(self, where: tuple[Any, ...]) -> None:
@@ -310,8 +315,29 @@ class Streams:
         for device, state in zip(self._devices, where[1], strict=True):
             torch.cuda.set_rng_state(state, device)
         if self._every:
-            np.random.set_state(where[2])  # noqa: NPY002 - as it was before
+            if self._numpy is None or self._numpy[1] is not where[2] or _words() != self._numpy[0]:
+                np.random.set_state(where[2])  # noqa: NPY002 - as it was before
+                self._know(_words(), where[2])
             random.setstate(where[3])
+
+    def _of_numpy(self) -> Any:
+        """The state of NumPy's generator, which takes long to read: it is read if its words have moved."""
+        words = _words()
+        if self._numpy is None or words != self._numpy[0]:
+            state = np.random.get_state()  # noqa: NPY002 - to put it back
+            self._know(words, state)
+            return state
+        return self._numpy[1]
+
+    def _know(self, words: bytes | None, state: Any) -> None:
+        """Know the state by its words, unless a normal number waits in it, which is drawn without a change to them."""
+        self._numpy = (words, state) if words is not None and not state[3] else None
+
+
+def _words() -> bytes | None:
+    """The words of NumPy's generator and its place in them; None if it is another than a Mersenne twister."""
+    source = np.random.get_bit_generator()
+    return ctypes.string_at(source.ctypes.state_address, WORDS) if type(source) is np.random.MT19937 else None
 
 
 def foreign(module: nn.Module) -> bool:
