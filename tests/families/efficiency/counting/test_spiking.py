@@ -84,6 +84,38 @@ def test_a_network_that_takes_single_steps_is_found_out():
     assert layer is not None and layer.membrane() is None
 
 
+class Blocks(nn.Module):
+    """Takes single steps, and has a loop over its blocks."""
+
+    def __init__(self, *blocks, fails=False):
+        super().__init__()
+        self.blocks, self.fails = nn.ModuleList(blocks), fails
+
+    def forward(self, x):
+        if self.fails and x.dim() > 2:
+            raise ValueError("one step at a time")
+        for block in self.blocks:
+            x = block(x)
+        return x, self.blocks[-1].membrane
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_single_steps_of_a_network_with_a_loop_over_its_layers_are_no_loop_over_time(fails):
+    torch.manual_seed(0)
+    layers = [nn.Linear(6, 5), Lif(0.9), nn.Linear(5, 3), Lif(0.9)]
+    x = (torch.rand(8, 4, 6) < 0.5).float()
+    whole = counted(OverTime(nn.Sequential(*layers)), x.transpose(1, 2))
+    for batches in ([x], x.split(1), x.split([3, 5])):
+        stepped = counted(Blocks(*layers, fails=fails), *batches)
+        assert stepped.steps == whole.steps == 4 and "axis 1" in stepped.notes[0]
+        assert per_sample(stepped) == per_sample(whole) and per_sample(stepped)[2] == 4 * 45
+        assert [(layer.updates, layer.zeros) for layer in stepped.layers.values() if layer.neuron] == [
+            (layer.updates, layer.zeros) for layer in whole.layers.values() if layer.neuron
+        ]
+    alone = nl.cost(Blocks(*layers, fails=fails), [x], ["synaptic_operations"])["synaptic_operations"]
+    assert alone.value == sum(per_sample(whole)[:2]) and alone.n["time_steps"] == 4
+
+
 def test_state_of_nested_snntorch_layers_is_set_back_and_no_part_of_the_footprint():
     snn = pytest.importorskip("snntorch")
     net = nn.Sequential(nn.Sequential(nn.Linear(6, 5), snn.Leaky(beta=0.9, init_hidden=True)))

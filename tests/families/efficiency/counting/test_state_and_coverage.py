@@ -238,6 +238,38 @@ def test_batches_drawn_on_the_way_are_not_the_same_batch_again():
     assert not torch.equal(seen[0], seen[1]) and not torch.equal(seen[1], seen[2])
 
 
+class Normal(nn.Module):
+    """Draws some of NumPy's normal numbers, which come in pairs: a second one waits for the next call."""
+
+    def __init__(self, draws):
+        super().__init__()
+        self.draws = draws
+
+    def forward(self, x):
+        drawn = np.random.standard_normal(self.draws)  # noqa: NPY002
+        return (x * float(drawn[-1] > 0) + 1e-9) @ torch.eye(6)
+
+
+@pytest.mark.parametrize("draws", [1, 2, 3])
+@pytest.mark.parametrize("waiting", [0, 1])
+@pytest.mark.parametrize("source", [np.random.MT19937, np.random.PCG64, np.random.SFC64])
+def test_a_normal_number_that_waits_in_numpys_generator_waits_afterwards(source, waiting, draws):
+    before = np.random.get_bit_generator()
+    try:
+        np.random.set_bit_generator(source(3))
+        np.random.standard_normal(waiting)  # noqa: NPY002
+        expected = np.random.get_state(legacy=False)  # noqa: NPY002
+        found = counted(Normal(draws), *[torch.ones(2, 6)] * 3)
+        after = np.random.get_state(legacy=False)  # noqa: NPY002
+        assert str(after) == str(expected)
+        assert per_sample(found) == per_sample(counted(Normal(draws), torch.ones(2, 6)))
+        assert str(np.random.get_state(legacy=False)) == str(expected)  # noqa: NPY002
+        expected = np.random.RandomState(source(3)).standard_normal(waiting + 1)[-1]
+        assert np.random.standard_normal() == expected  # noqa: NPY002
+    finally:
+        np.random.set_bit_generator(before)
+
+
 class Extra(nn.Module):
     """36 weights in a layer, and 600 more in code that no rule counts; 636 operations in all."""
 

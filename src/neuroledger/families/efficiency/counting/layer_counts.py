@@ -432,6 +432,10 @@ class Tally:
         if len(shape) > 1 and calls == shape[0] != shape[1] and fired.dim() and fired.shape[0] == shape[1]:
             self.clash = f"the spiking layer {name!r} was called {shape[0]} times on {shape[1]} samples"
 
+    def repeats(self) -> bool:
+        """Whether a spiking layer was called several times in this batch."""
+        return max(self._calls.values(), default=0) > 1
+
     def sequences(self, name: str, shape: Sequence[int]) -> None:
         """Check what a recurrent layer takes for ``(time, sample, …)``."""
         if len(self._shape) > 2 and tuple(shape[:2]) == self._shape[:2] and shape[0] != shape[1]:

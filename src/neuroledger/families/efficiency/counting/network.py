@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from neuroledger.families.efficiency.counting.state import State, foreign
 
 __all__ = [
     "Network", "answered", "call", "copied", "evaluation", "first_sample", "hooks_of", "inputs_of",
-    "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "uncompiled",
+    "loops", "may_step", "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "uncompiled",
     "without_values", "written",
 ]  # fmt: skip
 
@@ -277,6 +278,34 @@ def uncompiled() -> AbstractContextManager[Any]:
     return stance
 
 
+def may_step(network: Network, inputs: Any) -> bool:
+    """Whether it has to be found out if a network takes one time step at a time."""
+    return bool(network.spiking) and isinstance(inputs, torch.Tensor) and inputs.dim() > 2
+
+
+def loops(network: Network) -> bool:
+    """Whether code around the spiking layers has a loop, which is likely one over time steps."""
+    own = {id(layer.module) for layer in network.spiking.values()}
+    return any(
+        _has_loop(type(part).forward) for _, part in network.parts if id(part) not in own and foreign(part)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _has_loop(function: Callable[..., Any]) -> bool:
+    pending = [getattr(function, "__code__", None)]
+    while pending:
+        code = pending.pop()
+        if isinstance(code, CodeType):
+            if any(
+                step.opname == "FOR_ITER" or "JUMP_BACKWARD" in step.opname
+                for step in dis.get_instructions(code)
+            ):
+                return True
+            pending += code.co_consts
+    return False
+
+
 def steps_through_time(network: Network, inputs: Any) -> int | None:
     """The axis of time if the module is a spiking network that takes one step at a time, else None.
 
@@ -285,7 +314,7 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
     that is not the axis of the samples.
     """
     layers, module = network.spiking, network.module
-    if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
+    if not may_step(network, inputs):
         return None
     axis = 0 if network.sample_axis else 1
     sample = inputs.narrow(network.sample_axis, 0, 1).clone()  # a network may write into what it is given

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from torch import nn
@@ -22,6 +22,8 @@ from neuroledger.families.efficiency.counting.network import (
     copied,
     evaluation,
     inputs_of,
+    loops,
+    may_step,
     may_write,
     samples_of,
     shape_of,
@@ -40,6 +42,8 @@ __all__ = ["repeated", "trace", "watched"]
 
 TimeAxis = int | Literal["auto"] | None
 Receive = Callable[[Any, Any], None]
+
+MEASURED: Final = frozenset({"timing", "memory", "energy"})
 
 
 def trace(
@@ -216,6 +220,7 @@ def _one(
     size = size_of(inputs, network.sample_axis)
     if size == 0:
         return run
+    looped: tuple[Any, Any] | None = None
     if state.batches == 0:
         empty = without_values(network, inputs)
         if empty is not None:
@@ -223,24 +228,24 @@ def _one(
                 f"{empty} is on the meta device, which holds no values: load the weights first (module.to_empty)"
             )
         state.writes = may_write(network)
-        state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
+        if time_axis == "auto" and isinstance(run, StrictPass) and not state.carry and not needs & MEASURED:
+            looped, run = _looped(network, run, inputs, size, state)
+        if looped is None:
+            state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
             state.steps = _steps(inputs, state.time_axis, network.sample_axis)
             if time_axis == "auto":
                 state.notes.append(
                     f"the network takes single steps: it was stepped {state.steps} times along axis {state.time_axis}"
                 )
-        if needs & {"timing", "memory", "energy"}:
+        if needs & MEASURED:
             _measure(network, copied(inputs), needs, state)
-    given = copied(inputs) if state.writes else inputs
-    answer = _answer(network, run, given, size, state)
+    given, answer = looped or _shown(network, run, inputs, size, state)
     if state.batches == 0 and isinstance(run, StrictPass) and not state.carry:
         uncounted = run.hidden()
         if uncounted is not None:
-            full, run = run.tally.full, StrictPass(network, run.needs, uncounted)
-            run.tally.full = full
-            given = copied(inputs) if state.writes else inputs
-            answer = _answer(network, run, given, size, state)
+            run = _anew(run, uncounted)
+            given, answer = _shown(network, run, inputs, size, state)
     if "lemaire" in needs:
         state.lemaire = state.lemaire or Lemaire(network)
         with evaluation(network, carry=state.carry), state.lemaire:
@@ -253,6 +258,38 @@ def _one(
     state.samples += size
     state.batches += 1
     return run
+
+
+def _looped(
+    network: Network, run: StrictPass, inputs: Any, size: int, state: _Progress
+) -> tuple[tuple[Any, Any] | None, StrictPass]:
+    """The first batch and the answer to it of a network that calls its spiking layers step by step itself.
+
+    Such a one takes no single steps, and need not be tried with one. None, and a pass that has counted nothing, of every
+    other: also of those that have loops for something else.
+    """
+    if not (may_step(network, inputs) and loops(network)):
+        return None, run
+    try:
+        found = _shown(network, run, inputs, size, state)
+    except ModelError:
+        return None, _anew(run)
+    return (found, run) if run.tally.repeats() else (None, _anew(run))
+
+
+def _anew(run: StrictPass, uncounted: frozenset[str] | None = None) -> StrictPass:
+    """A pass that has counted nothing, over the same network."""
+    anew = StrictPass(run.network, run.needs, uncounted)
+    anew.tally.full = run.tally.full
+    return anew
+
+
+def _shown(
+    network: Network, run: StrictPass | PeerPass, inputs: Any, size: int, state: _Progress
+) -> tuple[Any, Any]:
+    """A batch as it is shown to the network, and the answer."""
+    given = copied(inputs) if state.writes else inputs
+    return given, _answer(network, run, given, size, state)
 
 
 def _answer(network: Network, run: StrictPass | PeerPass, inputs: Any, size: int, state: _Progress) -> Any:

@@ -324,19 +324,19 @@ class Streams:
         """The state of NumPy's generator, which takes long to read: it is read if its words have moved."""
         words = _words()
         if self._numpy is None or words != self._numpy[0]:
-            state = np.random.get_state()  # noqa: NPY002 - to put it back
+            state = np.random.get_state(legacy=False)  # noqa: NPY002 - to put it back
             self._know(words, state)
             return state
         return self._numpy[1]
 
     def _know(self, words: bytes | None, state: Any) -> None:
         """Know the state by its words, unless a normal number waits in it, which is drawn without a change to them."""
-        self._numpy = (words, state) if words is not None and not state[3] else None
+        self._numpy = (words, state) if words is not None and not state["has_gauss"] else None
 
 
 def _words() -> bytes | None:
     """The words of NumPy's generator and its place in them; None if it is another than a Mersenne twister."""
-    source = np.random.get_bit_generator()
+    source = np.random.get_bit_generator()  # type: ignore[attr-defined]
     return ctypes.string_at(source.ctypes.state_address, WORDS) if type(source) is np.random.MT19937 else None
 
 

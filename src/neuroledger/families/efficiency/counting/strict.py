@@ -646,10 +646,12 @@ class StrictPass:
         return self._thread == threading.get_ident()
 
     def _spiking_starts(self, layer: SpikingLayer, quiet: bool) -> Callable[..., None]:
+        membranes = "membranes" in self.needs
+
         def start(module: nn.Module, given: Any) -> None:
             if self._mine():
                 self.watch.inside += 1
-                if "membranes" in self.needs:
+                if membranes:
                     self._before[module] = self._membrane(layer.membrane(given), module)
                     layer.record()
                 if quiet:
@@ -668,6 +670,8 @@ class StrictPass:
             return found.clone()
 
     def _spiking_ends(self, label: str, layer: SpikingLayer, quiet: bool) -> Callable[..., None]:
+        operations_alone = self.needs == {"operations"}
+
         def end(module: nn.Module, _: Any, output: Any) -> None:
             if not self._mine():
                 return
@@ -675,14 +679,14 @@ class StrictPass:
             if quiet and self._unwatched:
                 self._unwatched.pop().__exit__(None, None, None)
             self.watch.inside -= 1
+            if operations_alone and output is not None and label in self._single:
+                self.tally.stepped(label, spikes(output))
+                return
             before = self._before.pop(module, None)
             handed, version = self._versions.pop(module, (None, 0))
             if handed is not None and handed._version == version:
                 self._replaces.add(module)
             if output is None:
-                return
-            if label in self._single and self.needs == {"operations"}:
-                self.tally.stepped(label, spikes(output))
                 return
             with torch._C.DisableTorchFunction(), self._unobserved():
                 self._spikes(label, layer, before, output)
