@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["unseen"]
+__all__ = ["ADDED", "unseen"]
 
 Floats = npt.NDArray[np.float64]
 # Hits, and misses, that are added to a share before its variance is read off.

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import MetricError
+from neuroledger.families.rare_outcomes import ADDED
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
 from neuroledger.stats.spread import from_left_out
@@ -96,7 +97,7 @@ def _ranked_without_each(scores: Floats, right: Booleans) -> Floats:
     return found
 
 
-@metric("detection_average_precision", version=3, input="predictions")
+@metric("detection_average_precision", version=4, input="predictions")
 def detection_average_precision(
     source: xr.DataArray, target: xr.DataArray, *, overlaps: Sequence[float] = THRESHOLDS
 ) -> xr.DataArray:
@@ -113,6 +114,13 @@ def detection_average_precision(
     target
         True boxes, the same without ``score``.
 
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["cells"]``: how each scene moves each value, from the value without it. Where not one true box is missed at
+        an overlap, this says nothing of misses, which other scenes have: there, the share of boxes that are found varies
+        as it would with two more found and two more missed, after Agresti and Coull (1998).
+
     Raises
     ------
     MetricError
@@ -126,7 +134,7 @@ def detection_average_precision(
     if len(boxes) == 0:
         raise MetricError("there are no true boxes to be found")
     classes = np.unique(labels)
-    values = np.zeros((len(overlaps), len(classes)))
+    values, met = np.zeros((2, len(overlaps), len(classes)))
     names = np.unique(np.concatenate([scenes, found_scenes]))
     hits: dict[tuple[int, int], tuple[Booleans, Strings, Strings]] = {}
     for column, label in enumerate(classes):
@@ -134,7 +142,7 @@ def detection_average_precision(
         given = given[np.argsort(-scores[given], kind="stable")]
         for row, overlap in enumerate(overlaps):
             right = _matched(found[given], found_scenes[given], boxes[own], scenes[own], overlap)
-            values[row, column] = _at_recalls(right, len(own))
+            values[row, column], met[row, column] = _at_recalls(right, len(own)), right.sum()
             hits[row, column] = right, found_scenes[given], scenes[own]
 
     def cells() -> Cells:  # what is right in a scene depends on no other scene
@@ -143,7 +151,11 @@ def detection_average_precision(
             for at in np.searchsorted(names, np.unique(np.concatenate([where, true]))):
                 rest = len(true) - int((true == names[at]).sum())
                 left[at, row, column] = _at_recalls(right[where != names[at]], rest) if rest else np.nan
-        return Cells(names, [(np.arange(len(names)), from_left_out(left))])
+        moves = from_left_out(left)
+        rare = _of_misses(np.searchsorted(classes, labels), np.unique(scenes, return_inverse=True)[1])
+        for whole in np.flatnonzero(met.sum(axis=1) == len(boxes)):
+            moves[np.searchsorted(names, np.unique(scenes)), whole] += values[whole] * rare
+        return Cells(names, [(np.arange(len(names)), moves)])
 
     coords = {"overlap": list(overlaps), "class": classes}
     attrs = {"cells": cells, "limits": (0.0, 1.0), "skewed": True}
@@ -174,6 +186,20 @@ def _matched(
             if shares[best] >= overlap:
                 right[number], left[candidates[best]] = True, False
     return right
+
+
+def _of_misses(classes: Indices, scenes: Indices) -> Floats:
+    """What scenes add to the deviation of each class's recall where nothing is missed, (scene, class).
+
+    Signs are drawn, the same for every model, so that what is added for one class says nothing of another's.
+    """
+    boxes = np.zeros((int(scenes.max()) + 1, int(classes.max()) + 1))
+    np.add.at(boxes, (scenes, classes), 1.0)
+    count = len(scenes)
+    found = (count + ADDED) / (count + 2 * ADDED)
+    error = np.sqrt(found * (1 - found) * count / (count + 2 * ADDED) / boxes.sum(axis=0))
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), boxes.shape)
+    return np.asarray(signs * boxes * error / np.sqrt((boxes**2).sum(axis=0)))
 
 
 def _at_recalls(right: Booleans, truths: int) -> float:
