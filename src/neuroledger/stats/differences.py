@@ -147,7 +147,7 @@ def clearly_better(
     Simultaneous intervals of all pairwise differences, whose common critical value is the quantile of the largest
     studentised difference in the joint draws (Mogstad et al., 2024), widened to Student's for few items. The fewer they
     are, the more each pair has an error of its own, and the nearer its level is to that of Bonferroni: all of the way where
-    degrees of freedom are below the square of the critical value. What has no spread is neither better nor worse than
+    degrees of freedom are below twice the square of the critical value. What has no spread is neither better nor worse than
     anything.
     """
     count = len(entries)
@@ -171,7 +171,7 @@ def clearly_better(
     tail = float(np.exp(log_ndtr(-critical)))
     finite = np.where(np.isfinite(degrees), degrees, 1e9)
     each = min(1.0, (1 - level) / (len(known) * (len(known) - 1) * tail))
-    reach = np.maximum(critical, -stdtrit(finite, tail * each ** np.minimum(1.0, critical**2 / finite)))
+    reach = np.maximum(critical, -stdtrit(finite, tail * each ** np.minimum(1.0, 2 * critical**2 / finite)))
     clear = (values[:, None] - values[None]) > reach * error
     clear &= error > 0
     better[np.ix_(known, known)] = clear
