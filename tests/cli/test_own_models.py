@@ -71,7 +71,16 @@ def test_ids_modules_models_and_scores_are_taken_alike(here: Lab) -> None:
     assert compared.differences[0].benchmark == "lab.V4-ridge" and compared.differences[0].low is not None
     costs = nl.cost(model, benchmark="lab.V4-ridge")
     assert costs["effective_macs"].value > 0
-    assert nl.cost("pixels4")["synaptic_operations"].scale == costs["synaptic_operations"].scale
+
+
+def test_a_model_that_computes_outside_of_torch_has_no_cost_rather_than_none(here: Lab) -> None:
+    costs = nl.cost("pixels4")
+    assert costs
+    for score in costs.values():
+        assert score.status == "failed" and "in NumPy, cannot be counted" in str(score)
+    found = nl.evaluate("pixels4", suite="lab")
+    assert found.to_frame()["operations"].isna().all()
+    assert "None" not in str(found) and "stimuli · 10 splits" in str(found["lab.V4-ridge"])
 
 
 def test_records_of_objects_are_returned_beside_those_of_ids_and_not_kept(

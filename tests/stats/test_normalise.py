@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import neuroledger as nl
-from neuroledger.stats.score import normalise
+from neuroledger.stats.score import counts_in_words, normalise
 from tests.golden.behaviour_cases import object_trials
 
 
@@ -23,3 +23,10 @@ def test_halves_are_ceiled_one_by_one_as_the_peer_does(level: str) -> None:
     ours = normalise(raw, ceiling)
     assert ours.value == pytest.approx(raw.value / np.sqrt(ceiling.value), rel=1e-12)
     assert ours.value != theirs.value
+
+
+def test_counts_are_read_as_words():
+    counts = {"stimuli": 100, "split": 10, "neuroid": 1, "time_bin": 7, "samples": 64, "dummy": 0.5}
+    assert counts_in_words(counts) == [
+        "100 stimuli", "10 splits", "1 neuroid", "7 time bins", "64 samples", "0.5 dummy",
+    ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.errors import SIGNS, SpecError
-from neuroledger.spec.base import Override, Spec
+from neuroledger.spec.base import Override, Spec, id_of
 from neuroledger.spec.catalog import Catalog, Entry, find_repository, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 
@@ -52,7 +52,7 @@ def list(options: argparse.Namespace) -> int:
 
 
 def _named(value: str | Override | None) -> str:
-    return value.name if isinstance(value, Override) else (value or "–")
+    return id_of(value) if value else "–"
 
 
 def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:

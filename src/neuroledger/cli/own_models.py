@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -66,7 +67,7 @@ class Evaluated(Mapping[str, Score]):
             {
                 "benchmark": id, "score": one.value, "low": one.low, "high": one.high, "raw": one.raw,
                 "ceiling": None if one.ceiling is None else one.ceiling.value, "scale": one.scale,
-                "operations": None if operations is None or operations.status == "failed" else operations.value,
+                "operations": math.nan if operations is None or operations.status == "failed" else operations.value,
                 "state": one.status,
             }
             for id, one in self.scores.items()
@@ -162,10 +163,7 @@ def evaluate(
                 failed[id] = str(error)
                 display.line(f"{id}: failed: {error}")
         display.progress("evaluate", len(ids), len(ids))
-        found = Evaluated(one if isinstance(one, str) else one.id, scores, counted, skipped, failed)
-        for note in found.notes():
-            display.line(note)
-    return found
+    return Evaluated(one if isinstance(one, str) else one.id, scores, counted, skipped, failed)
 
 
 def package_model(

@@ -19,6 +19,7 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.spec.params import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
+from neuroledger.stats.score import counts_in_words
 
 # Benchmarks without data that are named one by one.
 CLOSED_SHOWN = 8
@@ -184,7 +185,7 @@ def _words(plain: dict[str, Any]) -> str:
         )
     else:
         text += f" {plain.get('unit') or plain['scale']}"
-    return f"{text} · " + ", ".join(f"{count:g} {name}" for name, count in plain["n"].items())
+    return " · ".join([text, *counts_in_words(plain["n"])])
 
 
 def evaluate(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from neuroledger.errors import RequestError
 from neuroledger.spec import registry
-from neuroledger.spec.base import Override, worded
+from neuroledger.spec.base import Override, id_of, worded
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec, SplitsSpec
 
@@ -29,7 +29,7 @@ def resolve(
     RequestError
         Unknown id, field, compat or parameter; wrong value.
     """
-    name = id.name if isinstance(id, Override) else id
+    name = id_of(id)
     if not isinstance(name, str):
         raise RequestError(
             f"a {kind[:-1]} is asked for by its id, not by {name!r}; see `neuroledger list {kind}`"

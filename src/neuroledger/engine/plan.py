@@ -16,7 +16,7 @@ from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import Override, id_of
 from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.channels import Interface
 from neuroledger.spec.identity import DESCRIPTIVE, sha256_of, spec_sha256
@@ -316,7 +316,7 @@ def _component(kind: str, name: str) -> str:
 
 
 def _bound(catalog: Catalog, kind: Any, wanted: str | Override, compat: str | None) -> dict[str, Any]:
-    name = wanted.name if isinstance(wanted, Override) else wanted
+    name = id_of(wanted)
     spec = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
     merged, component, _ = resolve(kind, wanted, catalog, in_compat(spec, compat))
     return {

@@ -24,7 +24,7 @@ from neuroledger.errors import DataError, RequestError, UnavailableError
 from neuroledger.models.activation_store import attach
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import id_of
 from neuroledger.spec.kinds import BenchmarkSpec, Pretraining
 from neuroledger.stats.score import Score
 
@@ -89,11 +89,11 @@ def resolve(session: Session, benchmark: BenchmarkSpec, model: Model | str, scor
         "workspace": session.workspace,
         "seed": session.request.seed,
     }
-    metrics = {_id(one): metric(one, **in_compat(catalog.metric(_id(one)), benchmark.compat), **shared)
+    metrics = {id_of(one): metric(one, **in_compat(catalog.metric(id_of(one)), benchmark.compat), **shared)
                for one in benchmark.all_metrics}  # fmt: skip
     bound = None
     if benchmark.ceiling is not None:
-        known = catalog.ceiling(_id(benchmark.ceiling))
+        known = catalog.ceiling(id_of(benchmark.ceiling))
         bound = ceiling(benchmark.ceiling, **in_compat(known, benchmark.compat), **shared)
     pretraining: tuple[str | Pretraining, ...] = ()
     if isinstance(model, str):
@@ -177,7 +177,3 @@ def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
             assembly = assembly.isel(presentation=np.flatnonzero(np.isin(ids, first)))
         session.selected[key] = replace(data, assembly=assembly)
     return session.selected[key]
-
-
-def _id(wanted: str | Override) -> str:
-    return wanted.name if isinstance(wanted, Override) else wanted

@@ -16,7 +16,7 @@ import pandas as pd
 from neuroledger.engine.record import Record
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report.table import board_of
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.diagnosis import Diagnosis, Pair, Table
 from neuroledger.stats.task_ranks import published_table
@@ -110,8 +110,7 @@ def from_csv(path: Path) -> Table:
 
 
 def _direction(catalog: Catalog, id: str) -> str:
-    first = catalog.benchmark(id).all_metrics[0]
-    name = first.name if isinstance(first, Override) else first
+    name = id_of(catalog.benchmark(id).all_metrics[0])
     return catalog.metric(name).direction if name in catalog.ids("metrics") else "higher"
 
 
@@ -119,9 +118,9 @@ def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str
     found: dict[str, dict[str, str]] = {}
     for id in ids:
         spec = catalog.benchmark(id)
-        first, dataset = spec.all_metrics[0], catalog.about(spec.dataset)
+        dataset = catalog.about(spec.dataset)
         named = {
-            "metric": first.name if isinstance(first, Override) else first,
+            "metric": id_of(spec.all_metrics[0]),
             "dataset": spec.dataset,
             "modality": dataset.modality,
             "family": spec.paradigm.name,

@@ -14,6 +14,7 @@ from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
 from neuroledger.engine.signatures import signer_in
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
+from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.hierarchy import Group, groups_of, weights_of
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
@@ -128,8 +129,7 @@ def board_of(
 def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Record]) -> Column:
     spec = catalog.benchmark(id)
     dataset = catalog.about(spec.dataset)
-    first = spec.all_metrics[0]
-    name = first if isinstance(first, str) else first.name
+    name = id_of(spec.all_metrics[0])
     unavailable = spec.unavailable or dataset.closed or ""
     # An unavailable benchmark may be described with a metric that is not here either.
     metric = catalog.metric(name) if not unavailable or name in catalog.ids("metrics") else None

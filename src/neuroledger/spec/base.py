@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 __all__ = [
     "ID_PATTERN", "PATTERNS", "Component", "Frozen", "Id", "Override", "Published", "Scale", "Sha256",
-    "SourceFile", "Spec", "Stated", "is_file_name", "is_pattern", "worded",
+    "SourceFile", "Spec", "Stated", "id_of", "is_file_name", "is_pattern", "worded",
 ]  # fmt: skip
 
 ID_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._+-]{0,119}[A-Za-z0-9_+-])?$"
@@ -101,6 +101,11 @@ class Component(BaseModel):
 
 class Override(Component):
     """A metric or ceiling by id, with fields that replace those of its spec."""
+
+
+def id_of(wanted: str | Override) -> str:
+    """The id of a metric or ceiling that is named alone or with overrides."""
+    return wanted.name if isinstance(wanted, Override) else wanted
 
 
 class SourceFile(Frozen):

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from neuroledger.errors import Finding, RequestError, SpecError, UnknownError
 from neuroledger.spec import registry, shipped
-from neuroledger.spec.base import Override, Spec
+from neuroledger.spec.base import Spec, id_of
 from neuroledger.spec.document import Document
 from neuroledger.spec.kinds import (
     KINDS,
@@ -350,16 +350,13 @@ def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:
     """What a spec refers to: (kind, id, location in the document)."""
     spec, found = entry.spec, list[tuple[str, str, tuple[str | int, ...]]]()
 
-    def named(value: str | Override | None) -> str | None:
-        return value.name if isinstance(value, Override) else value
-
     if isinstance(spec, BenchmarkSpec):
         found.append(("datasets", spec.dataset, ("dataset",)))
         if spec.metric is not None:
-            found.append(("metrics", str(named(spec.metric)), ("metric",)))
-        found += [("metrics", str(named(item)), ("metrics", i)) for i, item in enumerate(spec.metrics)]
+            found.append(("metrics", id_of(spec.metric), ("metric",)))
+        found += [("metrics", id_of(item), ("metrics", i)) for i, item in enumerate(spec.metrics)]
         if spec.ceiling is not None:
-            found.append(("ceilings", str(named(spec.ceiling)), ("ceiling",)))
+            found.append(("ceilings", id_of(spec.ceiling), ("ceiling",)))
         if spec.floor is not None and isinstance(spec.floor.dummy, str):
             found.append(("models", spec.floor.dummy, ("floor", "dummy")))
         for sign in ("positive", "negative"):

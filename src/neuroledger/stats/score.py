@@ -314,8 +314,8 @@ class Score:
         text += f" {self.unit or self.scale}"
         if self.ceiling is not None:
             text += f" of ceiling · raw {self.raw:.4g} · ceiling {self.ceiling.value:.4g}"
-        counts = " · ".join(f"{count:g} {name}" for name, count in self.n.items())
-        return f"{text}{' · ' + counts if counts else ''}{' · partial: ' + self.reason if self.status == 'partial' else ''}"
+        partial = f"partial: {self.reason}" if self.status == "partial" else ""
+        return " · ".join(filter(None, [text, *counts_in_words(self.n), partial]))
 
     def _repr_html_(self) -> str:
         rows = [("value", f"{self.value:.4g}")]
@@ -334,6 +334,12 @@ def _of_replicates(draws: Floats | None) -> Spread | None:
     if draws is None or draws.ndim != 1 or draws.size < DRAWS or not np.isfinite(draws).all():
         return None
     return Spread({RESAMPLED: draws[:DRAWS] - draws[:DRAWS].mean()}, {RESAMPLED: DRAWS})
+
+
+def counts_in_words(n: Mapping[str, float]) -> list[str]:
+    """Counts in words: ``10 splits``, ``7 time bins``, ``1 subject``, ``100 stimuli``; ``0.5 dummy`` is no count."""
+    ends = {name: "s" * (value != 1 and name[-1] not in "siy") for name, value in n.items()}
+    return [f"{value:g} {name.replace('_', ' ')}{ends[name]}" for name, value in n.items()]
 
 
 def number(value: float) -> float | None:
@@ -499,11 +505,9 @@ def mean_of(parts: Mapping[str, Score], over: str) -> Score:
         return reduce(Spread.__add__, found) * share if len(found) == len(scores) else None
 
     tops = [score.ceiling for score in scores if score.ceiling is not None]
-    top = (
-        tops[0].replace(value=mean([one.value for one in tops]), error=NAN, low=NAN, high=NAN)
-        if tops
-        else None
-    )
+    top = None
+    if tops:
+        top = tops[0].replace(value=mean([one.value for one in tops]), error=NAN, low=NAN, high=NAN)
     keys = dict.fromkeys(key for score in scores for key in score.n)
     shared = {key: [score.n.get(key, 0) for score in scores] for key in keys}
     counts = {key: sum(n) if key == "neuroid" else max(n) for key, n in shared.items()}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroledger.errors import RequestError
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import id_of
 from neuroledger.stats.resampling import holm
 
 if TYPE_CHECKING:
@@ -234,8 +234,7 @@ def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dic
     found: dict[str, dict[str, float]] = {}
     for item in catalog.suite(suite).benchmarks:
         spec = catalog.benchmark(item.id)
-        first = spec.all_metrics[0]
-        headline = first.name if isinstance(first, Override) else first
+        headline = id_of(spec.all_metrics[0])
         figures = [each for each in spec.published if each.metric in (None, headline)]
         if figures:
             found[item.id] = {figure.model: figure.value for figure in figures}

@@ -383,7 +383,7 @@ def watched(run: Callable[[], int]) -> Trace:
 
     For models that are more than one module: their parts are unknown, so counts are listed by the functions' names,
     and operations outside of torch are not counted. Recorded activations always leave torch, so that this is a note here,
-    and does not make the count partial.
+    and does not make the count partial. Where nothing was done in torch, nothing is known, and every count has failed.
     """
     network = Network.of(nn.Module())
     tally = Tally(network)
@@ -391,15 +391,21 @@ def watched(run: Callable[[], int]) -> Trace:
     with torch.no_grad(), Watch(tally, operations=True, activations=True):
         samples = run()
     tally.settle(last=True)
+    uncounted = tuple(one for one in tally.uncounted.values() if one.why != LEFT)
+    why = ""
+    if not samples:
+        why = "no sample was answered"
+    elif not tally.layers and not uncounted:
+        why = (
+            "nothing was multiplied in torch: what is computed elsewhere, such as in NumPy, cannot be counted"
+        )
     return Trace(
         mode="strict",
         needs=frozenset({"operations", "activations"}),
         samples=samples,
         batches=1,
         layers=tally.layers,
-        uncounted=tuple(one for one in tally.uncounted.values() if one.why != LEFT),
+        uncounted=uncounted,
         notes=("operations of torch alone, by function",),
-        failures={}
-        if samples
-        else {"operations": "no sample was answered", "activations": "no sample was answered"},
+        failures={"operations": why, "activations": why} if why else {},
     )

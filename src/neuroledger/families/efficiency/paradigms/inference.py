@@ -16,7 +16,7 @@ from neuroledger.families.efficiency.counting.counts import Need, Trace
 from neuroledger.families.efficiency.networks.answers import answers, forecast, incremental
 from neuroledger.families.efficiency.networks.trainable_model import Learner, Task
 from neuroledger.families.efficiency.simulated_detections import simulated_answers
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import Override, id_of
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.registry import paradigm
 
@@ -110,6 +110,6 @@ def _with_costs(
     measured: Measurement, trace: Trace | None, metrics: Sequence[str | Override], catalog: Catalog | None
 ) -> Measurement:
     """The measurement with the scores of those metrics that are read from the trace of its pass."""
-    wanted = {item.name if isinstance(item, Override) else item: item for item in metrics}
+    wanted = {id_of(item): item for item in metrics}
     costs = read_costs(wanted, trace, catalog or open_definitions()) if trace is not None else {}
     return replace(measured, costs=costs, trace=trace)

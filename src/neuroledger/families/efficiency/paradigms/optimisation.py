@@ -17,7 +17,7 @@ from neuroledger.families.efficiency.counting.counts import Trace
 from neuroledger.families.efficiency.system.qubo import THRESHOLDS, evaluate, workload
 from neuroledger.families.efficiency.system.solvers import ASKS
 from neuroledger.models.model import Model, fit
-from neuroledger.spec.base import Override
+from neuroledger.spec.base import Override, id_of
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.registry import paradigm
 
@@ -86,6 +86,6 @@ def optimisation(
         for problem, (_, row) in zip(problems, rows.iterrows(), strict=True)
     }
     trace = Trace("strict", frozenset(), samples=len(rows), solving=solving)
-    wanted = {item.name if isinstance(item, Override) else item: item for item in metrics}
+    wanted = {id_of(item): item for item in metrics}
     costs = read_costs(wanted, trace, catalog or open_definitions())
     return Measurement(found, known.astype(np.float64), costs=costs, trace=trace)
