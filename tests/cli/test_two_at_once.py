@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import http.server
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
 import yaml
 
+from neuroledger.families.alignment.brainscore_files import ROLES
 from tests.cli.test_start import NAMES, images, truth
 from tests.data.test_pin import bids, place
 from tests.engine.lab import make_files
+from tests.families.alignment.test_imports import package
+from tests.hostile.proposals.corpus import git
 
 __all__ = ["images", "place"]
 
@@ -44,18 +51,25 @@ def held(root: Path) -> dict[str, str]:
     }
 
 
-def same(make: Callable[[Path], Path], arguments: Sequence[str], tmp_path: Path, **more: str) -> None:
-    """The command ``TIMES`` at once leaves the files of one alone; whoever comes too late is told so in one line."""
+WAITS = "waiting for another process that pins files of this repository\n"
+
+
+def same(
+    make: Callable[[Path], Path], arguments: Sequence[str], tmp_path: Path, *, times: int = TIMES, **more: str
+) -> None:
+    """The command ``times`` at once leaves the files of one alone; whoever comes too late is told so in one line."""
     alone, shared = make(tmp_path / "alone" / "one"), make(tmp_path / "shared" / "one")
     one = begun(alone, arguments, **more)
     out, err = one.communicate(timeout=300)
     assert one.returncode == 0, out + err
-    several = [begun(shared, arguments, **more) for _ in range(TIMES)]
+    several = [begun(shared, arguments, **more) for _ in range(times)]
     said = [process.communicate(timeout=300) for process in several]
     codes = sorted(process.returncode for process in several)
     assert codes[0] == 0 and set(codes) <= {0, 1, 2}, (codes, said)
     assert not any("Traceback" in err for _, err in said), said
-    late = [err for process, (_, err) in zip(several, said, strict=True) if process.returncode]
+    late = [
+        err.replace(WAITS, "") for process, (_, err) in zip(several, said, strict=True) if process.returncode
+    ]
     assert all(err.startswith("neuroledger: ") and err.count("\n") == 1 for err in late), said
     assert held(shared) == held(alone)
     left = [
@@ -99,6 +113,108 @@ def test_fetch(tmp_path: Path) -> None:
         return folder
 
     same(make, ["fetch", "lab"], tmp_path, NEUROLEDGER_MIRROR=str(tmp_path / "mirror"))
+
+
+class Slowly(http.server.BaseHTTPRequestHandler):
+    """A bucket that sends its objects in pieces, so that whoever asks at the same time is in the middle of it."""
+
+    objects: ClassVar[dict[str, bytes]] = {}
+
+    def do_GET(self) -> None:
+        held = self.objects.get(unquote(urlsplit(self.path).path).lstrip("/"))
+        if held is None:
+            self.send_error(404, "NoSuchKey")
+            return
+        wanted = self.headers.get("Range")
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        self.send_response(206 if wanted else 200)
+        self.send_header("Content-Length", str(len(held) - start))
+        self.end_headers()
+        for at in range(start, len(held), max(1, len(held) // 4)):
+            time.sleep(0.05)
+            self.wfile.write(held[at : min(len(held), at + max(1, len(held) // 4))])
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The address of a bucket on this machine, and the folder of the files of Brain-Score's layout that it serves."""
+    files = tmp_path / "served"
+    package(files)
+    Slowly.objects = {f"bucket/{path.name}": path.read_bytes() for path in files.iterdir()}
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slowly)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", files
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def stated(bucket: tuple[str, Path], *kinds: str) -> Callable[[Path], Path]:
+    """A repository with a data set whose files lie in the bucket, and are not pinned yet."""
+    address, served = bucket
+    files = [path for path in sorted(served.iterdir()) if path.suffix in kinds]
+
+    def make(folder: Path) -> Path:
+        empty(folder)
+        downloads = {
+            path.name: {
+                "url": f"s3://bucket/{path.name}",
+                "endpoint": address,
+                "region": "us-east-1",
+                "sha1": hashlib.sha1(path.read_bytes()).hexdigest(),
+            }
+            for path in files
+        }
+        reader = {"name": "brainio"} | {ROLES[path.suffix]: path.name for path in files}
+        spec = {"id": "mine", "version": 1, "title": "Responses of a laboratory", "license": "CC0-1.0"}
+        spec |= {"downloads": downloads, "reader": reader, "unavailable": "not here yet"}
+        (folder / "specs" / "datasets").mkdir()
+        (folder / "specs" / "datasets" / "mine.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_import_from_a_bucket(bucket: tuple[str, Path], tmp_path: Path, times: int) -> None:
+    words = ["import", "brainscore", "mine"]
+    same(stated(bucket, ".nc", ".csv", ".zip"), words, tmp_path, times=times)
+
+
+def test_fetch_of_what_is_not_pinned_yet(bucket: tuple[str, Path], tmp_path: Path) -> None:
+    same(stated(bucket, ".csv", ".zip"), ["fetch", "mine"], tmp_path)
+
+
+def test_import_of_files(bucket: tuple[str, Path], tmp_path: Path) -> None:
+    files = [str(path) for path in sorted(bucket[1].iterdir())]
+    same(empty, ["import", "brainscore", "mine", *files], tmp_path)
+
+
+def test_import_of_a_listing(tmp_path: Path) -> None:
+    tree = tmp_path / "ds000001"
+    bids(tree)
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "published"]):
+        git(tree, *words)
+    more = ["--from", str(tree), "--published", "*.vhdr", "--as", "Rest"]
+    same(empty, ["import", "openneuro", "ds000001", *more], tmp_path)
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_embed(images: Path, tmp_path: Path, times: int) -> None:
+    def make(folder: Path) -> Path:
+        empty(folder)
+        for name in ("data", "specs/models"):
+            (folder / name).mkdir()
+        spec = {"id": "pixels4", "version": 1, "title": "Pixels", "builder": {"name": "pixels", "size": 4}}
+        (folder / "specs" / "models" / "pixels4.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        return folder
+
+    words = ["embed", "pixels4", "--images", str(images / "images"), "--out", "data/mine.nc"]
+    same(make, words, tmp_path, times=times)
 
 
 def test_package(images: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from neuroledger.cli.one_at_a_time import alone
 from neuroledger.cli.output import say
 from neuroledger.display import choose
 from neuroledger.errors import RequestError
@@ -21,15 +22,18 @@ def _opened(options: argparse.Namespace) -> Catalog:
 
 def bring_in(options: argparse.Namespace) -> int:
     """`import`: a key of Brain-Score's registry, its files, or published trees of recordings, as a data set."""
-    if options.project == "brainscore-model":
-        return _plugin(options)
-    if options.project != "brainscore":
-        return _tree(options)
+    with alone(_opened(options).root):
+        if options.project == "brainscore-model":
+            return _plugin(options)
+        return _brainscore(options) if options.project == "brainscore" else _tree(options)
+
+
+def _brainscore(options: argparse.Namespace) -> int:
     from neuroledger.families.alignment.brainscore_files import fetch_brainscore, import_brainscore
 
-    catalog = _opened(options)
     if options.source is not None:
         return _data_plugin(options)
+    catalog = open_catalog(options.root)
     if not options.files:
         if options.sha1 or options.degrees is not None or options.access != "public":
             raise RequestError(
@@ -64,7 +68,7 @@ def _data_plugin(options: argparse.Namespace) -> int:
 
     if options.files or options.sha1 or options.degrees is not None or options.access != "public":
         raise RequestError("--from names a data plugin, which states its files itself: leave the others out")
-    catalog = _opened(options)
+    catalog = open_catalog(options.root)
     path = import_data_plugin(catalog, options.id, Path(options.source))
     say(f"wrote {catalog.shown(path)}")
     say(f"next: `neuroledger import brainscore {options.id}` fetches what it names, and pins it")
@@ -78,7 +82,7 @@ def _plugin(options: argparse.Namespace) -> int:
         raise RequestError(
             "name the folder of the plugin, or its Python file, with --from, and at most one checkpoint of its weights"
         )
-    catalog = _opened(options)
+    catalog = open_catalog(options.root)
     path, plugin = import_plugin(catalog, options.id, Path(options.source))
     if options.files:
         from neuroledger.cli.own_models import package_model
@@ -123,7 +127,7 @@ def _tree(options: argparse.Namespace) -> int:
     if options.project == "dandi":
         from neuroledger.families.signals.pinning.import_dandi import import_dandi
 
-        catalog = _opened(options)
+        catalog = open_catalog(options.root)
         name = options.dataset or f"dandi{options.id}"
         pinned = import_dandi(catalog, options.id, name, version=options.version, window=(start, duration))
         say(f"wrote {catalog.shown(pinned.path)}: {pinned.files:,} files, {pinned.size / 1e9:.2f} GB")
@@ -135,7 +139,7 @@ def _tree(options: argparse.Namespace) -> int:
         datatype=options.datatype,
         published=tuple(options.published),
     )
-    catalog = _opened(options)
+    catalog = open_catalog(options.root)
     id = options.dataset or options.id
     with open_tree(options.project, options.id, options.source) as tree:
         done = import_tree(catalog, tree, id, wanted, stated)

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neuroledger.cli.one_at_a_time import alone
 from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.data.fetch import fetch_files, folder_of
-from neuroledger.display import choose
+from neuroledger.display import Display, choose
 from neuroledger.errors import NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import DatasetSpec
@@ -24,8 +25,6 @@ SHOWN_CHANGES = 40
 
 def fetch(options: argparse.Namespace) -> int:
     """Bring files of data sets and models."""
-    from neuroledger.data.pin.pin import fetch_and_pin
-
     catalog = open_catalog(options.root)
     wanted = _wanted(catalog, options)
     failures = 0
@@ -39,15 +38,8 @@ def fetch(options: argparse.Namespace) -> int:
                 failures += id in options.ids
                 continue
             if stated:
-                try:
-                    done = fetch_and_pin(catalog, id, progress=display.progress)
-                except NeuroLedgerError as error:
-                    display.line(f"✗ {id}: {error}")
-                    failures += 1
-                else:
-                    display.line(
-                        f"✓ {id}: {done.files} files brought, and pinned in {catalog.shown(done.path)}"
-                    )
+                with alone(catalog.root):
+                    failures += _brought_and_pinned(open_catalog(catalog.root), id, display)
                 continue
             files = spec.files if isinstance(spec, DatasetSpec) else spec.weights  # type: ignore[attr-defined]
             try:
@@ -67,6 +59,22 @@ def fetch(options: argparse.Namespace) -> int:
                     f"✓ {id}: {len(brought)} files brought, {len(files) - len(brought)} were there, all verified"
                 )
     return 1 if failures else 0
+
+
+def _brought_and_pinned(catalog: Catalog, id: str, display: Display) -> int:
+    """Fetch what a spec states and pin it, unless another process did so meanwhile; 1 if it failed."""
+    from neuroledger.data.pin.pin import fetch_and_pin
+
+    if catalog.dataset(id).files:
+        display.line(f"✓ {id}: another process has brought and pinned its files")
+        return 0
+    try:
+        done = fetch_and_pin(catalog, id, progress=display.progress)
+    except NeuroLedgerError as error:
+        display.line(f"✗ {id}: {error}")
+        return 1
+    display.line(f"✓ {id}: {done.files} files brought, and pinned in {catalog.shown(done.path)}")
+    return 0
 
 
 def _wanted(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str, str]]:
