@@ -134,11 +134,13 @@ def _refuse_links(file: Any, path: Path) -> None:
                 seen.add(address)
                 waiting.append((held, where))
             elif isinstance(held, h5d.DatasetID):
-                layout = held.get_create_plist()
-                if layout.get_layout() == h5d.VIRTUAL or layout.get_external_count():
-                    raise DataError(
-                        f"{path.name}: {where} keeps its values in another file, which no pin covers: {DO}"
-                    )
+                _refuse_elsewhere(held, where, path)
+
+
+def _refuse_elsewhere(held: Any, where: str, path: Path) -> None:
+    layout = held.get_create_plist()
+    if layout.get_layout() == _h5py().h5d.VIRTUAL or layout.get_external_count():
+        raise DataError(f"{path.name}: {where} keeps its values in another file, which no pin covers: {DO}")
 
 
 DO: Final = "copy the values into the file (h5repack does) and pin it anew"
@@ -199,6 +201,7 @@ def cell(file: Any, reference: Any, path: Path) -> Array:
     """
     try:
         held = file[reference]
+        _refuse_elsewhere(held.id, "a cell", path)  # it may be in no group, where nobody looked before
         empty = bool(held.attrs.get("MATLAB_empty", 0))
     except (ValueError, KeyError, RuntimeError, OSError, AttributeError) as error:
         raise DataError(f"{path.name}: a cell refers to nothing ({error}); fetch the file again") from error

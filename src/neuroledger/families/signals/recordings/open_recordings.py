@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -94,9 +95,28 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
             if suffix == ".set" and "number of trials" in str(error):
                 raise DataError(f"{path.name} {SAY}") from error
             raise
+    _lies_here(path, raw)
     if suffix == ".set":
         _is_as_long_as_it_says(path, raw)
     return raw
+
+
+def _lies_here(path: Path, raw: Any) -> None:
+    """Return if the samples of a recording are in its folder and within reach: no pin covers those of others."""
+    folder = os.path.normpath(path.parent.absolute())
+    for name in filter(None, raw.filenames):
+        place = Path(os.path.normpath(Path(name).absolute()))
+        if not place.is_relative_to(folder):
+            raise DataError(
+                f"{path.name}: its samples are in {str(name)!r}, out of its folder: put both into one, and pin them anew"
+            )
+        if place.is_dir():
+            continue
+        try:
+            place.open("rb").close()
+        except OSError as error:
+            words = "which is not here or is no file of the data set: pin it"
+            raise DataError(f"{path.name}: its samples are in {place.name!r}, {words}") from error
 
 
 def _is_as_long_as_it_says(path: Path, raw: Any) -> None:
