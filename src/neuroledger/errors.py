@@ -136,6 +136,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "review.size": "A file or the embedded remote is over its limit, or the proposal is too large to review.",
         "review.hidden-character": "A character that terminals hide or obey, or a file that is not text.",
         "review.private": "Bytes of private data are in the public repository.",
+        "review.weakened": "A field changed from which no score follows, but what is believed of scores or whose they are.",
         "review.waived": "A gate against leakage or an expectation is switched off.",
         "review.controls": "Controls were removed, none is declared, or they pass more easily than by default.",
         "review.uncommitted": "The working tree differs from the last commit.",

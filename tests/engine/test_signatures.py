@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.data.gate.validation import read_report, report_path, seal, write_report
 from neuroledger.display import NoDisplay
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import Record, read_record, record_path, write_record
+from neuroledger.engine.record import PAYLOAD, Record, read_record, record_of, record_path, write_record
 from neuroledger.engine.run import run
 from neuroledger.engine.session import Request
 from neuroledger.engine.signatures import signature_path
-from neuroledger.engine.verify import TOLERANCE, _leaves, verify
+from neuroledger.engine.verify import TOLERANCE, _compared, _leaves, verify
 from neuroledger.errors import Finding
 from neuroledger.report.table import board_of
 from neuroledger.spec.kinds import SuiteSpec
@@ -67,6 +68,9 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "note": lambda plain: plain["scores"]["ridge"].update(notes=["state of the art"]),
     "words of a control": lambda plain: plain["controls"]["noise"].update(says="certified"),
     "items that were drawn": lambda plain: plain["score"]["spread"]["items"].update(stimulus=9000),
+    "numbers in the words of a control": lambda plain: plain["controls"]["noise"].update(
+        says=plain["controls"]["noise"]["says"].replace("at most 0.1", "at most 0.9")
+    ),
     "samples": lambda plain: plain["scores"]["ridge"].update(samples_sha256="0" * 64),
     "failure": lambda plain: plain.update(
         status="failed", score=None, scores={}, error={"type": "X", "message": "x"}
@@ -77,9 +81,59 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_record_is_never_confirmed(lab: Lab, scored: Path, forgery: str) -> None:
     forge(scored, FORGERIES[forgery])
-    assert verified(lab, scored, recompute=False).code in {"record.current", "record.failed"}
-    assert "self-reported" in verified(lab, scored, recompute=False).what or forgery == "failure"
+    found = verified(lab, scored, recompute=False)
+    if forgery in {"headline only", "ceiling"}:
+        assert found.code == verified(lab, scored).code == "record.unreadable"
+        return
+    assert found.code in {"record.current", "record.failed"}
+    assert "self-reported" in found.what or forgery == "failure"
     assert verified(lab, scored).code == "record.not-reproduced"
+
+
+def leaves(plain: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of every value of plain data, and of every list and mapping in it."""
+    yield at
+    parts = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    for name, part in parts:
+        yield from leaves(part, (*at, name))
+
+
+def other(value: Any) -> list[Any]:
+    """What somebody may write in the place of a value."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int | float):
+        return [value + 1, -value - 1, str(value), None]
+    if isinstance(value, str):
+        return [f"{value[:-1]}{'0' if value[-1:] != '0' else '1'}", "", None]
+    if isinstance(value, dict):
+        return [value | {"more": 1}, {}, None]
+    return [[*value, "more"], [], None] if isinstance(value, list) else [1.0, "more"]
+
+
+def test_whatever_is_changed_in_a_record_is_told_when_it_is_computed_again(scored: Path) -> None:
+    """Each value of the payload becomes others, the hash is made anew, and what was computed is known."""
+    true = read_record(scored)
+    payload = {name: getattr(true, name) for name in PAYLOAD}
+    tried = 0
+    for at in [one for one in leaves(payload) if one]:
+        held = reduce(lambda part, name: part[name], at, payload)
+        for instead in other(held):
+            plain = true.model_dump(mode="json")
+            reduce(lambda part, name: part[name], at[:-1], plain)[at[-1]] = instead
+            if instead == held:
+                continue
+            tried += 1
+            try:
+                forged = record_of(plain | {"payload_sha256": ""})
+            except ValueError:
+                continue
+            forged = forged.model_copy(update={"payload_sha256": forged.payload()})
+            assert _compared("it", forged, true).code in {"record.not-reproduced", "record.failed"}, (
+                at,
+                instead,
+            )
+    assert tried > 300
 
 
 def test_what_is_claimed_does_not_widen_what_is_allowed() -> None:

@@ -48,7 +48,11 @@ def test_a_file_name_is_shown_as_it_is_beside_a_moving_bar(
 
 def test_an_undefined_score_is_compared_with_nothing(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     undefined = score(0.5, None) | {"value": None, "raw": None}
-    keep(lab.open(), record("pixels4", RIDGE, 0.5, score=undefined), record("noise", RIDGE, 0.0))
+    keep(
+        lab.open(),
+        record("pixels4", RIDGE, 0.5, score=undefined, scores={"ridge": undefined}),
+        record("noise", RIDGE, 0.0),
+    )
     main(["--root", str(lab.root), "compare", "pixels4", "noise", "--benchmark", RIDGE])
     assert "the score of pixels4 is undefined" in capsys.readouterr().out
 

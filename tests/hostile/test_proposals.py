@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from neuroledger.engine.check import check
+from neuroledger.engine.diff_since import Proposal as Change
 from neuroledger.engine.diff_since import review
-from neuroledger.errors import SpecError
+from neuroledger.engine.git_trees import committed
+from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
-from tests.hostile.proposals import tricks
+from tests.hostile.proposals import guises, tricks
 from tests.hostile.proposals.__main__ import tried
 from tests.hostile.proposals.corpus import PROPOSALS, Proposal, base, commit, git
 
-assert tricks.SPEC  # importing it adds its proposals
+assert tricks.SPEC and guises.BIBLIOGRAPHY  # importing them adds their proposals
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +96,27 @@ def test_a_catalogue_that_cannot_be_opened_is_refused_not_left_to_a_person(
     shutil.copy(held, held.parent / "more" / held.name)
     assert review(root, "main").verdict == "clean"
     assert main(["--root", str(root), "check", "--since", "main"]) == 3
+
+
+@pytest.mark.parametrize("date", ["2001-01-01T00:00:00Z", "2031-01-01T00:00:00Z"])
+def test_a_history_with_several_points_of_departure_is_not_compared_with_one_of_them(
+    date: str, start: Path, tmp_path: Path
+) -> None:
+    """Merging looks at all of them, so that a change which the proposal undid could look like none."""
+    root = tmp_path / "clone"
+    shutil.copytree(start, root, symlinks=True)
+    guises.write(Lab(root), "docs/first.md", "# First\n")
+    git(root, "add", "-A")
+    guises.said(Lab(root), "commit", "-qm", "first", date=date)
+    git(root, "checkout", "-q", "main")
+    guises.write(Lab(root), "src/module.py", "x = 'mended'\n")
+    guises.said(Lab(root), "commit", "-qam", "mended", date="2021-06-01T00:00:00Z")
+    mended = guises.said(Lab(root), "rev-parse", "HEAD")
+    git(root, "merge", "--no-ff", "-m", "the first proposal", "proposal")
+    git(root, "checkout", "-q", "proposal")
+    git(root, "merge", "-s", "ours", "-m", "what is mended is left out", mended)
+    with pytest.raises(RequestError, match="merge 'main' into it first"):
+        review(root, "main")
+    git(root, "merge", "-m", "as asked", "main")
+    assert "src/module.py" in Change(*(committed(root, one) for one in ("main", "HEAD"))).changed
+    assert review(root, "main").verdict == "needs a person"

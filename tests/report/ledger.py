@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from neuroledger.engine.record import Record, record_path, write_record
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.identity import sha256_of
 from tests.engine.lab import Lab, build
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" {{ 7 * 7 }}"
@@ -51,8 +51,9 @@ def record(
     model: str, benchmark: str, value: float | None, *, half: float | None = 0.02, **fields: Any
 ) -> Record:
     plain = None if value is None else score(value, half)
+    inputs = {"benchmark": {"id": benchmark, "version": 1}, "model": {"id": model}} | fields.pop("inputs", {})
     known: dict[str, Any] = {
-        "id": hashlib.sha256(f"{model} {benchmark}".encode()).hexdigest(),
+        "id": sha256_of(inputs),
         "status": "failed" if value is None else "scored",
         "model": model,
         "benchmark": benchmark,
@@ -60,7 +61,7 @@ def record(
         "scores": {} if plain is None else {"ridge": plain},
         "controls": CONTROLS,
         "request": {"seed": 0, "limit": None, "device": "cpu"},
-        "inputs": {"benchmark": {"id": benchmark, "version": 1}},
+        "inputs": inputs,
         "error": {"type": "MetricError", "message": "it did not work"} if value is None else None,
         "environment": {"commit": "abc"},
         "timing": {"wall_s": 1.0},

@@ -35,17 +35,10 @@ KEYS: Mapping[str, str] = {
     "stimulus_b": "stimulus_id_b",
 }
 SHAPES = (
-    ("presentation", "neuroid"),
-    ("presentation", "neuroid", "time_bin"),
-    ("presentation",),
-    ("presentation", "choice"),
-    ("presentation", "channel", "sample"),
-    ("stimulus", "stimulus_b"),
-    ("subject", "stimulus", "stimulus_b"),
-    ("neuroid", "property"),
-    ("subject",),
-    ("subject", "condition"),
-)
+    ("presentation", "neuroid"), ("presentation", "neuroid", "time_bin"), ("presentation",),
+    ("presentation", "choice"), ("presentation", "channel", "sample"), ("stimulus", "stimulus_b"),
+    ("subject", "stimulus", "stimulus_b"), ("neuroid", "property"), ("subject",), ("subject", "condition"),
+)  # fmt: skip
 
 
 def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:

@@ -275,17 +275,8 @@ def _score(
     n |= {str(dim): size for dim, size in samples.sizes.items()}
     n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
     return Score(
-        value,
-        error=error,
-        scale=spec.scale,
-        direction=spec.direction,
-        unit=spec.unit,
-        samples=samples,
-        n=n,
-        notes=notes,
-        id=spec.id,
-        replicates=given,
-        influence=None if given is not None else influences,
+        value, error=error, scale=spec.scale, direction=spec.direction, unit=spec.unit, samples=samples, n=n,
+        notes=notes, id=spec.id, replicates=given, influence=None if given is not None else influences,
         limits=limits or LIMITS.get(spec.scale, NOWHERE),
         generalise=component.resampled_by if given is not None else None,
-    )
+    )  # fmt: skip

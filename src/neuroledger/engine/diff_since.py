@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden
 from neuroledger.engine.calibrate import calibration_in
+from neuroledger.engine.controls import floor_of
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
@@ -27,42 +28,46 @@ from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import SourceFile, Spec
 from neuroledger.spec.document import json_object, parse
 from neuroledger.spec.identity import DESCRIPTIVE, spec_sha256
-from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec
+from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec, Weighted
 from neuroledger.spec.load import spec_of
 
 __all__ = ["Proposal", "Review", "record_in", "review"]
 
 # Fields that may change without a new version: no score depends on them.
 ONLY_SAYS: Final = {
-    "benchmarks": BENCHMARK_ONLY_SAYS,
-    "datasets": DATASET_ONLY_SAYS,
-    "models": MODEL_ONLY_SAYS,
+    "benchmarks": BENCHMARK_ONLY_SAYS, "datasets": DATASET_ONLY_SAYS, "models": MODEL_ONLY_SAYS,
     "suites": DESCRIPTIVE | {"models", "released"},
-}
+}  # fmt: skip
+# Fields from which no score follows, and what is believed of scores, or of whose they are, does.
+JUDGES: Final = {
+    "access", "chance_level", "control", "defects", "license", "license_note", "parent", "pretraining", "simulated",
+    "stimuli", "superseded_by", "unavailable", "unread",
+}  # fmt: skip
+LISTS: Final = ("benchmarks", "cite", "includes", "models", "published")
 MOST_EMBEDDED: Final = 50 * 1000**2
+MOST_CHANGED: Final = 2 * MOST_EMBEDDED
 MOST_PATHS: Final = 5000
 LONGEST_PATH: Final = 1000
 LONGEST_NAME: Final = 240  # bytes; file systems hold 255, and temporary files have longer names
 STORE: Final = ".dvcstore/files/md5"
-PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md")
+PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md", re.ASCII)
 # What of a page the tests, the site or a browser obey: blocks of code, HTML, attributes, settings of the page, images of
 # elsewhere, and links that are no plain addresses.
 BLOCK: Final = re.compile(r"(?:^\*\*`[^`]+`\*\*\n\n)?^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
 ACTIVE: Final = re.compile(
     r"^[ \t>]*+(?:```|~~~)[^\n]*|<(?!https?://[^\s<>]*+>)[A-Za-z!/?][^>]*|\{[^{}=\n]*+=|&(?:#|colon|tab|newline)"
     r"|\A\ufeff?(?:---|[ ]{0,3}[\w-]+:)|\\(?:href|style|class|html)"
-    r"|!\[(?![^][]*\]\((?!\s*<?(?:https?:)?//)[^)]*\))"
+    r"|!\[(?![^][]*\]\([\w.-]+(?:/[\w.-]+)*(?: \"[^\"<>\n]*\")?\))"
     r"|(?:\]\(\s*+<?(?!https?://|mailto:)[^][()#?\"':]*+"
-    r"|^(?:[ \t>*+-]|\d+[.)])*+\[[^][\n]+\]:\s*+<?(?!https?://|mailto:)[^#?\"'\n:]*+):", re.MULTILINE | re.IGNORECASE
+    r"|^(?:[ \t>*+-]|\d+[.)])*+\[[^][]+\]:\s*+<?(?!https?://|mailto:)[^#?\"'\n:]*+):", re.MULTILINE | re.IGNORECASE
 )  # fmt: skip
 SIGNATURE: Final = re.compile(
     r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?", re.ASCII
 )
+MD5: Final = re.compile(r"[0-9a-f]{32}")
 POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
 # Files that tell git, DVC or a shell what to run, wherever they are.
-NESTED: Final = frozenset(
-    {".gitattributes", ".gitmodules", ".dvcignore", "dvc.yaml", "dvc.lock", ".dvc", ".git"}
-)
+NESTED: Final = {".gitattributes", ".gitmodules", ".dvcignore", "dvc.yaml", "dvc.lock", ".dvc", ".git"}
 ROOTED: Final = frozenset({"dvc.yaml", "dvc.lock", ".dvcignore", ".gitattributes", ".gitignore"})
 RESERVED: Final = re.compile(
     r'(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*[<>:"|?*\\].*|.*[. ]|git~\d.*|\.git'
@@ -133,8 +138,12 @@ class Proposal:
 
     def findings(self) -> Iterator[Finding]:
         """Everything that whoever merges must know."""
-        if len(self.changed) > MOST_PATHS:
-            words = f"{len(self.changed):,} paths changed; at most {MOST_PATHS:,} can be reviewed at once"
+        size = sum(self.now.entries[path].size for path, state in self.changed.items() if state != "removed")
+        if len(self.changed) > MOST_PATHS or size > MOST_CHANGED:
+            words = (
+                f"{len(self.changed):,} paths with {size / 1e6:,.0f} MB changed; at most {MOST_PATHS:,} with "
+            )
+            words += f"{MOST_CHANGED // 10**6} MB can be reviewed at once"
             yield Finding("review.size", "error", "proposal", words, "divide the proposal")
             return
         for path, state in self.changed.items():
@@ -195,9 +204,9 @@ class Proposal:
                 yield from self._spec(beside, parts[1], "changed")
             yield _note("review.spec", path, f"{state}: a list of a spec, compared with the hash in it")
         elif path == "specs/references.bib" and state == "changed":
-            old, now = (self._text(tree, path).splitlines() for tree in (self.base, self.now))
-            if lost := [line for line in old if line not in now]:
-                words = f"what others wrote changed: {lost[0].strip()[:60]}"
+            old, now = (re.split(r"(?m)^(?=\s*@)", self._text(tree, path)) for tree in (self.base, self.now))
+            if lost := {one.strip() for one in old} - {one.strip() for one in now}:
+                words = f"what others wrote changed: {min(lost)[:60]}"
                 yield _warning("review.spec", path, words, "compare the entries")
             else:
                 yield _note("review.spec", path, "changed: references were added")
@@ -244,25 +253,32 @@ class Proposal:
             shown = " ".join(new[0].split())[:60]
             words = f"{state}: code that tests run, or HTML or links that browsers obey: {shown}"
             yield _warning("review.code", path, words, "read it before anything of this proposal is run")
+        elif state == "removed":
+            yield _warning("review.removed", path, "documentation was removed")
+        elif path.startswith("data/") and (lost := {*old.split()} - {*now.split()}):
+            yield _warning("review.removed", path, f"the attribution no longer says: {min(lost)[:60]}")
         else:
             yield _note("review.page", path, f"{state}: documentation")
 
     def _collisions(self) -> Iterator[Finding]:
         """Paths that are one file where a file system folds case or composes characters; specs with one id."""
-        folded: dict[str, str] = {}
+        folded: dict[str, tuple[str, str]] = {}
         specs: dict[tuple[str, str], str] = {}
         for path in self.now.entries:
             parts = PurePosixPath(path).parts
             if parts[0] == "specs" and len(parts) > 2 and path.endswith(".yaml"):
-                other = specs.setdefault((parts[1], parts[-1]), path)
+                other = specs.setdefault((parts[1], parts[-1].casefold()), path)
                 if other != path and {other, path} & self.changed.keys():
                     yield _error(
                         "spec.duplicate-id", path, f"its id is already taken by {other}", "rename it"
                     )
-            key = unicodedata.normalize("NFC", path).casefold()
-            other = folded.setdefault(key, path)
-            if other != path and {other, path} & self.changed.keys():
-                yield _error("review.path", path, f"the same file as {other} on some systems", "rename it")
+            for depth in range(1, len(parts) + 1):
+                place = "/".join(parts[:depth])
+                held, other = folded.setdefault(unicodedata.normalize("NFC", place).casefold(), (place, path))
+                if held != place and {other, path} & self.changed.keys():
+                    words = f"{place} is the same as {held} on some systems"
+                    yield _error("review.path", path, words, "rename it")
+                    break
 
     # Specs
 
@@ -291,6 +307,11 @@ class Proposal:
         if new.version != old.version:
             words = f"version {old.version} → {new.version}: {words}"
         yield _note("review.spec", path, f"{kind[:-1]} changed: {words or 'layout'}")
+        judged = [one for one in fields if one in JUDGES and (one[:2] != "un" or getattr(new, one))]
+        judged += [one for one in fields if one in LISTS and {*_listed(old, one)} - {*_listed(new, one)}]
+        if judged:
+            words = f"no score follows from them, but what is believed of scores or their owners: {', '.join(judged)}"
+            yield _warning("review.weakened", path, words, "compare it with what was there")
         decisive = [one for one in fields if one not in ONLY_SAYS.get(kind, DESCRIPTIVE)]
         same = new.version == old.version and not getattr(old, "unavailable", None)
         if new.version < old.version or (decisive and same):
@@ -314,7 +335,7 @@ class Proposal:
             if lost:
                 yield _warning("review.controls", path, f"controls removed: {', '.join(lost)}")
             elif not (new.controls.positive or new.controls.negative):
-                words = "no model is declared as a control; the data in its place and wrong stimuli may be the only ones"
+                words = "no model is declared as a control; the data and wrong stimuli may be the only ones"
                 yield _note("review.controls", path, words)
             easier = new.controls.ceiling_at_least < usual.ceiling_at_least
             raised = new.controls.itself_at_most > usual.itself_at_most
@@ -464,7 +485,7 @@ class Proposal:
     def _remotes(self) -> dict[str, str]:
         """The addresses of remotes by name."""
         held = [self._text(self.now, path) for path in self.now.entries if path.endswith(".dvc/config")]
-        found = (re.findall(r'remote "([^"\n]+)"[^\[]*?\burl\s*=\s*(\S+)', text) for text in held)
+        found = (re.findall(r'remote "([^"\n]+)"[^\["]*?\burl\s*=\s*(\S+)', text) for text in held)
         return {name: url for one in found for name, url in one}
 
     @cached_property
@@ -507,8 +528,11 @@ class Proposal:
                 f"its {odd[0]} is {getattr(new, odd[0])}, and its inputs are of {_named(new, odd[0], 'id')}"
             )
             yield _error("record.misplaced", path, words)
-        elif any(not control.get("passed") for control in new.controls.values()):
-            yield _error("spec.control", path, "a control failed, and a score was recorded")
+        elif new.status != "failed" and new.request.get("limit") is not None:
+            words = "it is of a run on few of its data, whose records lie in results/scratch"
+            yield _error("record.misplaced", path, words, "`neuroledger run` without a limit")
+        elif odd := self._uncontrolled(new):
+            yield _error("spec.control", path, odd[0])
         elif old is not None and old.id == new.id and old.payload_sha256 != new.payload_sha256:
             words = f"{_value(old)} → {_value(new)} from the same inputs"
             yield _warning("review.record-moved", path, words, f"`neuroledger verify --recompute {path}`")
@@ -521,11 +545,29 @@ class Proposal:
         """Whether a record is of other specs than the proposal has; models that need no file travel with the package."""
         if ("benchmarks", record.benchmark) not in self._by_id:
             yield _warning("record.stale", path, f"the proposal has no benchmark {record.benchmark}")
-        for kind, says in (("benchmark", BENCHMARK_ONLY_SAYS), ("model", MODEL_ONLY_SAYS)):
-            spec, stated = self.spec(f"{kind}s", getattr(record, kind)), _named(record, kind, "spec_sha256")
-            if spec is not None and stated not in ("", spec_sha256(spec, without=says)):
+        data = _named(record, "dataset", "id")
+        for kind, id in (("benchmark", record.benchmark), ("model", record.model), ("dataset", data)):
+            spec, stated = self.spec(f"{kind}s", id), _named(record, kind, "spec_sha256")
+            if spec is not None and stated not in ("", spec_sha256(spec, without=ONLY_SAYS[f"{kind}s"])):
                 words = f"it is of another {kind} than the proposal has under this id"
                 yield _warning("record.stale", path, words, "`neuroledger run` writes it anew")
+
+    def _uncontrolled(self, record: Record) -> list[str]:
+        """Why the controls of a score are not those of its benchmark, or did not pass."""
+        if any(not control["passed"] for control in record.controls.values()):
+            return ["a control failed, and a score was recorded"]
+        spec = self.spec("benchmarks", record.benchmark)
+        if record.score is None or not isinstance(spec, BenchmarkSpec) or any(self._stale("", record)):
+            return []
+        rules, held = spec.controls, record.controls
+        asked = [id for id in (*rules.positive, *rules.negative) if id not in held and id != record.model]
+        said = [f"the control {id}, which its benchmark declares, is not among its controls" for id in asked]
+        known = spec.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
+        bounds = {"positive": rules.ceiling_at_least, "negative": floor_of(rules, 0.0) if known else None}
+        wrong = [id for id, one in held.items() if bounds[one["role"]] not in (None, one["bound"])]
+        return said + [
+            f"the control {id} was held to another bound than its benchmark declares" for id in wrong
+        ]
 
     def _is_signature(self, path: str, state: State) -> bool:
         beside = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
@@ -584,17 +626,18 @@ class Proposal:
             yield found("review.calibration", path, words)
 
     def _lists_data(self) -> bool:
-        """Whether the stages differ from those of the base in nothing but pinned data files on which they depend."""
+        """Whether the stages differ from those of the base in nothing but more pinned data files on which they depend."""
         pointed = {path.removesuffix(".dvc") for path in self.now.entries if _data_file(path, ".dvc")}
 
-        def rest(tree: Tree) -> Any:
-            plain = parse(self._text(tree, "dvc.yaml"), "dvc.yaml").data
-            for stage in plain["stages"].values():
-                stage["deps"] = set(stage["deps"]) - pointed
-            return plain
-
         try:
-            return bool(rest(self.base) == rest(self.now))
+            old, now = (
+                parse(self._text(tree, "dvc.yaml"), "dvc.yaml").data for tree in (self.base, self.now)
+            )
+            for name, stage in now["stages"].items():
+                before, after = set(old["stages"][name].pop("deps")), set(stage.pop("deps"))
+                if not before <= after <= before | pointed:
+                    return False
+            return bool(old == now)
         except (SpecError, LookupError, TypeError, AttributeError):
             return False
 
@@ -638,7 +681,8 @@ def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:
         yield _error("review.hidden-character", path, "not UTF-8 text", "commit text, or let DVC track it")
         return
     for number, line in enumerate(text.split("\n"), 1):
-        for column, character in enumerate(line, 1):
+        plain = line.isascii() and line.replace("\t", "").isprintable()
+        for column, character in enumerate("" if plain else line, 1):
             if character != "\t" and hidden(character):
                 words = f"the character U+{ord(character):04X} hides or reorders what is shown"
                 yield Finding("review.hidden-character", "error", path, words, "remove it", number, column)
@@ -691,18 +735,18 @@ def _pointer(path: str, text: str) -> tuple[str, int, str]:
     outs = data.get("outs") if isinstance(data, dict) else None
     out = outs[0] if isinstance(outs, list) and len(outs) == 1 and isinstance(outs[0], dict) else None
     name = PurePosixPath(path).name.removesuffix(".dvc")
-    if (
-        out is None
-        or set(data) != {"outs"}
-        or not {"md5", "size", "path"} <= set(out) <= POINTER_FIELDS
-        or out["path"] != name
-        or out.get("hash", "md5") != "md5"
-        or not re.fullmatch(r"[0-9a-f]{32}", str(out["md5"]))
-        or not isinstance(out["size"], int)
-    ):
+    plain = set(data or ()) == {"outs"} and {"md5", "size", "path"} <= set(out or ()) <= POINTER_FIELDS
+    told = out is not None and plain and (out["path"], out.get("hash", "md5")) == (name, "md5")
+    if out is None or not told or type(out["size"]) is not int or not MD5.fullmatch(str(out["md5"])):
         words = f"a pointer has one out with md5, size and `path: {name}`, and nothing else"
         raise SpecError([_error("review.pointer-wrong", path, words, "`dvc add` the file again")])
     return str(out["md5"]), out["size"], str(out.get("remote", ""))
+
+
+def _listed(spec: Spec, field: str) -> Iterator[str]:
+    """What a field lists, one by one; a benchmark of a suite in any version of it."""
+    for one in getattr(spec, field):
+        yield str(one.model_copy(update={"version": None}) if isinstance(one, Weighted) else one)
 
 
 def _moved_pins(old: Spec, new: Spec) -> list[str]:

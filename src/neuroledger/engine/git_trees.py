@@ -89,7 +89,11 @@ def fork_point(root: Path, since: str) -> str:
     if tips - {named} or (tips and re.fullmatch("[0-9a-f]{4,}", since)):
         fix = "name one in full, such as refs/heads/main or refs/remotes/origin/main"
         raise RequestError(f"{since!r} names several commits of this repository (branch, tag or id): {fix}")
-    commit = git(root, "merge-base", named, "HEAD", may_fail=True).decode().strip()
+    commit, *others = git(root, "merge-base", "--all", named, "HEAD", may_fail=True).decode().split() or [""]
+    if others:
+        # Merging takes all of them into account: against one alone, a change that is undone could look like none.
+        where = f"at several commits ({commit[:12]}, {others[0][:12]})"
+        raise RequestError(f"{since!r} and the present branch part {where}: merge {since!r} into it first")
     if not commit:
         raise RequestError(f"{since!r} and the present branch have no commit in common")
     _genuine(root, git(root, "rev-list", named, "HEAD", f"^{commit}", "--").split())

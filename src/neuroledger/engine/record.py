@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
@@ -27,7 +27,7 @@ __all__ = [
     "write_record",
 ]  # fmt: skip
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 # What the inputs determine. The rest (where and how long) may differ between two runs of the same job.
 PAYLOAD = (
     "schema_version", "id", "status", "model", "benchmark", "score", "scores", "controls", "request", "inputs", "error",
@@ -83,6 +83,13 @@ class _Control(BaseModel):
     passed: StrictBool
     says: str
 
+    @model_validator(mode="after")
+    def _judged(self) -> Self:
+        sign = 1 if self.role == "positive" else -1
+        if self.passed and (self.value is None or sign * self.value < sign * self.bound):
+            raise ValueError(f"{self.value} does not pass a {self.role} control with bound {self.bound}")
+        return self
+
 
 class _Asked(BaseModel):
     seed: Annotated[int, Field(strict=True, ge=0, le=1 << 64)] = 0
@@ -107,7 +114,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
     id: str
     """Identity: SHA-256 of everything that determines the outcome."""
     status: Literal["scored", "partial", "failed"]
@@ -185,10 +192,16 @@ def record_of(plain: Any) -> Record:
                 unpack(_Score.model_validate(score).spread)
             except MetricError as error:
                 raise ValueError(str(error)) from error
+    names = ("value", "low", "high", "scale", "direction", "ceiling")
+    kept = [[one.get(name) for name in names] for one in record.scores.values()]
+    if record.score is not None and [record.score.get(name) for name in names] not in kept:
+        raise ValueError("its headline is none of its scores")
     for control in record.controls.values():
         _Control.model_validate(control)
     _Asked.model_validate(record.request)
     _Surroundings.model_validate(record.environment)
+    if record.id != sha256_of(record.inputs):
+        raise ValueError("its id is not that of its inputs")
     if not isinstance(record.inputs.get("benchmark", {}), dict):
         raise ValueError("the benchmark among its inputs is not an identity")
     if (record.score is None) != (record.status == "failed"):

@@ -276,19 +276,11 @@ def _record(
     if not session.environment:
         session.environment = environment(root)
     return Record(
-        id=job.id,
-        status=status,
-        model=job.model,
-        benchmark=job.benchmark,
-        score=relative(headline, root),
-        scores=relative(scores, root),
-        controls=relative(controls, root),
-        request={"seed": request.seed, "limit": request.limit, "device": request.device},
-        inputs=job.inputs,
-        error=relative(error, root),
-        environment=session.environment,
-        timing=timing,
-    )
+        id=job.id, status=status, model=job.model, benchmark=job.benchmark, score=relative(headline, root),
+        scores=relative(scores, root), controls=relative(controls, root),
+        request={"seed": request.seed, "limit": request.limit, "device": request.device}, inputs=job.inputs,
+        error=relative(error, root), environment=session.environment, timing=timing,
+    )  # fmt: skip
 
 
 def _sign(record: Record) -> str:

@@ -32,7 +32,8 @@ SHARE: Final = 0.01
 # Draws are recorded with eleven significant bits.
 HALF_PRECISION: Final = 4e-3
 HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
-NUMBER: Final = re.compile(r"-?\d[\d.e+-]*")
+SAID: Final = 2e-3  # words of controls give three decimals
+NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 AGAIN: Final = "run it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
@@ -185,7 +186,11 @@ def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator
         numeric = all(isinstance(one, float) and math.isfinite(one) for one in (was, now))
         if not numeric:
             alike = at[-1] == "says" and NUMBER.sub("", str(was)) == NUMBER.sub("", str(now))
-            yield words, 0.0 if alike else None
+            pairs = zip(*(map(float, NUMBER.findall(str(one))) for one in (was, now)), strict=True)
+            yield (
+                words,
+                0.0 if alike and all(abs(a - b) <= SAID * max(1.0, abs(b)) for a, b in pairs) else None,
+            )
             return
         distance = abs(was - now)
         if distance > max(allowed, TOLERANCE * abs(was)):

@@ -113,17 +113,9 @@ def from_assembly(
     named = tuple(parts)
     committed = dict(regions) or ({name: name for name in named} if len(named) > 1 else {})
     return LayeredModel(
-        id=id,
-        takes=STIMULI,
-        extract=extract,
-        layers=named,
-        regions=committed,
-        readout=readout,
-        visual_degrees=visual_degrees,
-        identity=identity,
-        times=bins,
-        store=store,
-    )
+        id=id, takes=STIMULI, extract=extract, layers=named, regions=committed, readout=readout,
+        visual_degrees=visual_degrees, identity=identity, times=bins, store=store,
+    )  # fmt: skip
 
 
 def _layers(responses: xr.DataArray) -> dict[str, NDArray[Any]]:

@@ -90,26 +90,13 @@ def torch_module(
     """
     made = build(module, arguments or {}, seed, id)
     return assemble(
-        made,
-        {"builder": "torch", "version": VERSION, "module": module, "arguments": arguments or {}},
-        id=id,
-        preprocessing=preprocessing,
-        seed=seed,
-        times=times,
-        stochastic=stochastic,
-        microsaccades=microsaccades,
-        labels=labels,
-        batch=batch,
-        weights=weights or {},
-        layers=layers,
-        regions=regions or {},
-        readout=readout,
-        logits=logits,
-        visual_degrees=visual_degrees,
-        device=device,
+        made, {"builder": "torch", "version": VERSION, "module": module, "arguments": arguments or {}}, id=id,
+        preprocessing=preprocessing, seed=seed, times=times, stochastic=stochastic,
+        microsaccades=microsaccades, labels=labels, batch=batch, weights=weights or {}, layers=layers,
+        regions=regions or {}, readout=readout, logits=logits, visual_degrees=visual_degrees, device=device,
         store=store,
         packages=(module.split(".")[0].split(":")[0],),
-    )
+    )  # fmt: skip
 
 
 def assemble(

@@ -236,15 +236,9 @@ def metric(
     two models are paired draw by draw. ``version`` rises whenever its numbers can change.
     """
     return _register(
-        "metric",
-        name,
-        version,
-        input=input,
-        timed=timed,
-        trials=trials,
-        together=together,
+        "metric", name, version, input=input, timed=timed, trials=trials, together=together,
         resampled_by=resampled_by,
-    )
+    )  # fmt: skip
 
 
 def ceiling(

@@ -178,16 +178,12 @@ def _calibrated(leagues: Sequence[Sequence[Score]], true: Sequence[float]) -> Ca
     ranks = [rank_sets(clearly_better([joint_mean([(1.0, each)]) for each in league])) for league in leagues]
     tops = [league[0].ceiling for league in leagues]
     return Calibration(
-        first.interval_covers,
-        {name: int(n) for name, n in first.spread.items.items()},
-        truth,
-        rate((low <= truth) & (truth <= high)),
-        _width(float(np.sqrt(np.square(errors).mean())), values),
-        rate(pairs),
-        rate([any(rank != (1, len(sets)) for rank in sets) for sets in ranks]),
+        first.interval_covers, {name: int(n) for name, n in first.spread.items.items()}, truth,
+        rate((low <= truth) & (truth <= high)), _width(float(np.sqrt(np.square(errors).mean())), values),
+        rate(pairs), rate([any(rank != (1, len(sets)) for rank in sets) for sets in ranks]),
         _of_ceiling([top for top in tops if top is not None and np.isfinite(top.low)]),
         _mean(true) if true else None,
-    )
+    )  # fmt: skip
 
 
 def _differ(a: Score, b: Score) -> bool:

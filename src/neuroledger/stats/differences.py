@@ -88,15 +88,10 @@ def _tested(base: Difference, spread: Spread) -> Difference:
     pairs = spread.items[widest]
     reach = quantile(1 - SIGNIFICANT / 2, degrees) + quantile(POWER, degrees)
     return replace(
-        base,
-        low=low,
-        high=high,
-        p=spread.p(value),
-        pairs=pairs,
-        effect=value / (error * math.sqrt(pairs)) if error > 0 else None,
-        detectable=reach * error,
+        base, low=low, high=high, p=spread.p(value), pairs=pairs,
+        effect=value / (error * math.sqrt(pairs)) if error > 0 else None, detectable=reach * error,
         covers=covers(spread.factors),
-    )
+    )  # fmt: skip
 
 
 def corrected(

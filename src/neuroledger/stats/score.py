@@ -118,27 +118,15 @@ class Score:
         spread: Spread | Callable[[], Spread | None] | None = None,
     ) -> None:
         fields: dict[str, Any] = {
-            "value": float(value),
-            "error": float(error),
-            "scale": scale,
-            "direction": direction,
-            "unit": unit,
-            "raw": float(value) if raw is None else float(raw),
-            "ceiling": ceiling,
-            "_samples": samples,
-            "n": dict(n or {}),
-            "status": status,
-            "reason": reason,
-            "notes": tuple(notes),
-            "id": id,
+            "value": float(value), "error": float(error), "scale": scale, "direction": direction,
+            "unit": unit, "raw": float(value) if raw is None else float(raw), "ceiling": ceiling,
+            "_samples": samples, "n": dict(n or {}), "status": status, "reason": reason,
+            "notes": tuple(notes), "id": id,
             "_interval": None if low is None or high is None else (float(low), float(high)),
-            "_replicates": replicates,
-            "influence": influence,
-            "generalise": None if generalise is None else tuple(generalise),
-            "population": population,
-            "limits": limits,
-            "_spread": spread,
-        }
+            "_replicates": replicates, "influence": influence,
+            "generalise": None if generalise is None else tuple(generalise), "population": population,
+            "limits": limits, "_spread": spread,
+        }  # fmt: skip
         for name, content in fields.items():
             object.__setattr__(self, name, content)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from neuroledger.spec.identity import sha256_of
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import (
     COMMAND,
@@ -412,7 +413,7 @@ def a_record_of_nobody(lab: Lab) -> None:
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
     from neuroledger.engine.record import Record
 
-    plain = json.loads(path.read_text()) | {"benchmark": "ghost", "inputs": {}}
+    plain = json.loads(path.read_text()) | {"benchmark": "ghost", "inputs": {}, "id": sha256_of({})}
     plain["payload_sha256"] = Record.model_construct(**plain).payload()
     write(lab, "results/records/ghost/pixels4.json", json.dumps(plain))
 
@@ -425,6 +426,7 @@ def the_record_of_a_competitor_under_another_name(lab: Lab) -> None:
     lab.spec("models", "mine", builder={"name": "pixels", "size": 2})
     plain = json.loads(path.read_text()) | {"model": "mine"}
     plain["inputs"]["model"] = {"id": "pixels4", "spec_sha256": "0" * 64}
+    plain["id"] = sha256_of(plain["inputs"])
     plain["payload_sha256"] = Record.model_construct(**plain).payload()
     write(lab, f"results/records/{RIDGE}/mine.json", json.dumps(plain))
 
