@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from neuroledger.data.gate.validate import validate
 from neuroledger.spec import registry
 from neuroledger.store.store import store_at
 from tests.engine.lab import Lab, build
@@ -32,6 +34,20 @@ def readers_store(tmp_path: Path) -> Iterator[None]:
 def lab(tmp_path: Path, repository: Path) -> Lab:
     """The small laboratory that many tests work in."""
     return build(tmp_path / "lab", repository)
+
+
+@pytest.fixture(scope="session")
+def _validated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small laboratory after its data were validated, which only copies are made of."""
+    made = build(tmp_path_factory.mktemp("validated") / "lab", REPOSITORY)
+    validate(made.open(), "lab")
+    return made.root
+
+
+@pytest.fixture
+def valid(tmp_path: Path, _validated: Path) -> Lab:
+    """The small laboratory with validated data, ready to be scored."""
+    return Lab(shutil.copytree(_validated, tmp_path / "lab"))
 
 
 @pytest.fixture(autouse=True)

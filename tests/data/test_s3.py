@@ -31,6 +31,7 @@ from neuroledger.errors import IntegrityError, UnavailableError
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab, build
+from tests.hostile.proposals.corpus import point
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "eu-test-7"
 CONTENT = bytes(range(256)) * 40
@@ -350,21 +351,21 @@ def test_private_bytes_never_reach_the_repositorys_remote(
 def test_an_object_that_was_tampered_with_is_called_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root, remote = tmp_path / "repo", tmp_path / "remote"
-    for folder in (root, remote):
-        folder.mkdir()
-
-    def dvc(*words: str) -> None:
-        subprocess.run([sys.executable, "-m", "dvc", *words], cwd=root, check=True, capture_output=True)
-
+    root = tmp_path / "repo"
+    root.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    dvc("init", "-q")
-    dvc("remote", "add", "-q", "-d", "r", str(remote))
-    dvc("remote", "modify", "r", "verify", "true")
+    (root / ".dvc").mkdir()
     (root / "a.bin").write_bytes(CONTENT)
-    dvc("add", "-q", "a.bin")
-    dvc("push", "-q")
+    point(Lab(root), root / "a.bin")
+    remote = root / ".dvcstore"
     (held,) = [path for path in remote.rglob("*") if path.is_file()]
+
+    def configure(url: str) -> None:
+        (root / ".dvc" / "config").write_text(
+            f"[core]\n    remote = r\n['remote \"r\"']\n    url = {url}\n    verify = true\n"
+        )
+
+    configure(str(remote))
     source = SourceFile(dvc=True, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
 
     def pull() -> None:
@@ -379,11 +380,11 @@ def test_an_object_that_was_tampered_with_is_called_so(
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *_: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
-        dvc("remote", "modify", "r", "url", f"http://127.0.0.1:{running.server_address[1]}/")
+        configure(f"http://127.0.0.1:{running.server_address[1]}/")
         with pytest.raises(IntegrityError, match="tampered"):
             pull()
         running.shutdown()
-    dvc("remote", "modify", "r", "url", str(remote))
+    configure(str(remote))
     with pytest.raises(IntegrityError, match="tampered"):
         pull()
     with pytest.raises(UnavailableError, match="the remote does not hold it"):

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from neuroledger.cli import main
-from neuroledger.data.gate.validate import validate
 from neuroledger.engine.calibrate import calibrate_benchmark, calibration_path, refuted
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.session import Session
@@ -18,12 +17,6 @@ from neuroledger.stats.calibration import Calibration
 from tests.engine.lab import Lab
 
 RIDGE = "lab.V4-ridge"
-
-
-@pytest.fixture
-def valid(lab: Lab) -> Lab:
-    validate(lab.open(), "lab")
-    return lab
 
 
 @pytest.mark.slow

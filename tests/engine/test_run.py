@@ -31,12 +31,6 @@ def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[
     return {outcome.job.model: outcome for outcome in run(catalog, jobs, request, NoDisplay(), **options)}
 
 
-@pytest.fixture
-def valid(lab: Lab) -> Lab:
-    validate(lab.open(), "lab")
-    return lab
-
-
 def test_the_true_model_reaches_the_ceiling_and_noise_the_floor(valid: Lab) -> None:
     done = score_all(valid)
     true, noise = done["pixels4"].record, done["noise"].record
@@ -357,7 +351,7 @@ def test_a_read_only_results_folder_is_one_clear_error(valid: Lab, monkeypatch: 
     assert not list(valid.root.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("executor", ["processes:2", "dask"])
+@pytest.mark.parametrize("executor", ["processes:2", pytest.param("dask", marks=pytest.mark.slow)])
 def test_other_processes_give_the_same_records(valid: Lab, executor: str) -> None:
     score_all(valid)
     before = {path: path.read_bytes() for path in (valid.root / "results").rglob("lab.V4-ridge/*.json")}

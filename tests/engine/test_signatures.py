@@ -30,12 +30,22 @@ from tests.engine.lab import Lab
 RIDGE = "lab.V4-ridge"
 
 
+@pytest.fixture(scope="module")
+def once(_validated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The laboratory after one score, which only copies are made of."""
+    made = Lab(shutil.copytree(_validated, tmp_path_factory.mktemp("scored") / "lab"))
+    jobs = plan(made.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
+    run(made.open(), jobs, Request(), NoDisplay())
+    return made.root
+
+
+@pytest.fixture
+def lab(once: Path, tmp_path: Path) -> Lab:
+    return Lab(shutil.copytree(once, tmp_path / "lab"))
+
+
 @pytest.fixture
 def scored(lab: Lab) -> Path:
-    lab.dataset()
-    validate(lab.open(), "lab")
-    jobs = plan(lab.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
-    run(lab.open(), jobs, Request(), NoDisplay())
     return record_path(lab.root, RIDGE, "pixels4")
 
 
@@ -193,6 +203,7 @@ def test_what_is_not_reproduced_is_not_signed(lab: Lab, scored: Path, tmp_path: 
 
 
 def test_a_forged_validation_report_lets_nothing_pass(lab: Lab) -> None:
+    shutil.rmtree(lab.root / "results")
     expectations = {"assembly": [{"check": "repetitions", "count": 99}]}
     lab.dataset(expectations=expectations)
     catalog = lab.open()

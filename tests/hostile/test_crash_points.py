@@ -10,8 +10,8 @@ from tests.hostile.writers import Writer, all_writers
 
 @pytest.mark.parametrize("writer", [writer.name for writer in all_writers()])
 def test_a_failure_of_any_file_operation_leaves_the_old_or_the_new(writer: str) -> None:
-    tried, wrong = enumerate_points((writer,), sample=8, seed=20261122)
-    assert tried[writer] == 8
+    tried, wrong = enumerate_points((writer,), sample=4, seed=20261122)
+    assert tried[writer] == 4
     assert wrong == []
 
 

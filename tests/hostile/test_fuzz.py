@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs processes
 
 def test_parsers_of_text_and_tables_raise_only_clear_errors() -> None:
     cases = list(parser_cases())
-    counts = fuzz(cases, 200, seed=11)
+    counts = fuzz(cases, 100, seed=11)
     assert not [key for key in counts if key[1] == "WRONG"]
-    assert counts.total() == 200 * len({case.name for case in cases}) >= 3000
+    assert counts.total() == 100 * len({case.name for case in cases}) >= 1500
 
 
 def test_an_input_follows_from_the_seed_and_its_number_alone() -> None:
@@ -45,9 +45,9 @@ def test_the_fuzzer_sees_what_is_wrong(tmp_path: Path) -> None:
 
     counts = fuzz([Case("careless", {"a": b"abc"}, careless, inside=True)], 200, seed=1)
     assert any(kind == "WRONG" and "KeyError" in said for _, kind, said in counts)
-    counts = fuzz([Case("crashing", {"a": b"abc"}, crashing, inside=False)], 40, seed=1)
+    counts = fuzz([Case("crashing", {"a": b"abc"}, crashing, inside=False)], 12, seed=1)
     assert {kind for _, kind, _ in counts} == {"read", "contained"}
-    counts = fuzz([Case("crashing", {"a": b"abc"}, crashing, inside=True)], 40, seed=1)
+    counts = fuzz([Case("crashing", {"a": b"abc"}, crashing, inside=True)], 12, seed=1)
     assert any(kind == "WRONG" and "died" in said for _, kind, said in counts)
 
 
