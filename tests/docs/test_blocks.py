@@ -65,10 +65,6 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         held = path.with_suffix("")
         if held.is_file():
             shutil.copy2(held, folder / held.relative_to(repository))
-    # A suite of that name with two of its benchmarks: to score all of them takes long, and is `make repro`.
-    suite = folder / "specs" / "suites" / "core.yaml"
-    lines = suite.read_text(encoding="utf-8").splitlines(keepends=True)
-    suite.write_text("".join(line for line in lines if not DROPPED.match(line)), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the regular expressions of a spec, said by pandas
         patch.chdir(folder)
@@ -78,11 +74,31 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def few_of_core(clone: Path) -> Iterator[None]:
+    """The suite ``core`` with two of its benchmarks: `make repro` scores all of them, which takes long."""
+    suite = clone / "specs" / "suites" / "core.yaml"
+    text = suite.read_text(encoding="utf-8")
+    kept = [line for line in text.splitlines(keepends=True) if not DROPPED.match(line)]
+    assert len(kept) < len(text.splitlines())
+    suite.write_text("".join(kept), encoding="utf-8")
+    yield
+    suite.write_text(text, encoding="utf-8")
+
+
 @pytest.mark.filterwarnings("ignore:This pattern is interpreted:UserWarning")
 @pytest.mark.parametrize("name", PYTHON)
-def test_python_runs(repository: Path, clone: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_runs(
+    repository: Path,
+    clone: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
     """All blocks of a document, one after the other, with what its reader has."""
     monkeypatch.chdir(clone)
+    if name == "README.md":
+        request.getfixturevalue("few_of_core")
     # What a block registers belongs to a test, and is taken back as theirs is.
     names = {"__name__": "tests.documents", **presupposed(name)}
     for block in blocks_of(repository / name):
@@ -145,7 +161,11 @@ def test_many_commands_are_ready() -> None:
     assert len(READY) >= 12
 
 
-@pytest.mark.parametrize(("name", "command"), READY, ids=lambda text: text[:60])
+# All pages are written and read by the tests of the report, of a smaller repository.
+TRIED = [pytest.param(*one, marks=pytest.mark.slow if one[1].startswith("report") else ()) for one in READY]
+
+
+@pytest.mark.parametrize(("name", "command"), TRIED, ids=lambda text: text[:60])
 def test_a_command_runs_as_it_is_shown(
     clone: Path, name: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
