@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from neuroledger.errors import RequestError
 from neuroledger.stats import diagnosis
@@ -73,6 +74,25 @@ def test_an_attribute_explains_agreement_only_where_it_does() -> None:
     assert 0.01 < by_kind["metric"].p < 0.05 and by_kind["metric"].same > by_kind["metric"].other + 0.5
     assert by_kind["region"].p > 0.2
     assert found.explained_share > 0.9
+
+
+def test_the_share_that_attributes_explain_is_that_of_a_regression_on_all_of_them() -> None:
+    rng = np.random.default_rng(4)
+    values = pd.DataFrame(rng.standard_normal((30, 5)) + rng.standard_normal((30, 1)), columns=list("abcde"))
+    metric, region = ["pls", "pls", "rdm", "rdm", "rdm"], ["V4", "IT", "V4", "IT", "IT"]
+    found = diagnose(table(values, metric=metric, region=region))
+    rho = np.array([pair.rho for pair in found.pairs])
+    upper = [(i, j) for i in range(5) for j in range(i + 1, 5)]
+    alike = np.array([[metric[i] == metric[j], region[i] == region[j]] for i, j in upper], dtype=float)
+    expected = LinearRegression().fit(alike, rho).score(alike, rho)
+    assert found.explained_share == pytest.approx(expected)
+    assert [one.attribute for one in found.explained] == ["metric", "region"]
+    for one, same in zip(found.explained, alike.T.astype(bool), strict=True):
+        assert (one.same, one.other, one.pairs) == pytest.approx(
+            (rho[same].mean(), rho[~same].mean(), same.sum())
+        )
+    expected_rho = values.corr("spearman").to_numpy()
+    assert rho == pytest.approx([expected_rho[i, j] for i, j in upper])
 
 
 def test_what_was_never_run_is_no_zero() -> None:

@@ -167,3 +167,10 @@ def test_every_pair_is_compared_and_corrected():
     assert [(d.first, d.second) for d in found] == [("fair", "good"), ("fair", "poor"), ("good", "poor")]
     assert all(d.p == pytest.approx(2 / 2**12) for d in found)
     assert all(d.corrected_p == pytest.approx(3 * d.p) for d in found)
+
+
+def test_what_has_no_pair_is_not_tested():
+    with pytest.raises(RequestError, match="a paired test needs at least one pair"):
+        sign_flip_p([float("nan")])
+    with pytest.raises(RequestError, match="a and b have no task in common"):
+        paired_differences({"x": {"a": 1.0}, "y": {"b": 1.0}})

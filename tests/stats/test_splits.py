@@ -16,6 +16,7 @@ from sklearn.model_selection import (
 
 from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats import splits
 from neuroledger.stats.splits import draw, first_values, predefined
 
 
@@ -136,3 +137,65 @@ def test_first_values_are_the_smallest():
 def test_what_cannot_be_drawn_says_why(spec, reason):
     with pytest.raises(MetricError, match=reason):
         draw(SplitsSpec(**spec), SIXTY)
+
+
+def test_what_is_left_out_is_tested_and_all_else_trains():
+    for by in ({}, {"groups": "session"}):
+        found = draw(SplitsSpec(name="leave_one_out", **by), SIXTY)
+        assert len(found) == (7 if by else 60)
+        for train, test in found:
+            assert sorted([*train, *test]) == list(range(60)) and len(test) <= 9 < len(train)
+            assert not by or len(set(np.arange(60)[test] % 7)) == 1
+
+
+def test_rows_that_share_a_value_with_the_test_part_do_not_train():
+    table = rows([f"s{i}" for i in range(12)], scene=np.arange(12) % 6, plain=np.arange(12) >= 10)
+    rule = {"name": "kfold", "folds": 6, "disjoint": {"by": "scene"}}
+    for train, test in draw(SplitsSpec.model_validate(rule), table):
+        assert not set(train % 6) & set(test % 6) and set(train % 6) | set(test % 6) == set(range(6))
+    rule["disjoint"] = {"by": "scene", "except": {"plain": ["True"]}}
+    for train, test in draw(SplitsSpec.model_validate(rule), table):
+        bound = [row for row in test if row < 10]
+        expected = [
+            row
+            for row in range(12)
+            if row not in test and (row >= 10 or row % 6 not in [one % 6 for one in bound])
+        ]
+        assert train.tolist() == expected
+    alike = rows([f"s{i}" for i in range(4)], scene=np.zeros(4))
+    with pytest.raises(MetricError, match="every train presentation shares a value of 'scene'"):
+        draw(SplitsSpec.model_validate({"name": "kfold", "folds": 2, "disjoint": {"by": "scene"}}), alike)
+
+
+def test_splits_that_are_given_are_row_numbers_or_masks():
+    mask = np.array([True, False, True])
+    found = splits.given([([0, 1], [2]), (mask, ~mask)], 3)
+    assert [(train.tolist(), test.tolist()) for train, test in found] == [([0, 1], [2]), ([0, 2], [1])]
+    assert all(part.dtype == np.intp for split in found for part in split)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "reason"),
+    [
+        ([], "`splits` holds no split"),
+        ([([0], [1]), ([0], [])], r"splits\[1\]: the test part is not a list of row numbers"),
+        ([([], [1])], r"splits\[0\]: the train part is not a list"),
+        ([([0.5], [1])], "the train part is not a list"),
+        ([([[0]], [1])], "the train part is not a list"),
+        ([([0], [3])], "the test part asks for row 3; there are 3 rows, from 0"),
+        ([([-1], [2])], "the train part asks for row -1"),
+    ],
+)
+def test_given_splits_that_fit_no_rows_say_which_part(pairs, reason):
+    with pytest.raises(MetricError, match=reason):
+        splits.given(pairs, 3)
+
+
+def test_an_unknown_coordinate_is_told_beside_those_there_are():
+    with pytest.raises(MetricError, match=r"the assembly has object_name, session, stimulus_id$"):
+        draw(SplitsSpec(by="image"), SIXTY)
+    flat = SIXTY.assign_coords(grid=(("presentation", "neuroid"), np.zeros((60, 1))))
+    with pytest.raises(MetricError, match="'grid', which lies along 2 dimensions, not one"):
+        draw(SplitsSpec(by="grid"), flat)
+    with pytest.raises(MetricError, match=r"its values are 0, 1, 2, 3, 4, 5, 6$"):
+        draw(SplitsSpec(name="coordinate", coordinate="session", test_values=(99,)), SIXTY)
