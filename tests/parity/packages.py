@@ -22,7 +22,13 @@ from brainscore_core.supported_data_standards.brainio.assemblies import (
 from brainscore_core.supported_data_standards.brainio.packaging import write_netcdf
 from PIL import Image
 
+from tests.parity.forms import shaped
+
 HIDDEN, FEATURES = 6, 40
+# Where the features of the model lie: ten maps of four places.
+PLACES = dict(
+    zip(("channel", "channel_x", "channel_y"), np.indices((10, 2, 2)).reshape(3, FEATURES), strict=True)
+)
 # Stimuli whose order their code goes by: grids of gratings, and tables that are taken for the rows of recordings.
 IN_ORDER = ("Marques", "Coggan2024", "Igustibagus2024", "hvm-public")
 OBJECTS = ["bear", "car", "cat", "chair", "dog"]
@@ -38,15 +44,16 @@ REGIONS = ["V1", "V2", "V4", "IT"]
 class Packages:
     """What has been written so far, and the model that answers about all of it."""
 
-    def __init__(self, folder, listed, seed, odd=False):
-        self.folder, self.listed, self.seed, self.odd = folder, listed, seed, odd
+    def __init__(self, folder, listed, seed, odd=False, forms=()):
+        self.folder, self.listed, self.seed, self.odd, self.forms = folder, listed, seed, odd, forms
         self.rng = np.random.default_rng([seed, 0])
         self.mixing = self.rng.normal(size=(HIDDEN, FEATURES))
         self.hidden, self.features, self.labels, self.tables, self.written = {}, {}, {}, {}, []
 
     def some(self, number):
-        """So many, or with oddities a seventh more."""
-        return number + number // 7 if self.odd else number
+        """So many, with oddities a seventh more; in the form of few a tenth less."""
+        number = number + number // 7 if self.odd else number
+        return number - number // 10 if "few" in self.forms else number
 
     def begin(self, key):
         """What is drawn for a data set does not depend on those before it."""
@@ -106,7 +113,7 @@ class Packages:
 
     def write(self, key, assembly, **attrs):
         """The assembly under the registry's file name."""
-        assembly = oddly(self, assembly) if self.odd else assembly
+        assembly = shaped(oddly(self, assembly) if self.odd else assembly, self.forms)
         assembly.attrs.update(attrs)
         name = self.listed["assemblies"][key]
         write_netcdf(assembly, self.folder / name)
@@ -172,7 +179,10 @@ def majajhong(make, key):
     """Neuroid first, repeated presentations, one bin; or bins of ten milliseconds."""
     stimuli = "hvm-public" if key.endswith("public") else "hvm-private"
     count = make.some(60)
-    columns = {"object_name": cycle(OBJECTS, count), "variation": [0 if n < 30 else 3 for n in range(count)]}
+    columns = {
+        "object_name": cycle(OBJECTS, count),
+        "variation": [0 if n < count // 2 else 3 for n in range(count)],
+    }
     rows = make.table(stimuli, columns, decides="object_name", legacy=True)
     starts, width = (range(0, 50, 10), 10) if "temporal" in key else ([70], 100)
     values = make.recorded(rows["stimulus_id"], 56, 4)  # more in each region than components of a regression

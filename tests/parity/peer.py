@@ -31,7 +31,8 @@ from brainscore_core.supported_data_standards.brainio.assemblies import (
     NeuroidAssembly,
 )
 
-from tests.parity.packages import LAYOUTS, Packages
+from tests.parity import tensorflow1
+from tests.parity.packages import LAYOUTS, PLACES, Packages
 
 warnings.filterwarnings("ignore")
 PERSON = "brainscore_vision.model_helpers.brain_transformation.behavior"
@@ -71,6 +72,7 @@ class Stored:
         coords = {name: ("presentation", stimuli[name].values) for name in stimuli.columns}
         names = [f"f{n}" for n in range(rows.shape[1])]
         coords |= {"neuroid_id": ("neuroid", names), "neuroid_num": ("neuroid", list(range(len(names)))), "layer": ("neuroid", ["layer"] * len(names))}  # fmt: skip
+        coords |= {name: ("neuroid", at) for name, at in PLACES.items()}
         return NeuroidAssembly(rows.copy(), dims=["presentation", "neuroid"], coords=coords)
 
     def look_at(self, stimuli, number_of_trials=1, require_variance=False):
@@ -172,7 +174,7 @@ def scored(key, model):
 
 def written(folder, packages, asked):
     """Every package whose layout is known, then what the model answers."""
-    make = Packages(packages, asked, asked["seed"], asked["odd"])
+    make = Packages(packages, asked, asked["seed"], asked["odd"], asked["forms"])
     failed = {}
     for key in asked["packages"]:
         rule = next((rule for start, rule in LAYOUTS.items() if key.startswith(start)), None)
@@ -207,6 +209,7 @@ def main(folder, seconds):
         packages / f"{'assy_' if kind == 'nc' else 'stimulus_'}{identifier.replace('.', '_')}.{kind}"
     )
     division(packages)
+    tensorflow1.install()
     seeded()
     target = folder / "peer.json"
     result = json.loads(target.read_text()) if target.is_file() else {}
