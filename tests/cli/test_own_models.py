@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import nn
 
 import neuroledger as nl
@@ -141,6 +142,22 @@ def test_several_suites_and_all_of_them_are_run_by_one_command(
     assert asked("--suite", "all") == {"lab.V4-two"}
     assert main(["run", "pixels4", "--suite", "suite.one", "--suite", "absent"]) != 0
     assert "no suite 'absent'" in capsys.readouterr().err
+
+
+def test_all_suites_end_well_without_data_that_are_not_here(
+    here: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    near = yaml.safe_load((here.root / "specs" / "datasets" / "lab.yaml").read_text(encoding="utf-8"))
+    here.spec(
+        "datasets", "far", **{name: value for name, value in near.items() if name not in {"id", "title"}}
+    )
+    here.benchmark("far.V4-ridge", dataset="far")
+    here.spec("suites", "far", benchmarks=["far.V4-ridge"], models=["pixels4"])
+    assert main(["run", "pixels4", "--suite", "all"]) == 0
+    said = capsys.readouterr()
+    assert "unavailable: far.V4-ridge: data set 'far': 3 of 3 files are not here" in said.err
+    assert "lab.V4-ridge · pixels4" in said.err
+    assert main(["run", "pixels4", "--suite", "far"]) == 1
 
 
 def test_what_no_suite_lists_is_evaluated_and_compared_by_name(

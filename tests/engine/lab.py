@@ -70,14 +70,14 @@ class Lab:
         path.write_text(line + yaml.safe_dump(plain, sort_keys=False))
         return path
 
-    def pins(self) -> dict[str, Any]:
+    def pins(self, dataset: str = "lab") -> dict[str, Any]:
         return {
             path.name: {
                 "url": f"https://example.org/{path.name}",
                 "size": path.stat().st_size,
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
             }
-            for path in sorted(self.data.glob("*"))
+            for path in sorted((self.data.parent / dataset).glob("*"))
         }
 
     def dataset(self, **fields: Any) -> Path:

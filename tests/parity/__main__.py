@@ -37,6 +37,7 @@ from tests.parity.stored_reader import features_of, time_of, word_of
 
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6
+SINGLE = 1e-6  # of files of single precision, which the peer averages as they are
 # By the beginning of a key: where numbers agree less closely, and why.
 TOLERANCES = {
     "Ferguson2024": (1e-5, "rounded numbers of sympy hold few digits"),
@@ -257,25 +258,31 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
     return found
 
 
-def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None) -> str:
+def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None, forms: Sequence[str] = ()) -> str:
     """`equal` within the tolerance of the metric, or what differs."""
     if own is None:
         return "not measured: no package in its layout is made here yet"
     rule = next((words for start, words in RULES.items() if key.startswith(start)), None)
     if rule:
         return f"differs by rule: {rule}"
+    if "failed" in own and math.isnan(peer.get("score") or 0.0):
+        return f"no number on either side: NaN there, here {own['failed'][:120]}"
     if "failed" in peer:
         return f"the peer fails: {peer['failed']}"
     if "failed" in own:
         return f"differs: ours gives none ({own['failed'][:160]})"
     limit = PLS_TOLERANCE if "pls" in key else TOLERANCE
     limit = next((own for start, (own, _) in TOLERANCES.items() if key.startswith(start)), limit)
+    limit = max(limit, SINGLE) if "single" in forms else limit
     every = (("score", "ceiling", "raw"), "")
     compared, only = next((held for start, held in RAW.items() if key.startswith(start)), every)
     for name in compared:
         a, b = peer[name], own[name]
         # A score that is not divided by anything has a ceiling of 1 there and none here.
         if a is None or b is None:
+            continue
+        # Where the peer puts a score back to a bound, it writes the bound into the raw score too.
+        if name == "raw" and a == peer["score"] and a in {0, 1}:
             continue
         if math.isnan(a) and math.isnan(b):
             continue
@@ -284,7 +291,9 @@ def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None) -> str:
     return f"equal before normalisation: {only}" if only else "equal"
 
 
-def rows(peer: dict[str, Any], own: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def rows(
+    peer: dict[str, Any], own: dict[str, Any], forms: Sequence[str] = ()
+) -> Iterator[tuple[str, str, str, str]]:
     """Key, the peer's score, ours, verdict; for all keys of the registry."""
 
     def said(one: dict[str, Any] | None) -> str:
@@ -294,16 +303,16 @@ def rows(peer: dict[str, Any], own: dict[str, Any]) -> Iterator[tuple[str, str, 
     for family in (vision, language):
         for key, state in pages.states(family.specs()).items():
             if key in peer:
-                yield key, said(peer[key]), said(own.get(key)), verdict(key, peer[key], own.get(key))
+                yield key, said(peer[key]), said(own.get(key)), verdict(key, peer[key], own.get(key), forms)
             elif state in pages.WITHOUT_JOB:
                 yield key, "–", "–", state
             else:
                 yield key, "–", said(own.get(key)), "not measured: the peer was not asked"
 
 
-def page(peer: dict[str, Any], own: dict[str, Any], seed: int) -> str:
+def page(peer: dict[str, Any], own: dict[str, Any], seed: int, forms: Sequence[str] = ()) -> str:
     """The table of all keys, and how many are what."""
-    table = list(rows(peer, own))
+    table = list(rows(peer, own, forms))
     count = Counter(row[3].partition(":")[0] for row in table)
     summary = ", ".join(f"{number} {word}" for word, number in count.most_common())
     return "\n".join(
@@ -326,7 +335,9 @@ def page(peer: dict[str, Any], own: dict[str, Any], seed: int) -> str:
             f"{summary}; {len(table)} keys.",
             "",
             "`--odd` makes packages with names in Unicode, tables and presentations in no order, missing trials and",
-            "further coordinates, and `--seed` others. Here rows are always matched by their ids. Brain-Score goes by",
+            "further coordinates, `--form` such of other sizes and number formats (fewer stimuli, two repetitions, some of",
+            "them missing, one neuroid; whole numbers, single precision, which the peer averages as it is, so that 1e-6 are",
+            "asked for), and `--seed` others. Here rows are always matched by their ids. Brain-Score goes by",
             "position where a model's answers are in the order of the table: Coggan2024 compares them with people's row",
             "by row, the splits of `reverse_pls` are drawn over them, and Igustibagus2024-ridge looks up backgrounds in",
             "them. These numbers agree only where table and recordings have one order, as in the plain packages.",
@@ -386,7 +397,7 @@ def main() -> int:
         model = stored_model(folder) if module == "peer" else stored_reader()
         own |= ours(root, folder / packages, model, repository(root, folder / packages, keys))
         (folder / "own.json").write_text(json.dumps(own, indent=1), encoding="utf-8")
-    text = page(peer, own, options.seed)
+    text = page(peer, own, options.seed, options.form)
     if options.only == [""]:
         text += "\n" + "\n".join(opened_again(options.python, folder, asked))
     sys.stdout.write(text)

@@ -14,10 +14,10 @@ ASKED = 20
 def shaped(assembly, forms):
     """The assembly in each of the forms: fewer repetitions, some of them, one neuroid, whole numbers, single precision."""
     dims = list(assembly.dims)
-    if dims.count("presentation") == 1 and "stimulus_id" in assembly.coords:
+    if dims.count("presentation") == 1 and "stimulus_id" in held_along(assembly, "presentation"):
         assembly = along(assembly, "presentation", repeated(assembly, forms))
     if "neuroid" in dims and dims.count("presentation") == 1 and "one" in forms:
-        assembly = along(assembly, "neuroid", first_of_each(assembly))
+        assembly = along(assembly, "neuroid", last_of_each(assembly))
     if assembly.values.dtype.kind == "f" and "counts" in forms and not np.isnan(assembly.values).any():
         assembly = filled(assembly, np.round(assembly.values * 20).astype(np.int64))
     if assembly.values.dtype.kind == "f" and "single" in forms:
@@ -27,26 +27,32 @@ def shaped(assembly, forms):
 
 def repeated(assembly, forms):
     """Which presentations stay."""
-    name = next((one for one in REPETITION if one in assembly.coords), None)
+    held = held_along(assembly, "presentation")
     keep = np.ones(assembly.sizes["presentation"], dtype=bool)
-    if name is None or assembly[name].values.max() >= ASKED:
+    number = next((np.asarray(held[name]) for name in REPETITION if name in held), None)
+    if number is None or number.max() >= ASKED:
         return keep
-    number = assembly[name].values
     if "two" in forms:
         keep &= number < 2
     if "ragged" in forms:  # every stimulus keeps two, and of the others those that its name says
-        ids = assembly["stimulus_id"].values.astype(str)
-        drawn = np.array([zlib.crc32(f"{id}/{n}".encode()) % 3 for id, n in zip(ids, number, strict=True)])
-        keep &= (number < 2) | (drawn > 0)
+        drawn = [
+            zlib.crc32(f"{id}/{n}".encode()) % 3 for id, n in zip(held["stimulus_id"], number, strict=True)
+        ]
+        keep &= (number < 2) | (np.array(drawn) > 0)
     return keep
 
 
-def first_of_each(assembly):
-    """The first neuroid of each group of neuroids."""
-    held = [assembly[name].values.astype(str) for name in GROUPS if name in assembly.coords]
-    held = [one for one in held if len(one) == assembly.sizes["neuroid"]]
-    keys = ["/".join(one) for one in zip(*held, strict=True)] if held else ["all"] * assembly.sizes["neuroid"]
-    return np.isin(np.arange(len(keys)), np.unique(keys, return_index=True)[1])
+def last_of_each(assembly):
+    """The last neuroid of each group of neuroids."""
+    held = held_along(assembly, "neuroid")
+    named = [np.asarray(held[name]).astype(str) for name in GROUPS if name in held]
+    keys = ["/".join(one) for one in zip(*named, strict=True)] or ["all"] * assembly.sizes["neuroid"]
+    return np.isin(np.arange(len(keys)), list({key: at for at, key in enumerate(keys)}.values()))
+
+
+def held_along(assembly, dim):
+    """Coordinates of a dimension by name, levels of its index among them."""
+    return {name: held for name, dims, held in walk_coords(assembly) if tuple(dims) == (dim,)}
 
 
 def along(assembly, dim, keep):

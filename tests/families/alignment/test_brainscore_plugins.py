@@ -1,10 +1,7 @@
 """Model plugins of Brain-Score become specs by their syntax alone, and a checkpoint must be the one that was published."""
 
 import hashlib
-import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,6 @@ import pytest
 from neuroledger.cli import main
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.alignment.brainscore_plugins import import_plugin, read_plugin
-from neuroledger.models.hub import hub_package
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab, build
 
@@ -148,46 +144,6 @@ def test_a_repository_elsewhere_is_named(
     monkeypatch.chdir(lab.root / "specs")
     assert main(["import", "brainscore-model", "mine", "--from", str(source)]) == 0
     assert "repository:" not in capsys.readouterr().out
-
-
-def test_a_torchvision_network_goes_from_import_to_every_benchmark_by_two_commands(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its stored weights are made here: random ones of a seed, in the file format that networks are published in."""
-    torch = pytest.importorskip("torch")
-    if importlib.util.find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
-    torchvision = hub_package("torchvision")  # whose wheel may be of another build than torch's
-    torch.manual_seed(0)
-    network = torchvision.models.resnet18(weights=None)
-    torch.save(network.state_dict(), tmp_path / "net.pth")
-    lab = build(tmp_path / "lab", repository)
-    for region in ("V1", "IT"):
-        paradigm = {"name": "recording", "region": region, "visual_degrees": 8}
-        lab.benchmark(f"lab.{region}-ridge", paradigm=paradigm, select={"region": "V4"})
-    both = ["lab.V1-ridge", "lab.IT-ridge"]
-    lab.spec("suites", "more", benchmarks=both[1:], models=["pixels4"])
-    lab.spec("suites", "lab", benchmarks=both[:1], includes=["more"], models=["pixels4"])
-    monkeypatch.chdir(lab.root)
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
-    assert main(["validate", "lab"]) == 0
-    source = plugin(tmp_path / "mine", model=WITHOUT_WEIGHTS)
-    assert main(["import", "brainscore-model", "mine", str(tmp_path / "net.pth"), "--from", str(source)]) == 0
-    assert main(["run", "mine"]) == 0
-    spec = open_catalog(lab.root).model("mine")
-    assert spec.unavailable is None and spec.weights["model.safetensors"].dvc
-    scored = {
-        held["benchmark"]: held["status"]
-        for path in (lab.root / "results").rglob("*.json")
-        if (held := json.loads(path.read_text())).get("model") == "mine"
-    }
-    assert scored == dict.fromkeys(both, "scored")
-    capsys.readouterr()
-    (tmp_path / "other.pth").write_bytes((tmp_path / "net.pth").read_bytes()[:-100])
-    again = ["import", "brainscore-model", "damaged", str(tmp_path / "other.pth"), "--from"]
-    assert main([*again, str(plugin(tmp_path / "damaged", "damaged", WITHOUT_WEIGHTS))]) != 0
-    assert not (lab.root / "specs" / "models" / "damaged.yaml").exists()
-    assert not (lab.root / "data" / "models" / "damaged").exists()
 
 
 def test_a_checkpoint_must_be_the_published_one(tmp_path: Path, repository: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,7 +81,7 @@ def ready(path: Path, builder: dict[str, Any]) -> None:
 
 
 def people(lab: Lab, truth: list[str]) -> None:
-    """Trials of two people who always see what is there."""
+    """The data set ``names``: trials of two people who always see what is there; and a benchmark of it."""
     ids = [f"im{number:02d}" for number in range(len(truth))]
     trials = xr.DataArray(
         np.array(truth * 2),
@@ -91,16 +92,29 @@ def people(lab: Lab, truth: list[str]) -> None:
             "subject": ("presentation", np.repeat(["p1", "p2"], len(truth))),
         },
     )
-    assemblies.write(trials, lab.data / "responses.nc")
+    folder = lab.root / "data" / "names"
+    folder.mkdir()
+    for name in ("stimuli.csv", "stimuli.zip"):
+        shutil.copy(lab.data / name, folder / name)
+    assemblies.write(trials, folder / "responses.nc")
     said = {"assembly": [{"check": "dims", "dims": ["presentation"]}]}
-    lab.dataset(expectations=said | {"stimuli": [{"check": "unique", "column": "stimulus_id"}]})
+    lab.spec(
+        "datasets",
+        "names",
+        license="CC0-1.0",
+        simulated=True,
+        files=lab.pins("names"),
+        reader={"name": "netcdf"},
+        expectations=said | {"stimuli": [{"check": "unique", "column": "stimulus_id"}]},
+    )
     lab.benchmark(
-        "lab.naming-accuracy",
+        "names.naming-accuracy",
+        dataset="names",
         paradigm={"name": "task", "decide": "label", "label_column": "truth", "screen": "as_is"},
         metric="accuracy",
         ceiling=None,
         normalise="none",
-        controls={},
+        controls={"floor_at_most": 0.65},  # one category may be named most often
     )
 
 
@@ -112,11 +126,16 @@ def named(catalog: Catalog) -> tuple[list[str], list[str]]:
     here = model.perform(Task("label", choices=tuple(CATEGORIES)), stimuli)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = AlexLike().eval()
+        network = AlexLike()
+    return list(here.values), categories(network, model.extract.inputs(stimuli, stimuli.ids))
+
+
+def categories(network: nn.Module, inputs: torch.Tensor) -> list[str]:
+    """The category of the largest mean probability of its classes, by torch."""
     with torch.no_grad():
-        chances = torch.softmax(network(model.extract.inputs(stimuli, stimuli.ids)).double(), dim=1)
+        chances = torch.softmax(network.eval()(inputs).double(), dim=1)
     means = torch.stack([chances[:, classes].mean(dim=1) for classes in CATEGORIES.values()], dim=1)
-    return list(here.values), [list(CATEGORIES)[best] for best in means.argmax(dim=1)]
+    return [list(CATEGORIES)[best] for best in means.argmax(dim=1)]
 
 
 def session_stimuli(catalog: Catalog) -> Any:
@@ -134,8 +153,8 @@ def test_labels_are_those_of_the_true_logits(lab: Lab) -> None:
     # People who agree with the network on all images but every third: its score is known beforehand.
     others = {one: list(CATEGORIES)[at - 1] for at, one in enumerate(CATEGORIES)}
     people(lab, [others[one] if at % 3 == 0 else one for at, one in enumerate(by_torch)])
-    assert main(["--root", str(lab.root), "validate", "lab"]) == 0
-    assert main(["--root", str(lab.root), "run", "mine", "--benchmark", "lab.naming-accuracy"]) == 0
+    assert main(["--root", str(lab.root), "validate", "names"]) == 0
+    assert main(["--root", str(lab.root), "run", "mine", "--benchmark", "names.naming-accuracy"]) == 0
     (record,) = [
         held
         for path in (lab.root / "results").rglob("*.json")
