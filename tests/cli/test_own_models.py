@@ -200,7 +200,7 @@ def test_a_checkpoint_becomes_pinned_weights_of_a_model_that_scores(
     }
     torch.save(wrapped, tmp_path / "last.ckpt")
     arguments = ["package", "model", "mine", str(tmp_path / "last.ckpt"), "--module", "mynets:Small",
-                 "--region-layer", "V4=hidden", "--preprocessing", '{"resize": 4, "colour": "grey", "mean": [0.0], "std": [1.0]}']  # fmt: skip # noqa: E501
+                 "--region-layer", "V4=hidden", "--readout", "hidden", "--logits", "output", "--preprocessing", '{"resize": 4, "colour": "grey", "mean": [0.0], "std": [1.0]}']  # fmt: skip # noqa: E501
     assert main(arguments) == 1
     assert "NEUROLEDGER_TRUSTED" in capsys.readouterr().err
     assert not (here.root / "specs" / "models" / "mine.yaml").exists()
@@ -208,6 +208,7 @@ def test_a_checkpoint_becomes_pinned_weights_of_a_model_that_scores(
     assert main(arguments) == 0
     spec = open_catalog(here.root).model("mine")
     assert spec.weights["model.safetensors"].dvc and spec.regions == {"V4": "hidden"}
+    assert (spec.readout, spec.logits) == ("hidden", "output")
     assert main(["check", "specs/models"]) == 0
     own = nl.score(
         module, "lab.V4-ridge", regions={"V4": "hidden"}, preprocessing={**GREY, "interpolation": "bilinear"}

@@ -136,6 +136,11 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--readout", metavar="LAYER", help="model without a spec: layer that decisions are read from"
     )
+    p.add_argument(
+        "--logits",
+        metavar="LAYER",
+        help="model without a spec: layer that labels are decided from, if another",
+    )
     p.add_argument("--arguments", type=json.loads, metavar="JSON", help="model without a spec: of its class")
     p.add_argument(
         "--preprocessing", type=json.loads, metavar="JSON", help="model without a spec: docs/models.md"

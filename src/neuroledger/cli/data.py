@@ -196,7 +196,7 @@ def _package_model(catalog: Catalog, options: argparse.Namespace) -> int:
         raise RequestError("--region-layer is REGION=LAYER, such as IT=layer4")
     fields = {
         "arguments": options.arguments, "preprocessing": options.preprocessing, "readout": options.readout,
-        "regions": {region: layer for region, _, layer in pairs},
+        "logits": options.logits, "regions": {region: layer for region, _, layer in pairs},
     }  # fmt: skip
     given = {name: value for name, value in fields.items() if value}
     for path in package_model(catalog, options.id, options.source, module=options.torch_class, fields=given):
