@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch._higher_order_ops.map import map as higher_map
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.overrides import get_overridable_functions
 
 import neuroledger as nl
@@ -43,6 +47,11 @@ def clamped(h):
     return h.clamp(min=0)
 
 
+@torch.jit.script
+def forked(h, w: torch.Tensor):
+    return torch.jit.wait(torch.jit.fork(torch.mm, h, w.t()))
+
+
 @torch.library.custom_op("neuroledger_tests::kept", mutates_args=())
 def kept_product(h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return h @ w.t()
@@ -51,6 +60,10 @@ def kept_product(h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 FOREIGN = torch.library.Library("neuroledger_tests_foreign", "FRAGMENT")
 FOREIGN.define("product(Tensor h, Tensor w) -> Tensor")
 FOREIGN.impl("product", lambda h, w: h @ w.t(), "CPU")
+
+
+def higher_scan(h):
+    return scan(lambda kept, row: (kept @ KEPT.t(), row + 0), torch.zeros(1, WIDTH), h, dim=0)[1]
 
 
 def buffers(plant, **held):
@@ -141,6 +154,25 @@ PRODUCTS = {
     "compiled function": lambda: (lambda f: Host(lambda s, h: f(h)))(
         torch.compile(lambda h: h @ KEPT.t(), backend="eager")
     ),
+    "into memory, by an operator": lambda: Host(
+        lambda s, h: torch.ops.aten.mm.out(h, KEPT.t(), out=h.new_empty(len(h), WIDTH))
+    ),
+    "layer into memory, by an operator": lambda: Host(
+        lambda s, h: torch.ops.aten.linear.out(h, KEPT, out=h.new_empty(len(h), WIDTH))
+    ),
+    "added into memory, by an operator": lambda: Host(
+        lambda s, h: torch.ops.aten.addmm.out(torch.zeros(1), h, KEPT.t(), out=h.new_empty(len(h), WIDTH))
+    ),
+    "einsum with lists of axes": lambda: Host(lambda s, h: torch.einsum(h, [0, 1], KEPT, [2, 1], [0, 2])),
+    "condition": lambda: Host(
+        lambda s, h: torch.cond(h.sum() >= 0, lambda y: y @ KEPT.t(), lambda y: y.clone(), (h,))
+    ),
+    "loop": lambda: Host(
+        lambda s, h: while_loop(lambda i, y: i < 1, lambda i, y: (i + 1, y @ KEPT.t()), (torch.tensor(0), h))[1]
+    ),
+    "map": lambda: Host(lambda s, h: higher_map(lambda row: KEPT @ row, h)),
+    "kept from those who watch": lambda: Host(lambda s, h: unwatched(h)),
+    "forked in TorchScript": lambda: Host(lambda s, h: forked(h, KEPT)),
 }  # fmt: skip
 
 
@@ -161,6 +193,35 @@ def test_a_product_that_would_end_the_process_is_refused_by_name():
     for score in found.values():
         assert score.status == "failed" and "_weight_int8pack_mm ends the process" in score.reason
         assert "multiple of 16" in score.reason
+
+
+def unwatched(h):
+    with torch._C.DisableTorchFunction():
+        return h @ KEPT.t()
+
+
+def in_another_thread(h):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: h @ KEPT.t()).result()
+
+
+def in_a_pool_that_is_held():
+    pool = ThreadPoolExecutor(1)
+    return Host(lambda s, h: next(s.run(lambda x: x @ KEPT.t(), [h])), run=pool.map, pool=pool)
+
+
+def shown_again(h):
+    """Each sample once for each output, in memory of its own."""
+    return h[:, None].repeat(1, WIDTH, 1)
+
+
+def shown_to_each(h):
+    return KEPT.expand(len(h), -1, -1).contiguous()
+
+
+def in_place(one, other):
+    torch._foreach_mul_([one], [other])
+    return one.sum(2)
 
 
 def four_bits():
@@ -214,6 +275,46 @@ NAMED = {
         lambda: Host(lambda s, h: torch._refs.mul(h[:, None].expand(-1, WIDTH, -1), s.w).sum(2), **matrix()),
         "value by value",
     ),
+    "shown again": (lambda: Host(lambda s, h: (shown_again(h) * KEPT).sum(2)), ALONE),
+    "shown again, a parameter": (lambda: Host(lambda s, h: (shown_again(h) * s.w).sum(2), **matrix()), "value by value"),
+    "stacked again": (lambda: Host(lambda s, h: (torch.stack([h] * WIDTH, 1) * KEPT).sum(2)), ALONE),
+    "joined again": (
+        lambda: Host(lambda s, h: (torch.cat([h] * WIDTH, 1).view(-1, WIDTH, WIDTH) * KEPT).sum(2)), ALONE,
+    ),
+    "chosen again": (
+        lambda: Host(lambda s, h: (h[:, list(range(WIDTH)) * WIDTH].view(-1, WIDTH, WIDTH) * KEPT).sum(2)), ALONE,
+    ),
+    "windows": (lambda: Host(lambda s, h: (h.unfold(1, 3, 1) * KEPT[:2, :3].reshape(2, 1, 1, 3)).sum(3)), ALONE),
+    "both shown again": (
+        lambda: Host(lambda s, h: torch.ops.prims.mul(shown_again(h), shown_to_each(h)).sum(2)), ALONE,
+    ),
+    "into memory": (
+        lambda: Host(lambda s, h: torch.mul(h[:, None], KEPT, out=h.new_empty(len(h), WIDTH, WIDTH)).sum(2)), ALONE,
+    ),
+    "added to memory": (
+        lambda: Host(lambda s, h: torch.addcmul(torch.zeros(len(h), WIDTH, WIDTH), h[:, None], KEPT).sum(2)), ALONE,
+    ),
+    "lists of tensors": (
+        lambda: Host(lambda s, h: torch._foreach_mul([shown_again(h)], [shown_to_each(h)])[0].sum(2)), ALONE,
+    ),
+    "lists of tensors, in place": (lambda: Host(lambda s, h: in_place(shown_again(h), shown_to_each(h))), ALONE),
+    "lists of tensors, added": (
+        lambda: Host(
+            lambda s, h: torch._foreach_addcmul([0 * shown_again(h)], [shown_again(h)], [shown_to_each(h)])[0].sum(2)
+        ),
+        ALONE,
+    ),
+    "gradients of a layer": (
+        lambda: Host(lambda s, h: torch.nn.grad.conv1d_input((len(h), WIDTH, 1), KEPT[:, :, None], h[:, :, None])),
+        "convolution_backward",
+    ),
+    "code for each value": (lambda: Host(lambda s, h: h.clone().apply_(lambda value: 2 * value)), "apply_"),
+    "code for two values": (
+        lambda: Host(lambda s, h: h.clone().map_(KEPT[:1].expand_as(h), lambda one, other: one * other)), "map_",
+    ),
+    "scan": (lambda: Host(lambda s, h: higher_scan(h)), "scan"),
+    "another thread": (lambda: Host(lambda s, h: in_another_thread(h)), "ThreadPoolExecutor (what other threads"),
+    "a pool that is held": (in_a_pool_that_is_held, "ThreadPoolExecutor (what other threads"),
     "lists of numbers": (
         lambda: Host(lambda s, h: torch.tensor(h.tolist()) @ KEPT.t()), "tolist (values leave torch",
     ),
@@ -254,6 +355,12 @@ HARMLESS = {
     "a matrix divided by its sums": lambda: Host(lambda s, h: h + (KEPT / KEPT.abs().sum(1, keepdim=True)).sum()),
     "a term for each place": lambda: Host(lambda s, h: h[:, None] + KEPT),
     "rows of a table": lambda: Host(lambda s, h: KEPT[h.gt(0).long().sum(1) % WIDTH]),
+    "a gain for each place of what is shown again": lambda: Host(
+        lambda s, h: (shown_again(h) + 1).amax(1) * KEPT[0]
+    ),
+    "an upsampled map with gains": lambda: Host(
+        lambda s, h: F.interpolate(h.view(-1, 1, 2, 3), scale_factor=2) * KEPT[:4, :6]
+    ),
     "a summary": lambda: Host(lambda s, h: h * float(h.amax() > -1)),
     "lengths": lambda: Host(lambda s, h: torch.stack(h.split(h.new_ones(len(h)).long().tolist()))),
     "a scripted function that multiplies nothing": lambda: (lambda fs: Host(lambda s, h: fs[0](h)))([clamped]),
@@ -317,7 +424,8 @@ DIFFERENT = frozenset(
         "fft_ifftshift", "fft_rfftfreq", "linalg__powsum", "linalg_diagonal", "linalg_matrix_norm",
         "linalg_norm", "linalg_vander", "linalg_vector_norm", "lu_unpack", "mkldnn_reorder_conv2d_weight",
         "mkldnn_reorder_conv3d_weight", "resolve_conj", "resolve_neg", "slice_inverse", "swapcase",
-        "upsample_bilinear2d",
+        "upsample_bilinear2d", "_upsample_bilinear2d_aa_backward", "upsample_bilinear2d_backward",
+        "_weight_norm_differentiable_backward", "_weight_norm_interface_backward",
     }
 )  # fmt: skip
 
@@ -329,6 +437,6 @@ def test_every_function_of_torch_that_multiplies_and_accumulates_is_counted_or_n
     names = {schema.name for schema in torch._C._jit_get_all_schemas()}
     operators = {name.removeprefix("aten::") for name in names if name.startswith("aten::")}
     known = {*RULES, *BELOW, *BLIND, *DECOMPOSED, *UNSEEN_BELOW}
-    found = {name for name in functions | operators if SOUNDS.search(name) and "backward" not in name}
+    found = {name for name in functions | operators if SOUNDS.search(name.replace("_backward", ""))}
     assert len(found) > 200
     assert found - known - DIFFERENT == set()

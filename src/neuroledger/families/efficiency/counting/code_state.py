@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["functions_of", "is_installed", "names_of", "plain_attributes"]
+__all__ = ["functions_of", "is_installed", "names_in", "names_of", "plain_attributes"]
 
 INSTALLED = ("site-packages", "dist-packages")
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -43,6 +43,13 @@ def names_of(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
             read |= more[0]
             written |= more[1]
     return frozenset(read), frozenset(written)
+
+
+@lru_cache(maxsize=4096)
+def names_in(code: CodeType) -> frozenset[str]:
+    """Names of everything that code names but its own variables: globals, imports and attributes."""
+    inner = (names_in(const) for const in code.co_consts if isinstance(const, CodeType))
+    return frozenset(code.co_names).union(*inner)
 
 
 def functions_of(kind: type) -> Iterator[FunctionType]:

@@ -12,7 +12,31 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor, nn, strided
 from torch.nn.parameter import is_lazy
 
-__all__ = ["Held", "apart", "storage_of"]
+__all__ = ["Copies", "Held", "apart", "storage_of"]
+
+
+class Copies:
+    """Tensors whose values are shown several times, in memory of their own, and how many values these are."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+
+    def note(self, given: Iterable[object], result: object) -> None:
+        """Note the answer of a function that arranges the values it was handed, and computes none."""
+        sources = {id(x): x for x in given if isinstance(x, Tensor)}
+        if not isinstance(result, Tensor) or result.layout is not strided or not sources:
+            return
+        values = sum(self.apart(x) for x in sources.values())
+        if values < apart(result):
+            key = id(result)
+            self._known[key] = weakref.ref(result, lambda _: self._known.pop(key, None) and None), values
+
+    def apart(self, tensor: Tensor) -> int:
+        """Number of values of a tensor without those that are shown again."""
+        found = self._known.get(id(tensor))
+        if found is None or found[0]() is not tensor:
+            return apart(tensor)
+        return min(found[1], apart(tensor))
 
 
 class Held:
@@ -21,6 +45,7 @@ class Held:
     def __init__(self) -> None:
         self._known: dict[int, Tensor | weakref.ref[Tensor]] = {}
         self._rows: dict[int, dict[object, int]] = {}  # of each, the rows that values were multiplied with
+        self.copies = Copies()
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -53,12 +78,13 @@ class Held:
         matrix with a row for each sample is a state.
         """
         kept = [self._whole(x) for x in given]
-        others = [apart(x) for x, whole in zip(given, kept, strict=True) if whole is None]
+        others = [self.copies.apart(x) for x, whole in zip(given, kept, strict=True) if whole is None]
         most = max(others, default=0)
         for part, whole in zip(given, kept, strict=True):
             if whole is None or most < 2:
                 continue
-            if len(whole) == samples and part.shape[:1] == whole.shape[:1] and part.dim() == result.dim():
+            own = len(whole) == samples and self.copies.apart(whole) == whole.numel()
+            if own and part.shape[:1] == whole.shape[:1] and part.dim() == result.dim():
                 continue
             rows = self._rows.setdefault(id(whole), {})
             if part.dim() < whole.dim():

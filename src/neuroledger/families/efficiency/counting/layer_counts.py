@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from neuroledger.families.efficiency.counting.counts import Layer, Uncounted
-from neuroledger.families.efficiency.counting.held import Held, apart, storage_of
+from neuroledger.families.efficiency.counting.held import Held, storage_of
 from neuroledger.families.efficiency.counting.network import Network
 from neuroledger.families.efficiency.counting.rows import Fan, Inbox, Scratch, count_nonzero
 from neuroledger.families.efficiency.counting.static import compiled_constants, coverable_weights
@@ -388,7 +388,7 @@ class Tally:
                 name = self.weight_of(weight)
                 if name is None or self.weight_of(values) is not None:
                     continue
-                if result.numel() <= apart(values):
+                if result.numel() <= self.held.copies.apart(values):
                     self.beside(weight)
                 elif product and values.numel() > 1:
                     self.forsake(weight)

@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from neuroledger.families.efficiency.counting.code_state import (
     functions_of,
     is_installed,
+    names_in,
     names_of,
     plain_attributes,
 )
@@ -36,6 +37,19 @@ ATOMS = frozenset(
 LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "pandas", "xarray", "scipy"})
 # Of a module, its hooks and its mode are no state.
 INTERNAL = frozenset(vars(nn.Module()))
+
+# Where code works in other threads or processes, whose functions pass by no one here.
+ELSEWHERE = frozenset(
+    {
+        "Thread",
+        "ThreadPoolExecutor",
+        "ThreadPool",
+        "ProcessPoolExecutor",
+        "start_new_thread",
+        "to_thread",
+        "run_in_executor",
+    }
+)
 
 Undo = Callable[[], None]
 
@@ -57,6 +71,8 @@ class State:
         self._undo: list[Undo] = []
         self._met: dict[int, object] = {}
         self.beyond: set[str] = set()
+        self.elsewhere: set[str] = set()  # the threads that its code names, or pools of them that it holds
+        self.hides = False  # whether its code keeps torch's functions from those who watch
         self._weights: dict[object, list[Tensor]] = {}
         self._tensors: dict[object, list[Tensor]] = {}
         self._own = any(part._forward_pre_hooks or part._forward_hooks or foreign(part) for part in parts)
@@ -135,6 +151,8 @@ class State:
             self._visit((value.func, value.args, *value.keywords.values()))
         elif hasattr(kind, "__next__"):
             self.beyond.add(kind.__name__)
+        elif kind.__name__ in ELSEWHERE:
+            self.elsewhere.add(kind.__name__)
         elif not isinstance(value, (type, ModuleType)) and not _of_library(kind.__module__):
             if isinstance(own := getattr(value, "__dict__", None), dict):
                 self._mapping(own)
@@ -182,6 +200,9 @@ class State:
             self._visit(value)
         self._visit((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
         self._mapping(vars(function))
+        named = names_in(function.__code__)
+        self.elsewhere |= named & ELSEWHERE
+        self.hides = self.hides or "DisableTorchFunction" in named
         read, written = names_of(function.__code__)
         known = function.__globals__
         for name in written & known.keys():

@@ -46,7 +46,7 @@ from neuroledger.families.efficiency.counting.unruled import (
 __all__ = ["LEFT", "StrictPass", "Watch"]
 
 LEFT: Final = "values leave torch: what is computed from them is not seen"
-_LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY, _ADD, _TABLE, _LEAVE, _SPREAD = range(1, 10)
+_LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY, _ADD, _TABLE, _LEAVE, _SPREAD, _COPY, _LISTS = range(1, 12)
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -186,6 +186,26 @@ SPREADS = frozenset(
     }
 )  # fmt: skip
 
+# To what these answer, their first argument is added.
+ADDED = ("addcmul", "addcdiv", "_foreach_addc")
+
+# The same of lists of tensors.
+LISTS = frozenset(
+    f"_foreach_{name}{inplace}"
+    for name in ("mul", "div", "addcmul", "addcdiv", "lerp", "pow", "maximum", "minimum")
+    for inplace in ("", "_")
+)
+
+# Functions that arrange values, some of which show a value several times.
+COPIES = frozenset(
+    {
+        "repeat", "tile", "repeat_interleave", "expand", "expand_as", "broadcast_to", "contiguous", "clone", "reshape",
+        "reshape_as", "view", "view_as", "flatten", "unflatten", "unsqueeze", "squeeze", "transpose", "swapaxes", "permute",
+        "movedim", "t", "index_select", "__getitem__", "gather", "take", "take_along_dim", "stack", "cat", "concat",
+        "concatenate", "hstack", "vstack", "unfold", "im2col", "to", "float", "double",
+    }
+)  # fmt: skip
+
 OVERLOADS = ("default", "padding", "input", "data", "Tensor")
 
 RULE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
@@ -235,7 +255,7 @@ def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
         found |= dict.fromkeys(LAYERS, _LAYER) | dict.fromkeys(rules.QUANTISED, _COUNT)
         found |= dict.fromkeys(BLIND, _MISS)
         found |= dict.fromkeys(PRODUCTS, _MULTIPLY) | dict.fromkeys(SUMS, _ADD)
-        found |= dict.fromkeys(SPREADS, _SPREAD)
+        found |= dict.fromkeys(SPREADS, _SPREAD) | dict.fromkeys(LISTS, _LISTS) | dict.fromkeys(COPIES, _COPY)
         found |= dict.fromkeys(LEAVES | SINGLE, _LEAVE) | {"embedding": _TABLE, "embedding_bag": _TABLE}
     # Exported graphs call the same functions by an overload of their operator.
     plain = [name for name in found if not name.startswith("__")]
@@ -244,6 +264,8 @@ def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
 
 
 OPERATORS = frozenset({OpOverload, OpOverloadPacket})
+# Operators that run parts of a program out of sight of torch's functions.
+RUNS_PARTS = frozenset({"cond", "while_loop", "scan", "associative_scan", "map_impl"})
 # Operators of torchvision that choose among boxes, or read images at places between pixels.
 RESAMPLING = frozenset(
     f"torchvision::{name}" for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
@@ -269,6 +291,12 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         """Call the function, then count it if it is one that counts."""
         name = getattr(func, "__name__", "")
         action = self._actions.get(name)
+        if (
+            action is None and func.__class__ is OpOverload and func.namespace == "aten"
+        ):  # of another kind, into memory
+            name = func._opname
+            action = self._actions.get(name)
+            action = _COUNT if action == _LAYER else action
         below = self.below
         if action == _COUNT and name == WHOLE:
             func = attention.observed(self.tally, func)
@@ -289,7 +317,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 self._note(name, action, args, kwargs, result)
             return result
         result = func(*args, **kwargs) if kwargs else func(*args)
-        if action is None and func.__class__ in OPERATORS:
+        if action is None and (func.__class__ in OPERATORS or isinstance(func, HigherOrderOperator)):
             self._operator(func)
         self._note(name, action, args, kwargs, result)
         if self.tally.held:
@@ -298,6 +326,10 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
 
     def _operator(self, func: Any) -> None:
         """Note an operator of others, which is named if nothing counts it."""
+        if isinstance(func, HigherOrderOperator):
+            if func.name() in RUNS_PARTS:
+                self.operators.add(func.name())
+            return
         name = func.name() if isinstance(func, OpOverload) else str(func._qualified_op_name)
         if not name.startswith(("aten::", "prims::", "quantized::")) and name not in RESAMPLING:
             self.operators.add(name)
@@ -323,11 +355,17 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             elif action in (_MULTIPLY, _ADD):
                 if len(args) == 2 and (self._has(id(first)) or self._has(id(args[1]))):
                     self.tally.combined(args[0], args[1], result, product=action == _MULTIPLY)
-                elif action == _MULTIPLY and self.tally.held:
-                    self.tally.spread((*args, *(kwargs or {}).values()), result)
+                elif action == _MULTIPLY:
+                    self._spread(args, kwargs, result)
             elif action == _SPREAD:
-                if self.tally.held:
-                    self.tally.spread((*args, *(kwargs or {}).values()), result)
+                self._spread(args[1:] if name.startswith(ADDED) else args, kwargs, result)
+            elif action == _COPY:
+                self.tally.held.copies.note(first if first.__class__ in NESTED else args[:1], result)
+            elif action == _LISTS:
+                answers, *lists = (x for x in (result, *args) if isinstance(x, (list, tuple)))
+                lists = [answers, *lists] if result is None else lists  # written into the first list
+                for one, *others in zip(answers, *lists[name.startswith(ADDED) :], strict=False):
+                    self._spread(tuple(others), None, one)
             elif action == _TABLE:
                 for table in args[:2]:
                     if isinstance(table, torch.Tensor) and self.tally.weight_of(table) is not None:
@@ -343,6 +381,12 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 self.tally.activations(
                     self._module() or f"functional.{name.partition('.')[0].strip('_')}", result
                 )
+
+    def _spread(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any) -> None:
+        """Note a matrix that is no weight of a module, if values of samples are combined with it one by one."""
+        if self.tally.held:
+            named = [value for key, value in kwargs.items() if key != "out"] if kwargs else []
+            self.tally.spread((*args, *named), result)
 
     def _of_weights(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any) -> bool:
         """Whether a call made weights of weights, which is nothing that a sample takes."""
@@ -499,7 +543,9 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
             with self:
                 return (either if met else other)(*given)
         eager = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-        if func.name() != "while_loop" or eager is None:
+        if (
+            func.name() not in RUNS_PARTS - {"scan"} or eager is None
+        ):  # scan's own code runs under no such mode
             self.tally.miss(func.name(), "no rule counts this operator")
             return func(*args, **kwargs)
         with self:
@@ -588,7 +634,7 @@ class StrictPass:
         """Count what this thread does from here on to a batch of ``size`` samples."""
         if not self.tally.batch and self.network.state is not None and "operations" in self.needs:
             self.tally.held.take(x for x in self.network.state.tensors if self.tally.made.origin(x) is None)
-            if self.watch.below is None and self.network.state.scripted:
+            if self.watch.below is None and (self.network.state.scripted or self.network.state.hides):
                 self.watch.below = Below(self.tally, frozenset())
         self.tally.begin(size, shape)
         self._before.clear()
@@ -628,6 +674,9 @@ class StrictPass:
     def finish(self) -> None:
         """Settle what is left, and name layers of which no rule counts everything."""
         self.tally.settle(last=True)
+        if self.network.state is not None and "operations" in self.needs:
+            for name in sorted(self.network.state.elsewhere):
+                self.tally.miss(name, "what other threads and processes compute is not seen")
         for operator in sorted(self.watch.operators):
             self.tally.miss(operator, "no rule counts this operator")
         for name, child in self.network.parts if "operations" in self.needs else ():

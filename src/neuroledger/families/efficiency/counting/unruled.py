@@ -77,8 +77,25 @@ _KERNELS = frozenset(
     }
 )  # fmt: skip
 
+# What is made for gradients, and computes such products wherever it is called.
+_BACKWARDS = frozenset(
+    f"{name}_backward"
+    for name in (
+        "_cdist", "_convolution_double", "_cudnn_attention", "_cudnn_rnn", "_efficient_attention",
+        "_embedding_bag_per_sample_weights", "_flash_attention", "_pdist", "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_fused_attention_overrideable",
+        "_slow_conv2d", "_sparse_mm_reduce_impl", "_thnn_differentiable_gru_cell", "_thnn_differentiable_lstm_cell",
+        "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "conv_tbc", "convolution", "dist", "linear", "lstm_mps", "matmul",
+        "matrix_exp", "miopen_rnn", "mkldnn_linear", "mkldnn_rnn_layer", "mps_convolution", "mps_convolution_transpose",
+    )
+) | {
+    "_thnn_fused_lstm_cell_backward_impl", "convolution_backward_overrideable", "mkldnn_linear_backward_input",
+    "mkldnn_linear_backward_weights",
+}  # fmt: skip
+
 # Functions that multiply and accumulate, and that no rule counts.
-BLIND: Final = _FFT | _ALGEBRA | _PAIRS | _PACKED | _KERNELS | {"grad", "backward"}
+BLIND: Final = _FFT | _ALGEBRA | _PAIRS | _PACKED | _KERNELS | _BACKWARDS | {"grad", "backward"}
 
 # Those of them that call matrix products which can be counted below them.
 DECOMPOSED: Final = frozenset(
@@ -90,8 +107,11 @@ UNSEEN_BELOW: Final = BLIND - DECOMPOSED - {"grad", "backward"}
 
 # Values that are handed out of torch: what is computed from them is not seen.
 LEAVES: Final = frozenset(
-    {"numpy", "__array__", "__dlpack__", "tolist", "storage", "untyped_storage", "data_ptr", "const_data_ptr"}
-)
+    {
+        "numpy", "__array__", "__dlpack__", "tolist", "storage", "untyped_storage", "data_ptr", "const_data_ptr", "apply_",
+        "map_", "map2_",
+    }
+)  # fmt: skip
 
 # Single numbers that are handed out; of a tensor of several numbers that is the same, one by one.
 SINGLE: Final = frozenset({"item", "__float__", "__complex__"})
