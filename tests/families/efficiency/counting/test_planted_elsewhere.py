@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -172,6 +174,7 @@ PRODUCTS = {
     ),
     "map": lambda: Host(lambda s, h: higher_map(lambda row: KEPT @ row, h)),
     "kept from those who watch": lambda: Host(lambda s, h: unwatched(h)),
+    "of copies": lambda: Host(lambda s, h: copy.copy(h) @ copy.deepcopy(copy.copy(KEPT)).t()),
     "forked in TorchScript": lambda: Host(lambda s, h: forked(h, KEPT)),
 }  # fmt: skip
 
@@ -308,6 +311,7 @@ NAMED = {
         lambda: Host(lambda s, h: torch.nn.grad.conv1d_input((len(h), WIDTH, 1), KEPT[:, :, None], h[:, :, None])),
         "convolution_backward",
     ),
+    "bytes": (lambda: Host(lambda s, h: pickle.loads(pickle.dumps(h)) @ KEPT.t()), "leave torch"),
     "code for each value": (lambda: Host(lambda s, h: h.clone().apply_(lambda value: 2 * value)), "apply_"),
     "code for two values": (
         lambda: Host(lambda s, h: h.clone().map_(KEPT[:1].expand_as(h), lambda one, other: one * other)), "map_",

@@ -244,6 +244,18 @@ def _is_handed_out(name: str, values: Tensor) -> bool:
     return bool(values.untyped_storage().nbytes() > values.element_size())
 
 
+def _is_copied() -> bool:
+    """Whether Python's ``copy`` asks for the values: what it makes of them is a tensor again."""
+    frame = sys._getframe(3)
+    for _ in range(FRAMES):
+        if frame.f_globals.get("__name__") == "copy":
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
+
+
 @lru_cache(maxsize=4)
 def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
     """What is to be done about a function, by its name."""
@@ -375,7 +387,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 if weighted is not None or any(isinstance(value, torch.Tensor) for value in args[6:]):
                     self._miss(name, args, f"no rule counts the weighted rows of torch's {name}")
             elif action == _LEAVE:
-                if isinstance(first, torch.Tensor) and _is_handed_out(name, first):
+                if isinstance(first, torch.Tensor) and _is_handed_out(name, first) and not _is_copied():
                     self.tally.miss(name, LEFT)
             elif not self.inside:
                 self.tally.activations(
@@ -383,7 +395,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
                 )
 
     def _spread(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any) -> None:
-        """Note a matrix that is no weight of a module, if values of samples are combined with it one by one."""
+        """Note a matrix outside of modules, if values of samples are combined with it one by one."""
         if self.tally.held:
             named = [value for key, value in kwargs.items() if key != "out"] if kwargs else []
             self.tally.spread((*args, *named), result)
