@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 from sklearn.metrics import cohen_kappa_score
 
 from neuroledger.data.assembly import select
@@ -140,6 +141,43 @@ def test_planted_kappa_lies_in_the_interval():
         ceilings += ceiling.low < 0.36 < ceiling.high
     assert held >= 21
     assert ceilings >= 21
+
+
+def rare_errors(rng, stimuli=200, people=10):
+    """Answers of which 93 in 100 are right; stimuli are as difficult for the model as for people, by half."""
+    hard, ability = 1.5 * rng.standard_normal(stimuli), 0.5 * rng.standard_normal((people, 1))
+    own = np.sqrt(0.5) * (hard + 1.5 * rng.standard_normal(stimuli))
+    right = rng.random((people, stimuli)) < expit(3.5 + ability + hard)
+    word = lambda mask: np.where(mask, "yes", "no")  # noqa: E731
+    ids = np.arange(stimuli)
+    source = presentations(word(rng.random(stimuli) < expit(3.5 + own)), stimulus_id=ids)
+    target = presentations(
+        word(right).ravel(),
+        stimulus_id=np.tile(ids, people),
+        truth=np.full(people * stimuli, "yes"),
+        subject=np.repeat(np.arange(people), stimuli),
+    )
+    return source, target
+
+
+def test_intervals_hold_where_errors_are_rare():
+    """It is 93 % of 600, and was 89 % by the slope of kappa and symmetric: few errors in common look certain."""
+    found = [
+        bind.metric("error_consistency")(*rare_errors(np.random.default_rng([7, run]))) for run in range(120)
+    ]
+    values = np.array([each.value for each in found])
+    truth = values.mean()
+    assert np.mean([each.low <= truth <= each.high for each in found]) >= 0.9
+    claimed = np.sqrt(np.mean([each.spread.variance for each in found]))
+    assert claimed / values.std() == pytest.approx(1.0, abs=0.15)
+
+
+def test_kappa_has_no_interval_below_what_these_accuracies_allow():
+    source, target = rare_errors(np.random.default_rng(0))
+    score = bind.metric("error_consistency")(source, target)
+    least, most = score.limits
+    assert -0.2 < least < score.low < score.value < score.high < most == 1
+    assert score.high - score.value > score.value - score.low
 
 
 def test_what_a_model_calls_its_label_is_not_the_truth():

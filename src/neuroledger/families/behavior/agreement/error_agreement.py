@@ -23,6 +23,7 @@ __all__ = [
     "choices",
     "compare",
     "correctness",
+    "least_kappa",
     "of_new_stimuli_and_people",
 ]
 
@@ -256,23 +257,35 @@ def measured(pairs: Agreement, measure: Measure, undefined: Literal["skip", "one
     return np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa) if undefined == "one" else kappa
 
 
+def least_kappa(pairs: Agreement, undefined: Literal["skip", "one"] = "skip") -> float:
+    """The least that the mean kappa of these pairs can be, given how often each of them is right."""
+    fewest = pairs._replace(observed=np.abs(pairs.accuracy_a + pairs.accuracy_b - 1))
+    return float(np.nanmean(measured(fewest, "error_consistency", undefined)))
+
+
 def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: Measure) -> Floats:
-    """How each cell moves the agreement of the model with each person, (cell, condition, person), weighted 1/n."""
+    """How each cell moves the agreement of the model with each person, (cell, condition, person), weighted 1/n.
+
+    Of kappa from its value without the cell (Tukey's jackknife): where errors are rare, its slope says too little of them.
+    """
     n, a, b, o = (part[:, 0, :][people.condition] for part in pairs)
     right_a, right_b, seen = model.correct[0][:, None], people.correct.T, people.seen.T
+    alike = right_a == right_b
     with np.errstate(invalid="ignore", divide="ignore"):
-        da, db = (right_a - a) / n, (right_b - b) / n
-        do = ((right_a == right_b) - o) / n
         if measure == "observed_consistency":
-            moved = do
+            moved = (alike - o) / n
         elif measure == "squared_accuracy_difference":
-            moved = 2 * (a - b) * (da - db)
+            moved = 2 * (a - b) * ((right_a - a) - (right_b - b)) / n
         else:
-            expected = a * b + (1 - a) * (1 - b)
-            de = (2 * b - 1) * da + (2 * a - 1) * db
-            moved = (do * (1 - expected) - de * (1 - o)) / (1 - expected) ** 2
+            rest = n - 1
+            left = Agreement(rest, (n * a - right_a) / rest, (n * b - right_b) / rest, (n * o - alike) / rest)
+            moved = (pairs.kappa[:, 0, :][people.condition] - left.kappa) * rest / n
+    moved = np.nan_to_num(moved) * (seen > 0)
     table = np.zeros((len(people.condition), len(people.conditions), len(people.observers)))
-    table[np.arange(len(table)), people.condition] = np.nan_to_num(moved) * (seen > 0)
+    for c in range(len(people.conditions)):
+        cells = np.flatnonzero(people.condition == c)
+        mean = moved[cells].sum(axis=0) / np.maximum(seen[cells].sum(axis=0), 1)
+        table[cells, c] = (moved[cells] - mean) * (seen[cells] > 0)
     return table
 
 

@@ -14,6 +14,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     answers_of_people,
     cell_influence,
     compare,
+    least_kappa,
     measured,
 )
 from neuroledger.families.behavior.agreement.squared_differences import of_squared_differences
@@ -23,7 +24,7 @@ from neuroledger.stats.resampling import Cells
 __all__ = ["agreement"]
 
 
-@metric("agreement", version=3, input="behaviour")
+@metric("agreement", version=4, input="behaviour")
 def agreement(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -56,6 +57,8 @@ def agreement(
     -------
     xr.DataArray
         ``attrs["cells"]``: how each stimulus moves the agreement with each person; of squares, ``attrs["influence"]``.
+        Kappa is skewed between 1 and what it is where observers of these accuracies have as few errors in common as they
+        can, ``attrs["limits"]``: the rarer errors are, the nearer is chance to the latter.
 
     Raises
     ------
@@ -88,6 +91,8 @@ def agreement(
             people.stimuli[people.stimulus],
             [(np.arange(len(people.stimulus)), cell_influence(model, people, pairs, measure))],
         )
+    if measure == "error_consistency":
+        out.attrs |= {"limits": (least_kappa(pairs, undefined), 1.0), "skewed": True}
     out.attrs["notes"] = _notes(missing, int((pairs.n[:, 0, :] == 0).sum()))
     return out
 
