@@ -454,3 +454,31 @@ def test_codes_may_be_the_last_row_of_the_samples(tmp_path: Path) -> None:
     assert found["label"].values.tolist() == ["12.00", "6.66", "12.00"]
     assert found["onset"].values.tolist() == [2.0, 10.0, 20.0] and found.sizes["channel"] == 14
     assert [str(found[name].values[0]) for name in ("subject", "session", "run")] == ["001", "a", "i"]
+
+
+@pytest.mark.parametrize("write", [mat5, hdf5])
+def test_trials_in_a_cell_array_are_read_as_fieldtrip_has_them(
+    tmp_path: Path, write: Callable[..., Path]
+) -> None:
+    trials = [noise(3, length) for length in (120, 100, 130)]
+    if write is mat5:
+        data: Any = {"trial": cells(trials), "label": cells(["C3", "Cz", "C4"])}
+    else:
+        data = {"trial": trials, "label": ["C3", "Cz", "C4"]}
+    data |= {"fsample": 100.0, "trialinfo": np.array([[1.0], [2.0], [1.0]])}
+    layout = {
+        "samples": "data.trial",
+        "axes": ["channel", "sample", "trial"],
+        "sampling_rate": "data.fsample",
+        "channels": "data.label",
+        "events": {"codes": "data.trialinfo"},
+    }
+    found = read({"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout})
+    expected = [(trial - trial.mean(axis=1, keepdims=True))[:, :100] for trial in trials]
+    np.testing.assert_allclose(found.values, expected, rtol=1e-5, atol=1e-5)
+    assert found["label"].values.tolist() == ["a", "b", "a"]
+    data["trial"] = cells([noise(3, 100), noise(2, 100), noise(3, 100)]) if write is mat5 else [
+        noise(3, 100), noise(2, 100), noise(3, 100)
+    ]  # fmt: skip
+    with pytest.raises(DataError, match=r"trials at 'data.trial' have 2 to 3 channels"):
+        read({"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout})

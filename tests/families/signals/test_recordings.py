@@ -150,7 +150,8 @@ def test_bids_folders_say_who_and_what(tmp_path):
     with pytest.raises(DataError, match="no eeg recording of task 'rest'"):
         bids_epochs(files, task="rest", window=GO)
     with pytest.raises(
-        DataError, match=r"no meg recording of task 'go' is among the files; there are 'go' \(eeg\)$"
+        DataError,
+        match=r"among the files; there are 'go' \(eeg\): state `datatype: eeg` in the reader$",
     ):
         bids_epochs(files, task="go", window=GO, datatype="meg")
     with pytest.raises(DataError, match="not a BIDS folder"):

@@ -47,10 +47,16 @@ def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, 
     Raises
     ------
     DataError
-        One is not; the message says what was seen.
+        One is not, or a kind of channel cannot have this unit; the message says what was seen.
     """
     for kind, value in deviations.items():
         factor = to_microvolts(unit, kind)
+        if factor is None and kind in PLAUSIBLE and unit in (*ELECTRIC, *MAGNETIC):
+            units = "fT or T" if kind in ("mag", "grad") else "uV, mV or V"
+            raise DataError(
+                f"{file}: {kind} channels have no amplitude in {unit}: state `units` ({units}) in `preprocessing`, or "
+                "`units: arbitrary` for kinds that have none in common"
+            )
         if factor is None or kind not in PLAUSIBLE or value == 0:
             continue
         low, high, shown = PLAUSIBLE[kind]

@@ -23,6 +23,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     OPENED,
     Found,
     Table,
+    beside_recording,
     companions_of,
     facts_of,
     people,
@@ -198,7 +199,7 @@ def _by_bids(
 
 def _in_table(folder: Path, item: Found) -> str:
     """What the events of a recording are called in its table, which mne-bids reads in place of its markers."""
-    table = f"{item.file.rsplit('_', 1)[0]}_events.tsv"
+    table = beside_recording(item.file, "events")
     if not (folder / table).is_file():
         return f"{item.file} has no events: {table} is missing."
     columns, rows = table_rows(folder / table, "onset", delimiter="\t", short=True)

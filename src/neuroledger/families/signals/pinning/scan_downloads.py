@@ -21,6 +21,7 @@ from neuroledger.store.hashes import sha256_of
 __all__ = [
     "Found",
     "Table",
+    "beside_recording",
     "companions_of",
     "facts_of",
     "is_recording",
@@ -266,8 +267,8 @@ def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
         yield from there[:1]
         if needed and not there:
             raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(beside[0]).name}")
-    for part in sorted(known) if "split-01" in name else ():
-        if part != name and part == re.sub(r"split-01", f"split-{_split(part)}", name):
+    for part in sorted(known) if int(_split(name) or 0) == 1 else ():
+        if part != name and part == re.sub(r"split-0*1(?=_)", f"split-{_split(part)}", name):
             yield part
 
 
@@ -276,23 +277,39 @@ def _split(name: str) -> str:
 
 
 def sidecars(names: Sequence[str], found: Sequence[Found]) -> list[str]:
-    """The small files of a BIDS folder that tell what its recordings are: of the folder, and of each recording."""
-    stems = {item.file.rsplit("_", 1)[0] for item in found}
+    """The small files of a BIDS folder that tell what its recordings are: of the folder, of each recording, or of several.
+
+    By BIDS's principle of inheritance a file is about every recording at or below its folder whose name says what its own
+    name says; the parts of a recording that was split share their files, which do not name a part.
+    """
+    below: dict[str, list[dict[str, str]]] = {}
+    for item in found:
+        said = _every_entity(item.file)
+        for folder in PurePosixPath(item.file).parents:
+            below.setdefault(str(folder), []).append(said)
     folders = {str(PurePosixPath(item.file).parent) for item in found}
     taken = []
     for name in names:
         path = PurePosixPath(name)
         if path.suffix not in {".tsv", ".json"}:
             continue
-        beside = str(path.parent) in folders and (
-            name.rsplit("_", 1)[0] in stems or path.stem.endswith(("_electrodes", "_coordsystem"))
-        )
-        above = path.stem.endswith("_scans") and any(
-            folder.startswith(f"{path.parent}/") for folder in folders
-        )
-        if len(path.parts) == 1 or beside or above:
+        own = _every_entity(name).items() - {("split", "01")}
+        places = str(path.parent) in folders and path.stem.endswith(("_electrodes", "_coordsystem"))
+        about = any(own <= said.items() for said in below.get(str(path.parent), ()))
+        if len(path.parts) == 1 or places or about:
             taken.append(name)
     return taken
+
+
+def beside_recording(name: str, suffix: str) -> str:
+    """The name of the table of BIDS that stands beside a recording; one table for all parts of a split one."""
+    return re.sub(r"_split-\d+$", "", name.rsplit("_", 1)[0]) + f"_{suffix}.tsv"
+
+
+def _every_entity(name: str) -> dict[str, str]:
+    """All pairs of a BIDS name, `sub-01_task-rest_run-1` and what else it has."""
+    parts = (part.partition("-") for part in PurePosixPath(name).stem.split("_"))
+    return {key: value for key, dash, value in parts if dash}
 
 
 def people(folder: Path) -> Table | None:

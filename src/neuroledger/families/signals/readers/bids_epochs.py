@@ -13,6 +13,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.pinning.recordings import recorded
+from neuroledger.families.signals.pinning.scan_downloads import beside_recording
 from neuroledger.families.signals.recordings.beyond_ends import (
     beyond_notes,
     note_markers,
@@ -101,13 +102,17 @@ def bids_epochs(
         )
     held = set(files.values())
     wanted = sorted(
-        (path for path in found if path.extension in OPENED and parts_of(path.fpath, held)),
+        (
+            path
+            for path in found
+            if path.extension in OPENED and int(path.split or 1) == 1 and parts_of(path.fpath, held)
+        ),
         key=lambda path: str(path.fpath),
     )
     if not wanted:
         raise DataError(
             f"no {datatype} recording of task {' or '.join(map(repr, tasks))} is among the files"
-            + _instead(root, held)
+            + _instead(root, held, tasks)
         )
     known = _people(root, facts or {}, [path.subject for path in wanted])
     names = {path: path.fpath.relative_to(root).as_posix() for path in wanted}
@@ -161,8 +166,8 @@ def _opened(path: Any, name: str) -> Any:
     return raw
 
 
-def _instead(root: Path, held: Set[Path]) -> str:
-    """The tasks and data types of the recordings that are there, by the names of their files."""
+def _instead(root: Path, held: Set[Path], tasks: Sequence[str]) -> str:
+    """The tasks and data types of the recordings that are there, by the names of their files, and what to state."""
     there = {
         (told.group(1), folder.parent.name)
         for path in held
@@ -171,12 +176,16 @@ def _instead(root: Path, held: Set[Path]) -> str:
         if (told := _TASK.search(folder.name))
     }
     said = sorted(f"{task!r} ({datatype})" for task, datatype in there)
-    return f"; there are {', '.join(said[:8])}{', …' if len(said) > 8 else ''}" if said else ""
+    if not said:
+        return ""
+    other = sorted({datatype for wanted, datatype in there if wanted in tasks})
+    fix = f": state `datatype: {other[0]}` in the reader" if other else ""
+    return f"; there are {', '.join(said[:8])}{', …' if len(said) > 8 else ''}{fix}"
 
 
 def _rows(path: Any, name: str, held: Set[Path]) -> list[dict[str, str]]:
     """The events beside a recording, each with what the recording's name says."""
-    beside = path.fpath.with_name(f"{path.fpath.name.rsplit('_', 1)[0]}_events.tsv")
+    beside = path.fpath.with_name(beside_recording(path.fpath.name, "events"))
     if beside not in held:
         raise DataError(f"{name} has no events: {beside.name} is not among the files")
     said = {"task": path.task, "session": path.session or "1", "run": path.run or "1"}

@@ -18,10 +18,12 @@ from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, no
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,
+    beside,
     read_neo,
     sampled,
     spike_times,
 )
+from neuroledger.families.signals.recordings.recording_folders import largest_digest
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -33,7 +35,6 @@ from neuroledger.families.signals.recordings.spike_counts import spike_counts
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.registry import reader
-from neuroledger.store.hashes import sha256_of
 
 __all__ = ["neo_epochs"]
 
@@ -83,7 +84,8 @@ def neo_epochs(
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
             path = files[recording.file]
-            sha256, free = sha256_of(path), 0.0
+            others = beside(neo.format, recording.file, sorted(files))
+            sha256, free = largest_digest(files, recording.file, others), 0.0
             stretches = read_neo(path, neo)
             laid = _over_segments(window, stretches, recording)
             for number, stretch in enumerate(stretches):
@@ -116,7 +118,8 @@ def _over_segments(window: Window, stretches: Sequence[Stretch], recording: Reco
     absent = sorted(name for name in window.labels if "*" not in name and name not in seen)
     if absent:
         raise DataError(
-            f"{recording.file} has no event {', '.join(absent)}; it has {', '.join(sorted(seen)[:20])}"
+            f"{recording.file} has no event {', '.join(absent)}; it has {', '.join(sorted(seen)[:20])}. "
+            "Where recordings need not have every event, state `some: true` in `window`"
         )
     return window.model_copy(update={"some": True})
 

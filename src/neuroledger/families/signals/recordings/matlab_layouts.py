@@ -81,7 +81,8 @@ class MatlabLayout(Frozen):
         Place of the samples; or several places, each with what an event in it is: these arrays follow one another.
     axes
         What the axes of the samples are, in MATLAB's order. With `trial` or `target`, an array holds trials, which follow
-        one another; with `target`, the number on that axis is what is shown.
+        one another; with `target`, the number on that axis is what is shown. Trials in a cell array, as FieldTrip has
+        them, are arrays with the other axes, which may differ in length.
     parts
         Place of a struct or cell array whose elements are recordings; `take` are the numbers of those that are read, from 1.
     numbered
@@ -310,24 +311,37 @@ def _trials(
     part: Any, beside: Any, layout: MatlabLayout, where: str, beside_file: str, name: str
 ) -> Iterator[_Piece]:
     assert isinstance(layout.samples, str)
-    values, _ = _channels(
-        as_array(found_at(part, layout.samples, where), layout.samples, where),
-        layout,
-        layout.samples,
-        where,
-        name,
-    )
-    ahead = values.shape[:-2]
-    places: list[tuple[int, ...]] = list(np.ndindex(*ahead))
-    texts: Sequence[str] = [str(place[0] + 1) for place in places]
+    found = found_at(part, layout.samples, where)
+    if isinstance(found, list) and len(found) > 1 and "target" not in layout.axes:
+        each = _cells(found, layout, where, name)
+    else:
+        values, _ = _channels(as_array(found, layout.samples, where), layout, layout.samples, where, name)
+        each = {place: values[place] for place in np.ndindex(*values.shape[:-2])}
+    texts: Sequence[str] = [str(place[0] + 1) for place in each]
     if layout.events.codes is not None:
         texts = _descriptions(beside, layout.events, beside_file)
-        if len(texts) != len(places):
+        if len(texts) != len(each):
             raise DataError(
-                f"{where}: {len(places)} trials at {layout.samples!r}, {len(texts)} at {layout.events.codes!r}"
+                f"{where}: {len(each)} trials at {layout.samples!r}, {len(texts)} at {layout.events.codes!r}"
             )
-    for place, text in zip(places, texts, strict=True):
-        yield _Piece(values[place], [(0.0, text)])
+    for trial, text in zip(each.values(), texts, strict=True):
+        yield _Piece(trial, [(0.0, text)])
+
+
+def _cells(
+    found: Sequence[Any], layout: MatlabLayout, where: str, name: str
+) -> dict[tuple[int, ...], Floats]:
+    """The trials of a cell array, each an array with the axes that are left without `trial`; lengths may differ."""
+    inner = layout.model_copy(update={"axes": tuple(axis for axis in layout.axes if axis != "trial")})
+    each = {}
+    for number, cell in enumerate(found):
+        place = f"{layout.samples}{{{number + 1}}}"
+        values, _ = _channels(as_array(cell, place, where), inner, place, where, name)
+        each[(number,)] = values
+    counts = sorted({len(values) for values in each.values()})
+    if len(counts) > 1:
+        raise DataError(f"{where}: trials at {layout.samples!r} have {counts[0]} to {counts[-1]} channels")
+    return each
 
 
 def _continuous(

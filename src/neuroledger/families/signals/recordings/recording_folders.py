@@ -1,15 +1,23 @@
-"""Recordings that are folders of files (CTF): where they are among pinned files, and their hash."""
+"""Recordings of several files: where those that are folders (CTF) lie among pinned files, and the hash of each."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from neuroledger.errors import DataError
 from neuroledger.store.hashes import sha256_of
 
-__all__ = ["digest_of", "is_there", "parts_of", "place_of"]
+__all__ = ["digest_of", "is_there", "largest_digest", "parts_of", "place_of"]
+
+# Where the samples of a recording are whose own file is a header: two people's headers may be the same bytes, and copies
+# of one recording may have headers that differ.
+SAMPLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {".vhdr": (".eeg", ".dat"), ".set": (".fdt",), ".hea": (".mat", ".dat")}
+)
 
 
 def is_there(files: Mapping[str, Path], name: str) -> bool:
@@ -40,11 +48,18 @@ def parts_of(recording: Path, held: Set[Path]) -> list[Path]:
 
 
 def digest_of(recording: Path, held: Set[Path]) -> str:
-    """SHA-256 of a recording; of a folder, over the names and hashes of its files."""
+    """SHA-256 of a recording's samples: of its file, of the one that its header is about, or over those of its folder."""
     if recording in held:
-        return sha256_of(recording)
+        beside = (recording.with_suffix(ending) for ending in SAMPLES.get(recording.suffix.lower(), ()))
+        return sha256_of(next((path for path in beside if path in held), recording))
     said = hashlib.sha256()
     for path in parts_of(recording, held):
         said.update(f"{path.relative_to(recording).as_posix()}\0".encode())
         said.update(bytes.fromhex(sha256_of(path)))
     return said.hexdigest()
+
+
+def largest_digest(files: Mapping[str, Path], recording: str, others: Sequence[str]) -> str:
+    """SHA-256 of the largest file of a recording, which holds its samples: its own, or one of the `others`."""
+    paths = [files[name] for name in (recording, *others)]
+    return sha256_of(max(paths, key=lambda path: (path.stat().st_size, path.name)))

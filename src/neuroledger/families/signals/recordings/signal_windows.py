@@ -220,7 +220,8 @@ def lay(
     absent = sorted(set(window.labels) - set(found)) if complete and not window.some else []
     if absent:
         raise DataError(
-            f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(set(found))[:20])}"
+            f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(set(found))[:20])}. "
+            "Where recordings need not have every event, state `some: true` in `window`"
         )
     if window.stride is None:
         return _marked(window, _at_events(window, spans, columns, file), spans)

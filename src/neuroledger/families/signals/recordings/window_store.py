@@ -26,8 +26,8 @@ __all__ = ["IN_MEMORY", "join", "stored"]
 
 Array = npt.NDArray[Any]
 
-VERSION: Final = 2
-"""Rises when the same parts are stored as other bytes."""
+VERSION: Final = 3
+"""Rises when the same parts are stored as other bytes, or what every reader says of a recording changes."""
 KIND: Final = "windows"
 VALUES: Final = "values.bin"
 IN_MEMORY: Final = 1 << 28

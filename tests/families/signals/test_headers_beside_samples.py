@@ -1,0 +1,136 @@
+"""Recordings of several files: headers of two people may be equal, and the parts of a split file share their tables."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import mne
+import numpy as np
+import pytest
+
+from neuroledger.errors import DataError
+from neuroledger.families.decoding.audit import audit
+from neuroledger.families.signals.pinning.scan_downloads import recordings_in, sidecars
+from neuroledger.families.signals.readers.bids_epochs import bids_epochs
+from neuroledger.families.signals.readers.mne_epochs import mne_epochs
+from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_windows import Window
+from tests.families.signals.brainvision_files import brainvision
+
+RATE = 100
+WINDOW = Window(start=0.0, duration=1.0, labels={"Stimulus/S  1": "left", "Stimulus/S  2": "right"})
+
+
+def _person(folder: Path, seed: int, name: str = "rec") -> None:
+    rng = np.random.default_rng(seed)
+    markers = [(200 * number, f"S  {1 + int(code)}") for number, code in enumerate(rng.random(12) < 0.5, 1)]
+    brainvision(folder, name, ["C3", "Cz", "C4"], rng.normal(0, 10, (3, 3000)), RATE, markers)
+
+
+def _windows(root: Path, names: list[str]) -> object:
+    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    recordings = tuple(Recording(file=name, subject=str(number)) for number, name in enumerate(names))
+    return mne_epochs(files, recordings=recordings, window=WINDOW).assembly
+
+
+def test_equal_headers_of_two_people_are_two_recordings(tmp_path: Path) -> None:
+    for person in ("anna", "bert"):
+        _person(tmp_path / person, seed=len(person) + ord(person[0]))
+    one, other = (tmp_path / person / "rec.vhdr" for person in ("anna", "bert"))
+    assert one.read_bytes() == other.read_bytes()
+    windows = _windows(tmp_path, ["anna/rec.vhdr", "bert/rec.vhdr"])
+    assert len(set(windows["recording_sha256"].values.tolist())) == 2
+    assert "audit.duplicate" not in {finding.code for finding in audit(windows)}
+
+
+def test_a_copy_is_one_recording_whatever_its_header_calls_it(tmp_path: Path) -> None:
+    _person(tmp_path / "anna", seed=1, name="first")
+    _person(tmp_path / "bert", seed=1, name="second")
+    assert (tmp_path / "anna/first.vhdr").read_bytes() != (tmp_path / "bert/second.vhdr").read_bytes()
+    windows = _windows(tmp_path, ["anna/first.vhdr", "bert/second.vhdr"])
+    found = [finding.what for finding in audit(windows) if finding.code == "audit.duplicate"]
+    assert any(
+        "anna/first.vhdr, bert/second.vhdr of people 0, 1 hold the same bytes" in said for said in found
+    )
+
+
+def _split(root: Path) -> dict[str, Path]:
+    """A BIDS folder with one recording of 8 magnetometers in several parts; simulated noise of 100 fT."""
+    folder = root / "sub-01" / "ses-1" / "meg"
+    folder.mkdir(parents=True)
+    (root / "dataset_description.json").write_text(json.dumps({"Name": "split", "BIDSVersion": "1.8.0"}))
+    values = np.random.default_rng(0).normal(0, 1e-13, (8, 4000))
+    info = mne.create_info([f"MEG{number:04d}" for number in range(8)], 1000, "mag")
+    raw = mne.io.RawArray(values, info, verbose="ERROR")
+    stem = folder / "sub-01_ses-1_task-cue_run-1"
+    raw.save(
+        Path(f"{stem}_meg.fif"),
+        split_size="1.06MB",
+        split_naming="bids",
+        buffer_size_sec=0.2,
+        verbose="ERROR",
+    )
+    Path(f"{stem}_meg.json").write_text(json.dumps({"TaskName": "cue", "PowerLineFrequency": 50}))
+    # The table of channels is about every run of the session, by BIDS's principle of inheritance.
+    rows = "".join(f"{name}\tMEGMAG\tT\n" for name in raw.ch_names)
+    (folder / "sub-01_ses-1_task-cue_channels.tsv").write_text(f"name\ttype\tunits\n{rows}")
+    Path(f"{stem}_events.tsv").write_text(
+        "onset\tduration\ttrial_type\n0.5\t0\tleft\n1.5\t0\tright\n2.5\t0\tleft\n"
+    )
+    (folder / "sub-01_ses-1_task-other_events.tsv").write_text("onset\tduration\ttrial_type\n1\t0\tleft\n")
+    return {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_a_split_recording_is_one_with_the_tables_that_all_its_parts_share(tmp_path: Path) -> None:
+    pytest.importorskip("mne_bids")
+    files = _split(tmp_path / "bids")
+    parts = [name for name in files if name.endswith(".fif")]
+    assert len(parts) > 1
+    found = recordings_in(tmp_path / "bids", list(files), task="cue")
+    assert [item.file for item in found] == parts[:1]
+    assert sorted(found[0].files) == parts
+    taken = set(sidecars(list(files), found))
+    assert {name.rsplit("/", 1)[-1] for name in taken} == {
+        "dataset_description.json",
+        "sub-01_ses-1_task-cue_channels.tsv",
+        "sub-01_ses-1_task-cue_run-1_events.tsv",
+        "sub-01_ses-1_task-cue_run-1_meg.json",
+    }
+    pinned = tmp_path / "pinned"
+    for name in (*parts, *taken):
+        (pinned / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(files[name], pinned / name)
+    held = {name: pinned / name for name in (*parts, *taken)}
+    read = bids_epochs(
+        held,
+        task="cue",
+        datatype="meg",
+        window=Window(start=0.0, duration=1.0, labels={"left": "left", "right": "right"}),
+        preprocessing=Preprocessing(pick=("meg",), units="fT"),
+    ).assembly
+    whole = np.random.default_rng(0).normal(0, 1e-13, (8, 4000)) * 1e15
+    expected = np.stack([whole[:, start : start + 1000] for start in (500, 1500, 2500)])
+    np.testing.assert_allclose(read.values, expected, rtol=1e-5)
+    assert read["label"].values.tolist() == ["left", "right", "left"]
+
+
+def test_another_type_of_data_is_named_with_what_to_state(tmp_path: Path) -> None:
+    pytest.importorskip("mne_bids")
+    files = _split(tmp_path / "bids")
+    with pytest.raises(DataError, match=r"there are 'cue' \(meg\): state `datatype: meg` in the reader"):
+        bids_epochs(files, task="cue", window=WINDOW)
+
+
+def test_magnetometers_have_no_microvolts(tmp_path: Path) -> None:
+    pytest.importorskip("mne_bids")
+    window = Window(start=0.0, duration=1.0, labels={"left": "left", "right": "right"})
+    with pytest.raises(DataError, match=r"mag channels have no amplitude in uV: state `units` \(fT or T\)"):
+        bids_epochs(
+            _split(tmp_path / "bids"),
+            task="cue",
+            datatype="meg",
+            window=window,
+            preprocessing=Preprocessing(pick=("meg",)),
+        )
