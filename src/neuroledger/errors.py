@@ -154,16 +154,18 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "machine.suite": "The suite that is scored by default.",
         "machine.data": "Files of a data set or model, and whether the data set is valid.",
         "store.size": "How much is kept in the store of activations.",
-        "audit.duplicate": "Recordings or windows of a data set are copies of one another.",
+        "audit.duplicate": "Recordings, windows or events of a data set are copies of one another.",
         "audit.people": "Sessions look exchanged between two people.",
-        "audit.shifted": "Recordings respond at another time than the others.",
+        "audit.shifted": "Recordings respond, or their events follow one another, at other times than in the others.",
+        "audit.labels": "Windows show the label of another window, or labels look exchanged.",
         "audit.rate": "The mains hum in some recordings is at another frequency than in the others.",
         "audit.counts": "People or trials of a label are other, or fewer, than stated.",
         "audit.units": "Amplitudes that such channels do not have, or recordings in another unit than the others.",
         "audit.flat": "Channels are flat in some recordings.",
+        "audit.channels": "Channels hold one signal or the mains alone, or are in another order than other people's.",
         "audit.clipped": "Channels stay at their bound in some recordings.",
         "audit.leak": "A channel is a code of the label.",
-        "audit.order": "The order in time, or the recording, tells the label.",
+        "audit.order": "The order in time, the recording, or who it is, tells the label.",
     }
 )
 
@@ -182,12 +184,10 @@ class Finding:
         A key of ``CODES``: stable, so that programs and tests need not read ``what``.
     severity
         ``error`` refuses, ``warning`` needs a person, ``note`` informs, ``ok`` says that a thing is as it should be.
-    where
-        File, record, data set or part of the machine.
+    where, line, column
+        File, record, data set or part of the machine, and the place in a file, from 1; 0 where there is none.
     what, fix
         What is wrong there, and what to do about it.
-    line, column
-        Place in the file, from 1; 0 where there is none.
     """
 
     code: str

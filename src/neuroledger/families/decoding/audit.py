@@ -8,15 +8,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data.arrays import Floats, Strings
 from neuroledger.data.load import read_dataset, verified_files
 from neuroledger.errors import DataError, Finding
+from neuroledger.families.decoding.audit_channels import (
+    channels_in_another_order,
+    mains_alone,
+    same_channels,
+    units_of_some,
+)
+from neuroledger.families.decoding.audit_copies import doubled_events, same_recordings, same_windows
+from neuroledger.families.decoding.audit_labels import (
+    events_in_another_unit,
+    labels_of_other_windows,
+    people_tell,
+)
 from neuroledger.families.decoding.audit_recordings import exchanged_people, other_rates, shifted_events
 from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
-from neuroledger.families.signals.signals import blocks, check, is_signals, recording_digests
+from neuroledger.families.signals.signals import blocks, check, is_signals
 from neuroledger.families.signals.units import PLAUSIBLE, to_microvolts
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Distinct, Expectations, RowCount
@@ -26,11 +37,6 @@ __all__ = ["as_recorded", "audit", "audit_dataset", "report_of"]
 
 # Steps of preprocessing that hide units, clipping and flat channels.
 HIDING: Final = ("notch", "high_pass", "low_pass", "resample", "baseline", "scale", "clamp", "reference")
-# Correlation from which two windows are the same samples, whatever their gain: copies in files of 16 bits are rounded.
-SAME: Final = 0.9999
-# Random projections of windows, and how far apart those of copies are at most: four of their deviations.
-PROJECTIONS: Final = 8
-APART: Final = 0.06
 # Share of a channel's samples at its largest or smallest value from which it is clipped.
 CLIPPED: Final = 0.01
 # Ratio of standard deviations of recordings from which one has another unit than the others: 1,000 less a margin.
@@ -39,13 +45,22 @@ OTHER_UNIT: Final = 100.0
 ORDERED: Final = 6.0
 SHOWN: Final = 6
 GRAVE: Final = frozenset(
-    {"audit.duplicate", "audit.people", "audit.shifted", "audit.rate", "audit.units", "audit.leak"}
+    {
+        "audit.duplicate",
+        "audit.labels",
+        "audit.leak",
+        "audit.people",
+        "audit.rate",
+        "audit.shifted",
+        "audit.units",
+    }
 )
 LOOKED_FOR: Final = (
-    "copies of recordings and windows; exchanged people; shifted events; other sampling rates than stated; "
-    "people and trials other than stated; "
-    "implausible or differing units; flat and clipped channels; channels that are a code of the label; "
-    "labels in the order of time"
+    "copies of recordings and windows, also upside down or backwards; events twice; exchanged people; shifted events, or "
+    "events in another unit of time; labels of the next trial, or exchanged; other sampling rates than stated; "
+    "people and trials other than stated; implausible or differing units; channels in another order, with equal samples, "
+    "with nothing but mains, flat or clipped; channels that are a code of the label; "
+    "labels that the order of time or the person tells"
 )
 
 
@@ -90,11 +105,13 @@ def audit(
 ) -> list[Finding]:
     """Everything suspicious about signals, the gravest first.
 
-    Looked for: equal recordings and windows, also with another gain, of different people; sessions that two people seem to
-    have exchanged; recordings that respond at another time than the others, or whose mains hum is at another frequency;
-    numbers of people and of trials of each label other than expected, and people who lack a label; amplitudes that no such
-    channel has, and recordings in another unit than the rest; flat and clipped channels; channels whose extreme is a code of
-    the label; and labels that the order in time or the recording tells.
+    Looked for: equal recordings and windows, also with another gain or sign or backwards in time, and events twice;
+    sessions that two people seem to have exchanged; recordings that respond at another time than the others, whose events
+    have another measure of time, whose windows show the label of the next one, or whose mains hum is at another
+    frequency; numbers of people and of trials of each label other than expected, and people who lack a label; amplitudes
+    that no such channel has, and recordings or channels in another unit than the rest; people whose channels are in
+    another order; channels of equal samples, of mains alone, flat or clipped; channels whose extreme is a code of the
+    label; and labels that the order in time, the recording or the person tells.
 
     Parameters
     ----------
@@ -106,16 +123,23 @@ def audit(
     assembly = check(assembly.transpose("presentation", "channel", "sample"), name=name)
     found: list[Finding] = []
     checks: tuple[Callable[[xr.DataArray], Iterator[tuple[str, str, str]]], ...] = (
-        _same_recordings,
-        _same_windows,
+        same_recordings,
+        same_windows,
+        doubled_events,
         exchanged_people,
         shifted_events,
+        events_in_another_unit,
         other_rates,
+        labels_of_other_windows,
         lambda one: _counts(one, expected),
         _units,
+        channels_in_another_order,
+        same_channels,
+        mains_alone,
         _flat_or_clipped,
         _channels_tell,
         _time_tells,
+        people_tell,
     )
     for look in checks:
         for code, what, fix in look(assembly):
@@ -141,87 +165,6 @@ def _coordinate(assembly: xr.DataArray, name: str) -> Strings:
 
 def _some(names: list[str]) -> str:
     return f"{', '.join(names[:SHOWN])}{f' and {len(names) - SHOWN} more' if names[SHOWN:] else ''}"
-
-
-def _same_recordings(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
-    owners = dict(
-        zip(
-            _coordinate(assembly, "recording").tolist(),
-            _coordinate(assembly, "subject").tolist(),
-            strict=True,
-        )
-    )
-    by_digest: dict[str, list[str]] = defaultdict(list)
-    for recording, digest in recording_digests(assembly).items():
-        by_digest[digest].append(recording)
-    for same in by_digest.values():
-        people = sorted({owners[recording] for recording in same})
-        if len(same) > 1:
-            whose = f"people {_some(people)}" if len(people) > 1 else f"person {people[0]}"
-            yield (
-                "audit.duplicate",
-                f"recordings {_some(same)} of {whose} hold the same bytes",
-                "Find out whose it is",
-            )
-
-
-def _same_windows(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
-    """Windows of equal form, freed of offset, drift and gain: random projections find them, correlation confirms."""
-    rng = np.random.default_rng(0)
-    parts = []
-    weights: Floats | None = None
-    for _, values in blocks(assembly):
-        flat = _free(values)
-        weights = rng.standard_normal((flat.shape[1], PROJECTIONS)) if weights is None else weights
-        parts.append(flat @ weights / np.sqrt(flat.shape[1]))
-    marks = np.concatenate(parts)
-    values = assembly.values
-    recordings, subjects = _coordinate(assembly, "recording"), _coordinate(assembly, "subject")
-    onset = assembly["onset"].values.astype(float)
-    pairs: list[tuple[int, int]] = []
-    for first, second in _near(marks):
-        one, other = _free(values[[first, second]])
-        if one @ other / len(one) > SAME:
-            pairs.append((first, second))
-    across = [(a, b) for a, b in pairs if recordings[a] != recordings[b] or onset[a] != onset[b]]
-    if across:
-        people = sum(subjects[a] != subjects[b] for a, b in across)
-        shown = _some(
-            [f"{recordings[a]} at {onset[a]:g} s and {recordings[b]} at {onset[b]:g} s" for a, b in across]
-        )
-        yield (
-            "audit.duplicate",
-            f"{len(across)} pairs of windows are the same samples up to gain, {people} of them of two people: {shown}",
-            "Remove the copies",
-        )
-
-
-def _near(marks: Floats) -> list[tuple[int, int]]:
-    """Pairs of rows that are near each other; of many equal ones, each with the next."""
-    from scipy.spatial import cKDTree
-
-    _, first, which = np.unique(marks.round(9), axis=0, return_index=True, return_inverse=True)
-    which = which.ravel()
-    order = np.lexsort((np.arange(len(which)), which))
-    equal = np.flatnonzero(which[order][1:] == which[order][:-1])
-    found = [(int(order[at]), int(order[at + 1])) for at in equal]
-    for a, b in cKDTree(marks[first]).query_pairs(APART, p=np.inf, output_type="ndarray").tolist():
-        found.append((int(min(first[a], first[b])), int(max(first[a], first[b]))))
-    return sorted(found)
-
-
-def _free(values: npt.NDArray[np.generic]) -> Floats:
-    """Windows as rows, (window, channel × sample), each channel without mean and slope, with standard deviation 1.
-
-    Electrodes have offsets that are a thousand times their signal, and drift: windows would be alike by these alone.
-    """
-    line = np.arange(values.shape[2], dtype=float)
-    line = (line - line.mean()) / max(float(np.linalg.norm(line - line.mean())), 1e-30)
-    each = np.asarray(values, dtype=float)
-    each = each - each.mean(axis=2, keepdims=True)
-    each = each - (each @ line)[:, :, None] * line
-    flat = each.reshape(len(each), -1)
-    return np.asarray(flat / np.maximum(flat.std(axis=1, keepdims=True), 1e-30))
 
 
 def _counts(assembly: xr.DataArray, expected: Expectations | None) -> Iterator[tuple[str, str, str]]:
@@ -326,6 +269,7 @@ def _units_of_channels(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]
         for channel, value in zip(channels[kinds == kind].tolist(), spread.tolist(), strict=True):
             if value > 0 and not 1 / OTHER_UNIT < value / middle < OTHER_UNIT:
                 odd[channel].append(value / middle)
+    yield from units_of_some(found, assembly)
     told = [
         f"{channel} ({np.median(ratios):.3g} times, in {len(ratios)} of {len(recordings)} recordings)"
         for channel, ratios in odd.items()

@@ -333,7 +333,7 @@ def _cells(
 ) -> dict[tuple[int, ...], Floats]:
     """The trials of a cell array, each an array with the axes that are left without `trial`; lengths may differ."""
     inner = layout.model_copy(update={"axes": tuple(axis for axis in layout.axes if axis != "trial")})
-    each = {}
+    each: dict[tuple[int, ...], Floats] = {}
     for number, cell in enumerate(found):
         place = f"{layout.samples}{{{number + 1}}}"
         values, _ = _channels(as_array(cell, place, where), inner, place, where, name)
