@@ -150,3 +150,56 @@ def test_the_table_of_records_is_that_of_the_scores(tmp_path, monkeypatch):
     monkeypatch.setattr(f"{results}.read_all", lambda root: [])
     with pytest.raises(RequestError, match="no predictions of"):
         nl.decoding.recorded("MotorImagery.simulated-cross_session")
+
+
+def _compared(differences: np.ndarray, dataset: str = "x") -> pd.DataFrame:
+    people = [f"s{number}" for number in range(len(differences))]
+    return pd.DataFrame(
+        {
+            "dataset": dataset,
+            "pipeline": np.repeat(["one", "other"], len(people)),
+            "subject": people * 2,
+            "session": "0",
+            "score": np.concatenate([0.5 + differences, np.full(len(people), 0.5)]),
+        }
+    )
+
+
+def _first(found: pd.DataFrame) -> pd.Series:
+    return found[(found["pipe1"] == "one") & (found["pipe2"] == "other")].iloc[0]
+
+
+@pytest.mark.parametrize("count", range(2, 31, 4))
+def test_paired_tests_are_those_of_scipy_with_ties_and_with_outliers(count: int) -> None:
+    """Shares of 24 trials tie often; one person who loses much turns the mean round, but not the ranks."""
+    from scipy import stats
+
+    rng = np.random.default_rng(count)
+    for draw in range(6):
+        differences = rng.integers(-4, 6, count) / 24
+        if draw % 2:
+            differences = rng.normal(0.02, 0.05, count)
+            differences[0] = -1.5
+        p = float(_first(nl.decoding.statistics(_compared(differences)))["p"])
+        # Whole numbers tie exactly.
+        differences = differences if draw % 2 else np.round(differences * 24)
+        if count >= 20:
+            better, worse = (
+                stats.wilcoxon(differences, alternative=side).pvalue for side in ("greater", "less")
+            )
+            assert p == pytest.approx(better if better <= worse else 1 - worse, rel=1e-9)
+        elif count <= 13:
+            exact = stats.permutation_test(
+                (differences,), np.sum, permutation_type="samples", alternative="greater", n_resamples=np.inf
+            )
+            assert p == pytest.approx(min(exact.pvalue, 1 - 2.0**-count), abs=1e-12)
+
+
+def test_data_sets_of_one_person_and_of_equal_scores_have_a_stated_effect() -> None:
+    one = nl.decoding.statistics(_compared(np.array([0.1])))
+    assert np.isnan(_first(one)["smd"]) and _first(one)["p"] == 0.5
+    assert _first(nl.decoding.statistics(_compared(np.zeros(6))))["smd"] == 0.0
+    assert _first(nl.decoding.statistics(_compared(np.full(6, 1 / 24))))["smd"] == np.inf
+    several = _compared(np.array([0.05, 0.1, -0.02, 0.04]), "y")
+    both = _first(nl.decoding.meta_analysis(pd.concat([_compared(np.array([0.1])), several])))
+    assert both["smd"] == pytest.approx(_first(nl.decoding.statistics(several))["smd"])

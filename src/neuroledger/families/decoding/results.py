@@ -149,11 +149,12 @@ def _rows(held: xr.DataArray, pipeline: str, dataset: str, metric: str) -> pd.Da
 
 
 def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Paired comparisons of every two pipelines on each data set, as MOABB makes them; one-sided, sessions averaged.
+    """Paired comparisons of every two pipelines on each data set, by MOABB's rules; one-sided, sessions averaged.
 
     Fewer than 20 people: the sum of the differences against that with permuted signs, all of them for up to 13 people,
-    else 10,000 drawn by `seed`. From 20 people on, Wilcoxon's signed ranks. `smd` is the mean difference in its own standard
-    deviations (divided by n - 1).
+    else 10,000 drawn by `seed`. From 20 people on, Wilcoxon's signed ranks, in the direction of the ranks (MOABB takes that
+    of the mean, which one person can turn round). `smd` is the mean difference in its own standard deviations (divided
+    by n - 1), and not a number for one person.
 
     Returns
     -------
@@ -181,14 +182,29 @@ def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         rng = np.random.RandomState(seed)
         flips = rng.choice([1, -1], size=(DRAWS, len(wide))) if EXACT < len(wide) < FEW else None
         for one, other in product(wide.columns, repeat=2):
-            difference = (wide[one] - wide[other]).to_numpy()
+            difference = _ties((wide[one] - wide[other]).to_numpy())
             p = np.nan if one == other else _better(difference, flips)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                effect = np.nan if one == other else difference.mean() / difference.std(ddof=1)
+            effect = np.nan if one == other else _effect(difference)
             rows.append(
                 {"dataset": dataset, "pipe1": one, "pipe2": other, "p": p, "smd": effect, "nsub": len(wide)}
             )
     return pd.DataFrame(rows)
+
+
+def _ties(difference: Floats) -> Floats:
+    """Differences without the rounding that tells equal ones apart: shares of trials are often equal."""
+    size = float(np.abs(difference).max())
+    return np.round(difference / size, 12) * size if size > 0 else difference
+
+
+def _effect(difference: Floats) -> float:
+    """Mean difference in its own standard deviations: 0 where there is none, infinite where everybody's is the same."""
+    if len(difference) < 2:
+        return np.nan
+    mean, deviation = float(difference.mean()), float(difference.std(ddof=1))
+    if deviation > 1e-9 * abs(mean):
+        return mean / deviation
+    return float(np.sign(mean) * np.inf) if mean else 0.0
 
 
 def _better(difference: Floats, flips: Array | None) -> float:
@@ -198,19 +214,23 @@ def _better(difference: Floats, flips: Array | None) -> float:
     if len(difference) >= FEW:
         if not difference.any():
             return 0.5
-        p = wilcoxon(difference)[1] / 2
-        p = 1 - p if difference.mean() < 0 else p
+        better, worse = (float(wilcoxon(difference, alternative=side).pvalue) for side in ("greater", "less"))
+        p = better if better <= worse else 1 - worse
         return float(min(max(p, np.nextafter(0.0, 1.0)), np.nextafter(1.0, 0.0)))
+    # Sums of equal shares are equal but for rounding.
+    least = difference.sum() - 1e-9 * np.abs(difference).sum()
     if flips is None:
         signs = np.array(list(product([-1, 1], repeat=len(difference))))
-        hits, draws = int(((difference * signs).sum(axis=1) >= difference.sum()).sum()), len(signs)
+        hits, draws = int(((difference * signs).sum(axis=1) >= least).sum()), len(signs)
     else:
-        hits, draws = 1 + int(((difference * flips).sum(axis=1) >= difference.sum()).sum()), len(flips)
+        hits, draws = 1 + int(((difference * flips).sum(axis=1) >= least).sum()), len(flips)
     return min(hits, draws - 1) / draws
 
 
 def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Every two pipelines over the data sets that have both: Stouffer's p and the mean effect, weights the root of people.
+
+    Data sets of one person have no effect, and count for `p` alone.
 
     Returns
     -------
@@ -225,7 +245,9 @@ def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         weights = np.sqrt(part["nsub"].to_numpy())
         z = norm.isf(part["p"].to_numpy())
         p = norm.sf(weights @ z / np.linalg.norm(weights)) if len(part) > 1 else float(part["p"].iloc[0])
-        smd = float(weights @ part["smd"].to_numpy() / weights.sum())
+        effects = part["smd"].to_numpy()
+        has = ~np.isnan(effects)
+        smd = float(weights[has] @ effects[has] / weights[has].sum()) if has.any() else np.nan
         rows.append(
             {
                 "pipe1": one,
