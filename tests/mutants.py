@@ -11,6 +11,7 @@ some test notices is printed by module, and the exit status is 1 where it is bel
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -99,6 +100,14 @@ def copied(folder: Path, only: list[str], tests: list[str]) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
 
 
+def interval(killed: int, tried: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of the share: a part of the mutants tells about all of them no more than that."""
+    square = 1.96**2
+    middle = (killed + square / 2) / (tried + square)
+    half = math.sqrt(killed * (tried - killed) / max(1, tried) + square / 4) * 1.96 / (tried + square)
+    return middle - half, middle + half
+
+
 def scored(listed: str, at_least: float, *, survivors: bool) -> int:
     """Print killed of tried mutants by module; 0 where their share is high enough."""
     tried, killed = Counter[str](), Counter[str]()
@@ -112,7 +121,8 @@ def scored(listed: str, at_least: float, *, survivors: bool) -> int:
     if survivors:
         print(*(line for line in listed.splitlines() if line.endswith(("survived", "no tests"))), sep="\n")
     share = killed.total() / max(1, tried.total())
-    print(f"{share:7.1%}  {killed.total():5} of {tried.total():5}  all")
+    low, high = interval(killed.total(), tried.total())
+    print(f"{share:7.1%}  {killed.total():5} of {tried.total():5}  all; of a sample: {low:.0%} to {high:.0%}")
     return int(share < at_least)
 
 

@@ -1,0 +1,155 @@
+"""Samples become one value step by step; its error, and what each item adds, are those of plain arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from neuroledger.errors import MetricError
+from neuroledger.stats.differences import Joint, clearly_better
+from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of
+from neuroledger.stats.spread import Influence, moved
+
+NAN = math.nan
+TABLE = np.array([[1.0, 5.0, NAN], [2.0, NAN, NAN], [6.0, -3.0, NAN], [7.0, 8.0, NAN]])
+SAMPLES = xr.DataArray(TABLE, dims=("split", "neuroid"))
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("mean", (1.0 + 5.0) / 2 + 2.0 + (6.0 - 3.0) / 2 + (7.0 + 8.0) / 2),
+        ("median", 3.0 + 2.0 + 1.5 + 7.5),
+        ("sum", 6.0 + 2.0 + 3.0 + 15.0),
+        ("max", 5.0 + 2.0 + 6.0 + 8.0),
+        ("min", 1.0 + 2.0 - 3.0 + 7.0),
+        ("abs_mean", 3.0 + 2.0 + 1.5 + 7.5),
+    ],
+)
+def test_missing_values_are_skipped_along_one_dimension_after_the_other(how: str, expected: float) -> None:
+    assert aggregate(SAMPLES, [("neuroid", how), ("split", "sum")]) == pytest.approx(expected)
+    whole = SAMPLES.isel(neuroid=[0])
+    for name, plain in (("mean", 4.0), ("median", 4.0), ("sum", 16.0), ("max", 7.0), ("min", 1.0)):
+        assert aggregate(whole, [("time_bin", "mean"), ("neuroid", "mean"), ("split", name)]) == plain
+    assert math.isnan(aggregate(SAMPLES.isel(neuroid=[2]), [("neuroid", how), ("split", "mean")]))
+
+
+def test_a_dimension_that_is_left_is_named_beside_what_was_declared() -> None:
+    with pytest.raises(
+        MetricError, match=r"keep dimension neuroid .*\(`aggregate` names 'neuron', which they do not"
+    ):
+        aggregate(SAMPLES, [("neuron", "mean"), ("split", "mean")])
+    with pytest.raises(MetricError, match=r"declare how to aggregate it$"):
+        aggregate(SAMPLES, [("split", "mean")])
+
+
+def test_an_error_is_the_deviation_of_what_came_before_it() -> None:
+    steps = [("neuroid", "mean"), ("split", "mean")]
+    means = np.array([3.0, 2.0, 1.5, 7.5])
+    assert error_of(SAMPLES, steps, "split", "std") == pytest.approx(means.std())
+    assert error_of(SAMPLES, steps, "split", "sem") == pytest.approx(means.std() / 2)
+    each = np.array([1.0, 5.0, 2.0, 6.0, -3.0, 7.0, 8.0])
+    assert error_of(SAMPLES, steps, "neuroid", "sem") == pytest.approx(each.std() / np.sqrt(7))
+    assert math.isnan(error_of(SAMPLES, steps, "time_bin", "std"))
+    assert math.isnan(error_of(SAMPLES.isel(split=[0]), steps, "split", "std")), "one value has no deviation"
+
+
+def left_out(values: np.ndarray, how: str) -> np.ndarray:
+    """What each row of (row, column) adds to the reduction of the columns' means: (n - 1) times what its absence does."""
+    reduce = {"mean": np.nanmean, "sum": np.nansum, "median": np.nanmedian, "max": np.nanmax}[how]
+    whole = np.nanmean(reduce(values, axis=0))
+    n = len(values)
+    return np.array([whole - np.nanmean(reduce(np.delete(values, i, 0), axis=0)) for i in range(n)]) * (n - 1)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("missing", [False, True])
+def test_what_an_item_adds_to_a_mean_is_what_leaving_it_out_takes_away(axis: int, missing: bool) -> None:
+    values = np.random.default_rng(5).standard_normal((9, 4))
+    dims = ("stimulus", "split") if axis == 0 else ("split", "stimulus")
+    if missing:
+        values[3] = NAN  # an item that was never measured adds nothing
+    samples = xr.DataArray(values if axis == 0 else values.T, dims=dims)
+    found = influence_of(samples, [("stimulus", "mean"), ("split", "mean")])
+    assert found is not None and list(found.factors) == ["stimulus"], "splits are no random factor"
+    deviation = found.factors["stimulus"].deviation
+    known = np.flatnonzero(np.isfinite(values[:, 0]))
+    taken = left_out(values[known], "mean")
+    n = len(known)
+    expected = np.zeros(9)
+    expected[known] = (taken - taken.mean()) / n
+    scale = math.sqrt(9 / 8)
+    np.testing.assert_allclose(deviation, scale * (expected - expected.mean()), atol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["sum", "max", "min", "abs_mean"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_an_item_adds_to_other_reductions_is_how_they_are_without_it(how: str, axis: int) -> None:
+    values = np.random.default_rng(8).standard_normal((3, 5)) + np.array([[2.0], [-2.0], [1.0]])
+    whole = {"sum": np.sum, "max": np.max, "min": np.min}
+    if how == "abs_mean":
+        mean = values.mean(axis=1, keepdims=True)
+        each = np.sign(mean) * (values - mean) / 5
+    else:
+        each = np.stack(
+            [whole[how](values, 1) - whole[how](np.delete(values, i, 1), 1) for i in range(5)], axis=1
+        )
+    dims = ("split", "neuroid") if axis else ("neuroid", "split")
+    found = influence_of(
+        xr.DataArray(values if axis else values.T, dims=dims), [("neuroid", how), ("split", "mean")]
+    )
+    assert found is not None
+    added = each.mean(axis=0)
+    expected = math.sqrt(5 / 4) * (added - added.mean())
+    np.testing.assert_allclose(found.factors["neuroid"].deviation, expected, atol=1e-12)
+
+
+def test_the_variance_of_a_mean_over_items_is_that_of_textbooks() -> None:
+    values = np.random.default_rng(6).standard_normal(25)
+    samples = xr.DataArray(
+        values, dims="stimulus", coords={"stimulus_id": ("stimulus", [f"s{i}" for i in range(25)])}
+    )
+    found = influence_of(samples, [("stimulus", "mean")])
+    assert found is not None
+    assert found.factors["stimulus"].variance == pytest.approx(values.var(ddof=1) / 25)
+    assert influence_of(samples, []) is None, "a dimension is left"
+    assert influence_of(samples.isel(stimulus=[0]), [("stimulus", "mean")]) is None, (
+        "of one item nothing varies"
+    )
+
+
+def test_a_factor_that_was_fitted_too_varies_more_by_what_the_fit_adds() -> None:
+    rng = np.random.default_rng(7)
+    samples = xr.DataArray(rng.standard_normal((2, 3)), dims=("split", "neuroid"))
+    ids, parts = np.array([f"s{i}" for i in range(6)]), rng.standard_normal((2, 3, 3)) / 6
+    rows = [np.arange(3), np.arange(3, 6)]
+
+    def variances(refit: float) -> tuple[float, float]:
+        cells = Cells(ids, [(at, part) for at, part in zip(rows, parts, strict=True)], refit=refit)
+        found = influence_of(samples, [("split", "mean"), ("neuroid", "mean")], cells)
+        assert found is not None and list(found.factors) == ["stimulus", "neuroid"]
+        assert set(found.crossed) == {("stimulus", "neuroid")}
+        return found.factors["stimulus"].variance, found.factors["neuroid"].variance
+
+    each = np.concatenate(parts).sum(axis=1) / 6  # of two splits and three neuroids, each counts a sixth
+    assert variances(1.0)[0] == pytest.approx(6 / 5 * ((each - each.mean()) ** 2).sum())
+    assert variances(2.25) == pytest.approx((2.25 * variances(1.0)[0], variances(1.0)[1]))
+
+
+def test_scores_that_vary_with_different_items_are_compared_with_the_freedom_of_their_own() -> None:
+    def of(factor: str, items: int, seed: int):
+        values = np.random.default_rng(seed).standard_normal(items)
+        return Influence({factor: moved([f"{factor}{i}" for i in range(items)], values / items)}).spread(
+            "set"
+        )
+
+    stimuli, people = of("stimulus", 60, 1), of("subject", 60, 2)
+    apart = 3.0 * (stimuli - people).error
+    assert clearly_better([Joint(apart, stimuli), Joint(0.0, people)]).tolist() == [
+        [False, True],
+        [False, False],
+    ]
+    assert not clearly_better([Joint(apart / 3, stimuli), Joint(0.0, people)]).any()
