@@ -1,9 +1,12 @@
-"""Every proposal of the corpus gets its verdict; the corpus with canaries is ``python -m tests.hostile.proposals``."""
+"""Proposals of the corpus get their verdicts; all of it, with canaries, is ``python -m tests.hostile.proposals``."""
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +31,17 @@ def start(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("one", PROPOSALS, ids=lambda one: one.name)
+def in_part() -> Iterator[Any]:
+    """Every proposal; the first two of each reason at once, the others, which are refused alike, by the long tests."""
+    seen = Counter[tuple[str, str]]()
+    for one in PROPOSALS:
+        seen[one.verdict, one.code] += 1
+        yield pytest.param(
+            one, marks=pytest.mark.slow if seen[one.verdict, one.code] > 2 else (), id=one.name
+        )
+
+
+@pytest.mark.parametrize("one", in_part())
 def test_each_proposal_gets_its_verdict(one: Proposal, start: Path, tmp_path: Path) -> None:
     root = tmp_path / "clone"
     shutil.copytree(start, root, symlinks=True)
@@ -50,7 +63,11 @@ def test_each_proposal_gets_its_verdict(one: Proposal, start: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "name", ["modules_that_hide_the_review_and_the_libraries", "programs_in_the_configuration_of_git"]
+    "name",
+    [
+        "modules_that_hide_the_review_and_the_libraries",
+        pytest.param("programs_in_the_configuration_of_git", marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_of_a_proposal_runs(name: str, start: Path, tmp_path: Path) -> None:
     from tests.hostile.proposals.__main__ import WATCH
