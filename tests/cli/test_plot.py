@@ -41,9 +41,26 @@ def test_figures_of_records_and_of_scores_are_written(
         assert out.read_text().startswith("<?xml")
     for words, said in (
         (["bars"], "plot bars needs 1 benchmark, got 0"),
-        (["scatter", "ant", "--benchmark", RIDGE], "plot scatter needs 2 model, got 1"),
+        (["scatter", "ant", "--benchmark", RIDGE], "plot scatter needs 2 models, got 1"),
         (["reliability", "ant"], "plot reliability needs a benchmark: --benchmark B"),
     ):
         assert main(["plot", *words, "--out", str(tmp_path / "no.svg")]) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "no.svg").exists()
+
+
+def test_a_benchmark_is_drawn_whether_a_suite_lists_it_or_not(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = ledger(tmp_path / "lab", repository)
+    keep(lab.open(), record("ant", RIDGE, 0.9), record("ant", "lab.new", 0.3))
+    lab.benchmark("lab.new", title="What no suite lists yet")
+    monkeypatch.chdir(lab.root)
+    assert figures.bars("lab.new").data == {"ant": 0.3}
+    assert figures.bars(RIDGE).data == {"ant": 0.9}
+    for words, said in (
+        (["bars", "lab.nwe"], "did you mean 'lab.new'"),
+        (["bars", "lab.new", "--suite", "core"], "core"),
+    ):
+        assert main(["plot", *words, "--out", str(tmp_path / "no.svg")]) == 2
+        assert said in capsys.readouterr().err

@@ -34,14 +34,14 @@ def _drawn(options: argparse.Namespace) -> Any:
     kind, names = options.figure, options.names
     catalog = open_catalog(options.root)
 
-    def board() -> Any:
-        return leaderboard(suite=options.suite, catalog=catalog)
+    def board(*alone: str) -> Any:
+        return leaderboard(suite=options.suite, benchmarks=() if options.suite else alone, catalog=catalog)
 
     draw: dict[str, Callable[[], Any]] = {
         "agreement": lambda: figures.agreement(board()),
-        "bars": lambda: figures.bars(_named(options, 1, "benchmark")[0], board()),
+        "bars": lambda: figures.bars(_named(options, 1, "benchmark")[0], board(*names)),
         "confusion": lambda: figures.confusion(_scores(options, 1)[names[0]]),
-        "controls": lambda: figures.controls(_named(options, 1, "benchmark")[0], board()),
+        "controls": lambda: figures.controls(_named(options, 1, "benchmark")[0], board(*names)),
         "differences": lambda: figures.differences(
             compare(
                 *_named(options, 2, "model"), suite=options.suite, benchmark=_one(options), catalog=catalog
@@ -62,7 +62,7 @@ def _drawn(options: argparse.Namespace) -> Any:
         "reliability": lambda: figures.reliability(_scores(options, 1)[names[0]]),
         "scatter": lambda: figures.scatter(_scores(options, 2)),
         "time": lambda: figures.time(_scores(options)),
-        "tradeoff": lambda: figures.tradeoff(*_two(options, "benchmark"), board()),
+        "tradeoff": lambda: figures.tradeoff(*_two(options, "benchmark"), board(*names)),
     }
     return draw[kind]()
 
@@ -87,7 +87,8 @@ def _named(options: argparse.Namespace, count: int | None, what: str) -> list[st
     """The names given, which must be as many as the figure shows."""
     names: list[str] = options.names
     if not names or count not in (None, len(names)):
-        raise RequestError(f"plot {options.figure} needs {count or 'at least 1'} {what}, got {len(names)}")
+        wanted = f"{count or 'at least 1'} {what}{'s' * ((count or 1) > 1)}"
+        raise RequestError(f"plot {options.figure} needs {wanted}, got {len(names)}")
     return names
 
 

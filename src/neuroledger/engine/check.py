@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from neuroledger.data.fetch import folder_of
 from neuroledger.engine.controls import floor_of
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
@@ -19,7 +20,7 @@ from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import DataError, Finding, RequestError, Severity, SpecError, UnknownError
 from neuroledger.spec import registry
 from neuroledger.spec.addresses import said_of, texts
-from neuroledger.spec.base import Component
+from neuroledger.spec.base import Component, SourceFile
 from neuroledger.spec.bibliography import attribution_problems, joined
 from neuroledger.spec.catalog import Catalog, Entry, references
 from neuroledger.spec.identity import spec_sha256
@@ -249,15 +250,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
                 "add `expectations`",
                 code="spec.unguarded",
             )
-        for name, pin in spec.files.items():
-            if pin.dvc and not (pointer := catalog.root / "data" / spec.id / f"{name}.dvc").is_file():
-                yield _at(
-                    entry,
-                    ("files", name),
-                    f"no DVC pointer {catalog.shown(pointer)}",
-                    f"dvc add data/{spec.id}/{name}",
-                    code="spec.pointer",
-                )
+        yield from _pointers(catalog, entry, "files", spec.files)
         tracked = [name for name, pin in spec.files.items() if pin.dvc]
         if spec.access == "private" and tracked:
             folder = catalog.root / "data" / spec.id
@@ -269,21 +262,23 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
         yield from _layers(entry, spec)
         for location, words, hint in commitment_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.commitment")
-        for name, pin in spec.weights.items():
-            if pin.dvc and not (pointer := catalog.root / "data/models" / spec.id / f"{name}.dvc").is_file():
-                yield _at(
-                    entry,
-                    ("weights", name),
-                    f"no DVC pointer {catalog.shown(pointer)}",
-                    f"dvc add {catalog.shown(pointer)[:-4]}",
-                    code="spec.pointer",
-                )
+        yield from _pointers(catalog, entry, "weights", spec.weights)
     elif isinstance(spec, BenchmarkSpec):
         yield from _normalisation(catalog, entry, spec)
         yield from _controls(catalog, entry, spec)
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.suite")
+
+
+def _pointers(
+    catalog: Catalog, entry: Entry, field: str, pins: Mapping[str, SourceFile]
+) -> Iterator[Finding]:
+    for name, pin in pins.items():
+        pointer = folder_of(catalog.root, entry.kind, entry.spec.id) / f"{name}.dvc"
+        if pin.dvc and not pointer.is_file():
+            words, fix = f"no DVC pointer {catalog.shown(pointer)}", f"dvc add {catalog.shown(pointer)[:-4]}"
+            yield _at(entry, (field, name), words, fix, code="spec.pointer")
 
 
 def _addresses(entry: Entry) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.hierarchy import Group, groups_of, weights_of
-from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
+from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec, Weighted
 from neuroledger.spec.params import read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
@@ -58,9 +58,15 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def leaderboard(
-    records: Sequence[Record] | None = None, *, suite: str | None = None, catalog: Catalog | None = None
+    records: Sequence[Record] | None = None,
+    *,
+    suite: str | None = None,
+    benchmarks: Sequence[str] = (),
+    catalog: Catalog | None = None,
 ) -> Leaderboard:
     """The board of a suite (that of ``params.yaml`` when none is named) from records (all that are kept).
+
+    With ``benchmarks`` it is a board of these alone, of any suite or of none.
 
     The score of a model is the weighted mean over the benchmarks whose scale runs from nothing to everything, or their
     mean of means where the suite declares a hierarchy; its interval joins benchmarks of one data set by their shared items
@@ -75,6 +81,9 @@ def leaderboard(
     """
     catalog = catalog or open_catalog()
     chosen = catalog.suite(suite or read_params(catalog.root).suite)
+    if benchmarks:
+        alone = tuple(Weighted(id=catalog.benchmark(id).id) for id in benchmarks)
+        chosen = SuiteSpec(id="chosen", version=1, title=", ".join(benchmarks), benchmarks=alone)
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
     return board_of(catalog, chosen, records)

@@ -51,6 +51,12 @@ class Downloads:
     check: bool = True
     observe: bool = False
 
+    @property
+    def about_recordings(self) -> list[str]:
+        """Options that were given and say something of recordings alone."""
+        said = {"--label": self.label, "--event": self.events, "--task": self.task, "--bids": self.bids}
+        return [option for option, value in said.items() if value]
+
 
 class Recorded(NamedTuple):
     """Names of the files, the spec's text, the number of people, remarks, and the recordings as the reader wants them."""

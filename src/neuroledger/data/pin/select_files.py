@@ -90,13 +90,7 @@ def only_files(spec: DatasetSpec, downloads: Downloads) -> None:
     RequestError
         It was.
     """
-    said = {
-        "--label": downloads.label,
-        "--event": downloads.events,
-        "--task": downloads.task,
-        "--bids": downloads.bids,
-    }
-    given = [option for option, value in said.items() if value]
+    given = downloads.about_recordings
     if given and spec.reader is not None:
         raise RequestError(
             f"{given[0]} is about recordings; {spec.id} is read by {spec.reader.name}, whose fields stand in the spec"

@@ -36,14 +36,7 @@ def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: boo
         The spec would not be valid.
     """
     spec, path = catalog.model(id), catalog.entry("models", id).path
-    said = {
-        "--label": downloads.label,
-        "--event": downloads.events,
-        "--task": downloads.task,
-        "--bids": downloads.bids,
-    }
-    given = [option for option, value in said.items() if value]
-    if given:
+    if given := downloads.about_recordings:
         raise RequestError(f"{given[0]} is about recordings; {id} is a model")
     if not spec.downloads:
         raise RequestError(

@@ -33,7 +33,7 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
     RequestError
         The benchmark is not on the board.
     """
-    board = board or leaderboard()
+    board = board or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
     rows = [row for row in board.rows if row.cells[i].value is not None]
     rows.sort(key=lambda row: row.cells[i].value or 0.0, reverse=column.direction == "lower")
@@ -61,7 +61,7 @@ def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | Non
     RequestError
         The benchmark is not on the board, or no control was scored on it.
     """
-    board = board or leaderboard()
+    board = board or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
     rows = [row for row in board.rows if row.role != "model" and row.cells[i].value is not None]
     if not rows:
@@ -108,7 +108,7 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
     RequestError
         A benchmark is not on the board, or no model was scored on both.
     """
-    board = board or leaderboard()
+    board = board or leaderboard(benchmarks=[score, cost])
     i, column = _column(board, score)
     j, price = _column(board, cost)
     held = [(row, row.cells[j].value, row.cells[i].value) for row in board.rows if row.role == "model"]
