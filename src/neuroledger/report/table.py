@@ -82,7 +82,7 @@ def leaderboard(
     catalog = catalog or open_catalog()
     chosen = catalog.suite(suite or read_params(catalog.root).suite)
     if benchmarks:
-        alone = tuple(Weighted(id=catalog.benchmark(id).id) for id in benchmarks)
+        alone = tuple(Weighted(id=catalog.benchmark(id).id) for id in dict.fromkeys(benchmarks))
         chosen = SuiteSpec(id="chosen", version=1, title=", ".join(benchmarks), benchmarks=alone)
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
