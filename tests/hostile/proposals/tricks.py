@@ -152,7 +152,7 @@ def a_spec_of_another_suffix(lab: Lab) -> None:
     path.rename(path.with_suffix(".YAML"))
 
 
-@proposal("needs a person")
+@proposal("refused", "review.path")
 def a_folder_that_is_the_specs_where_case_is_folded(lab: Lab) -> None:
     path = spec(lab)
     (lab.root / "Specs" / "benchmarks").mkdir(parents=True)
