@@ -15,7 +15,7 @@ def test_the_pinned_costs_are_those_of_the_present_versions():
     assert versions() == GOLDEN["versions"]
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:torch.quantize_per_tensor")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_cost_moves_with_the_version_of_its_metric_only(name):
     costs, pinned = found(name), GOLDEN["costs"][name]

@@ -13,13 +13,14 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from neuroledger.families.efficiency.counting.layer_counts import Tally
-from neuroledger.families.efficiency.counting.rows import FLOATS
+from neuroledger.families.efficiency.counting.rows import FLOATS, count_nonzero
 from neuroledger.families.efficiency.counting.rules import argument, count_linear, plain_items, products
 
 __all__ = ["fused_attention", "multi_head", "observed", "scaled_dot_product", "whole_attention"]
@@ -159,14 +160,22 @@ def count_attention(
     products(tally, torch.nan_to_num(shares), v, name)
 
 
+def _longest(vectors: Tensor) -> float:
+    """The largest norm of vectors ``(…, feature)``, which are read where they lie; not finite if one of them is not."""
+    if not vectors.is_cpu:
+        return float(vectors.norm(dim=-1).amax())
+    values = vectors.detach().resolve_neg().numpy()
+    with np.errstate(all="ignore"):
+        return math.sqrt(np.einsum("...i,...i->...", values, values).max())
+
+
 def _mixed_by_geometry(
     tally: Tally, name: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
 ) -> bool:
     """Count softmax(scores)·v where only masked shares can be zero, and none is one; whether that is so."""
-    size = [x.reshape(-1, x.shape[-1]).norm(dim=-1).amax() for x in (q, k)] if q.numel() and k.numel() else []
-    if q.dtype not in FLOATS or not size:
+    if q.dtype not in FLOATS or k.dtype not in FLOATS or not q.numel() or not k.numel():
         return False
-    spread = float(2 * size[0] * size[1] * abs(scale))
+    spread = 2 * _longest(q) * _longest(k) * abs(scale)
     batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     rows = float(q.shape[-2])
     if mask is None:
@@ -180,7 +189,11 @@ def _mixed_by_geometry(
         most = int(seen.sum(-1).amax(-1).min())
     if not spread < NEAR or most < 2:  # a single key has the share 1, which multiplies nothing
         return False
-    per_item = (looks * tally.scratch.per_row(v)).sum(-1, dtype=torch.float64).expand(batch).reshape(-1)
+    if v.is_cpu and count_nonzero(v) == v.numel():
+        each = torch.full(v.shape[:-1], float(v.shape[-1]), dtype=torch.float64)
+    else:
+        each = tally.scratch.per_row(v)
+    per_item = (looks * each).sum(-1, dtype=torch.float64).expand(batch).reshape(-1)
     tally.amounts(name, (name, "products"), batch, per_item, plain_items(tally, v, batch))
     tally.layer(name).dense += rows * len(per_item) * v.shape[-2] * v.shape[-1]
     return True
