@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from neuroledger.stats.differences import (
     Joint,
     clearly_better,
     corrected,
+    difference,
     joint_mean,
     overall,
     rank_sets,
 )  # fmt: skip
-from neuroledger.stats.score import NOWHERE, Score, counts_in_words, normalise, normalise_by_floor
+from neuroledger.stats.score import NOWHERE, Score, counts_in_words, mean_of, normalise, normalise_by_floor
 from neuroledger.stats.spread import (
     DRAWS,
     Influence,
@@ -397,3 +399,23 @@ def test_a_hash_is_of_shape_type_and_values_whatever_the_blocks(monkeypatch: pyt
         values.astype("<i8"),
     )
     assert len({whole, *map(workspace.fingerprint, others)}) == 6
+
+
+def test_a_whole_file_is_hashed_as_its_values_are(tmp_path: Path) -> None:
+    values = np.arange(24.0).reshape(6, 4)
+    values.tofile(tmp_path / "values")
+    held = np.memmap(tmp_path / "values", dtype=np.float64, mode="r", shape=(6, 4))
+    assert Memo().fingerprint(held) == workspace.fingerprint(values) == Memo().fingerprint(held[:])
+
+
+def test_scores_of_two_scales_are_not_compared_and_say_so() -> None:
+    found = difference("b", Score(0.5, scale="correlation"), Score(0.4, scale="accuracy"))
+    assert found.benchmark == "b" and found.p is None
+    assert found.reason == "the scores have scales correlation and accuracy: not comparable"
+
+
+def test_a_mean_of_parts_keeps_each_part_by_its_name() -> None:
+    found = mean_of({"one": Score(0.2, n={"neuroid": 3}), "two": Score(0.4, n={"neuroid": 4})}, "subject")
+    assert found.value == pytest.approx(0.3) and found.n == {"neuroid": 7, "subject": 2}
+    assert found.samples is not None and found.samples.dims == ("subject",)
+    assert found.samples.sel(subject="two").item() == 0.4
