@@ -10,7 +10,7 @@ import mne
 import numpy as np
 import pytest
 
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, RequestError
 from neuroledger.families.decoding.audit import audit
 from neuroledger.families.signals.pinning.scan_downloads import recordings_in, sidecars
 from neuroledger.families.signals.readers.bids_epochs import bids_epochs
@@ -133,4 +133,51 @@ def test_magnetometers_have_no_microvolts(tmp_path: Path) -> None:
             datatype="meg",
             window=window,
             preprocessing=Preprocessing(pick=("meg",)),
+        )
+
+
+def _persyst(folder: Path, seed: int) -> np.ndarray:
+    """A recording of Persyst: a header in words, and samples of 16 bits in steps of 0.1 µV beside it."""
+    folder.mkdir()
+    counts = np.random.default_rng(seed).integers(-300, 300, (3, 3000)).astype("<i2")
+    (folder / "rec.dat").write_bytes(counts.T.tobytes())
+    said = ["[FileInfo]", "File=rec.dat", "FileType=Interleaved", f"SamplingRate={RATE}", "Calibration=0.1"]
+    said += [
+        "HeaderLength=0",
+        "WaveformCount=3",
+        "DataType=0",
+        "[ChannelMap]",
+        "C3-REF=1",
+        "Cz-REF=2",
+        "C4-REF=3",
+    ]
+    said += ["[Sheets]", "[Comments]"]
+    said += [f"{2 * number}.0,0.0,0,100,{'left' if number % 2 else 'right'}" for number in range(1, 13)]
+    said += ["[Patient]", "First=A", "Last=B", "Sex=F", "Hand=R", "BirthDate=01/31/1980"]
+    said += ["TestDate=01/31/2026", "TestTime=12:00:00"]
+    (folder / "rec.lay").write_text("\n".join(said) + "\n")
+    return counts * 0.1
+
+
+def test_recordings_of_persyst_are_read_and_told_apart_by_their_samples(tmp_path: Path) -> None:
+    whole = [_persyst(tmp_path / person, seed) for seed, person in enumerate(("anna", "bert"))]
+    assert (tmp_path / "anna/rec.lay").read_bytes() == (tmp_path / "bert/rec.lay").read_bytes()
+    files = {path.relative_to(tmp_path).as_posix(): path for path in sorted(tmp_path.rglob("rec.*"))}
+    found = recordings_in(tmp_path, list(files), named={"{subject}/rec.lay": {}})
+    assert [(item.subject, sorted(item.files)) for item in found] == [
+        ("anna", ["anna/rec.dat", "anna/rec.lay"]),
+        ("bert", ["bert/rec.dat", "bert/rec.lay"]),
+    ]
+    windows = mne_epochs(
+        files,
+        recordings=tuple(Recording(file=item.file, subject=item.subject) for item in found),
+        window=Window(start=0.0, duration=1.0, labels={"left": "left", "right": "right"}),
+    ).assembly
+    assert len(set(windows["recording_sha256"].values.tolist())) == 2
+    expected = [one[:, start : start + RATE] for one in whole for start in range(200, 2600, 200)]
+    np.testing.assert_allclose(windows.values, expected, atol=1e-4)
+    (tmp_path / "bert/rec.dat").unlink()
+    with pytest.raises(RequestError, match=r"rec\.lay cannot be opened without rec\.dat"):
+        recordings_in(
+            tmp_path, [name for name in files if name != "bert/rec.dat"], named={"{subject}/rec.lay": {}}
         )

@@ -129,11 +129,44 @@ def test_files_without_a_subject_or_column_and_damaged_ones_are_refused(tmp_path
     written(tmp_path / "b.nwb")
     with pytest.raises(DataError, match="no column cue; they have start_time, stop_time, direction"):
         read(tmp_path / "b.nwb", window=NwbWindow(duration=1.0), facts={"label": "cue"})
-    with pytest.raises(DataError, match="no acquisition 'eeg'; it has lfp"):
+    with pytest.raises(
+        DataError, match="no 'eeg': its acquisition and processing holds behavior, lfp, and no 'eeg'"
+    ):
         read(tmp_path / "b.nwb", window=NwbWindow(duration=1.0), series="eeg")
     (tmp_path / "c.nwb").write_bytes((tmp_path / "b.nwb").read_bytes()[:2000])
     with pytest.raises(DataError, match=r"c\.nwb"):
         read(tmp_path / "c.nwb", window=NwbWindow(duration=1.0))
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+def test_series_of_a_processing_module_are_found_by_their_place_and_by_even_stamps(
+    tmp_path: Path, stamped: bool
+) -> None:
+    held = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
+    held.subject = pynwb.file.Subject(subject_id="mouse")
+    held.add_trial(start_time=0.7, stop_time=1.0)
+    group = held.create_electrode_group("g", "d", "l", held.create_device("d"))
+    for _ in range(2):
+        held.add_electrode(group=group, location="l")
+    region = held.create_electrode_table_region([0, 1], "all")
+    counts = np.random.default_rng(0).normal(0, 20, (300, 2))
+    stamps = 0.5 + np.arange(300) / RATE
+    clock = {"timestamps": stamps} if stamped else {"rate": float(RATE), "starting_time": 0.5}
+    series = pynwb.ecephys.ElectricalSeries("field", counts, region, conversion=1e-6, **clock)
+    fields = pynwb.ecephys.LFP()
+    held.create_processing_module("ecephys", "e").add(fields)
+    fields.add_electrical_series(series)
+    with pynwb.NWBHDF5IO(str(tmp_path / "a.nwb"), "w") as io:
+        io.write(held)
+    for place in ("ecephys/LFP/field", "processing/ecephys/LFP/field"):
+        found = read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series=place)
+        np.testing.assert_allclose(found[0], counts[20 : 20 + int(RATE)].T, rtol=1e-5)
+        assert found["channel_id"].values.tolist() == ["field_0", "field_1"]
+        assert found.attrs["sampling_rate"] == RATE
+    with pytest.raises(
+        DataError, match="'ecephys/LFP' is no series; it holds field: name one as `ecephys/LFP/NAME`"
+    ):
+        read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series="ecephys/LFP")
 
 
 def rows(truth: np.ndarray, answer: np.ndarray) -> Rows:

@@ -33,12 +33,13 @@ __all__ = [
 ]
 
 OPENED = frozenset(
-    {".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".hea", ".xdf", ".xdfz"}
+    {".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".lay", ".hea", ".xdf", ".xdfz"}
 )
 # Files without which MNE cannot open the one that it is given, and whether they must be there.
 COMPANIONS: Mapping[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
     ".set": (((".fdt",), False),),
     ".vhdr": (((".eeg", ".dat"), True), ((".vmrk",), True)),
+    ".lay": (((".dat",), True),),
     ".hea": (((".mat",), False), ((".dat",), False)),
 }
 # FIF files of MNE that hold other things than a recording: events, epochs, averages, covariances, …

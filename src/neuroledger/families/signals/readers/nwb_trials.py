@@ -67,7 +67,8 @@ def nwb_trials(
     Parameters
     ----------
     series
-        Name of an electrical series in `acquisition`, in µV; the units without it.
+        An electrical series, in µV: its name in `acquisition`, or its place in a processing module, `ecephys/LFP/lfp`. One
+        with time stamps has to be even. The units without it.
     held_out
         Every so many-th unit is not among the channels: its count in each window is the coordinate `unit_N`, to be
         predicted from the others (co-smoothing).
@@ -196,18 +197,13 @@ def _spikes(
 def _series(
     held: Any, name: str, series: str, onsets: Floats, window: NwbWindow
 ) -> tuple[Floats, list[str], float, str, str]:
-    if series not in held.acquisition:
-        raise DataError(
-            f"{name} has no acquisition {series!r}; it has {', '.join(held.acquisition) or 'none'}"
-        )
-    one = held.acquisition[series]
-    if one.rate is None:
-        raise DataError(f"{name}: {series} has time stamps and no constant rate: resample it")
+    one = _placed(held, name, series)
+    rate, begin = _clock(one, name, series)
     scale = float(one.conversion) * SCALES.get(str(one.unit), np.nan)
     if not np.isfinite(scale):
         raise DataError(f"{name}: {series} is in {one.unit!r}, none of {', '.join(SCALES)}")
-    first = np.round((onsets + window.start - float(one.starting_time or 0.0)) * one.rate).astype(int)
-    length = round(window.duration * one.rate)
+    first = np.round((onsets + window.start - begin) * rate).astype(int)
+    length = round(window.duration * rate)
     if (first < 0).any() or (first + length > one.data.shape[0]).any():
         raise DataError(f"{name}: {series} does not cover all trials: shorten the windows")
     values = np.stack(
@@ -216,18 +212,48 @@ def _series(
     own = np.ones(values.shape[1]) if one.channel_conversion is None else np.asarray(one.channel_conversion)
     # What NWB defines: a stored number times both factors, plus the offset, is in the unit.
     values = values * own[:, None] * scale + float(one.offset or 0.0) * SCALES[str(one.unit)]
-    return values, [f"{series}_{n}" for n in range(values.shape[1])], float(one.rate), "ieeg", "uV"
+    called = series.rsplit("/", 1)[-1]
+    return values, [f"{called}_{n}" for n in range(values.shape[1])], rate, "ieeg", "uV"
+
+
+def _clock(one: Any, name: str, place: str) -> tuple[float, float]:
+    """Samples in a second, and the time of the first; by time stamps, where they are even to a tenth of a sample."""
+    if one.rate is not None:
+        return float(one.rate), float(one.starting_time or 0.0)
+    stamps = np.asarray(one.timestamps[:], dtype=float)
+    step = (stamps[-1] - stamps[0]) / (len(stamps) - 1) if len(stamps) > 1 else 0.0
+    if not step > 0 or np.abs(stamps - (stamps[0] + step * np.arange(len(stamps)))).max() > 0.1 * step:
+        raise DataError(f"{name}: {place} has uneven time stamps and no constant rate: resample it")
+    return float(np.round(1 / step, 6)), float(stamps[0])
+
+
+def _placed(held: Any, name: str, place: str) -> Any:
+    """The series at a place: in `acquisition`, or in a module of `processing` and what that holds."""
+    here: Any = held
+    parts = place.removeprefix("processing/").removeprefix("acquisition/").split("/")
+    for number, part in enumerate(parts):
+        known = {**held.processing, **held.acquisition} if number == 0 else _inside(here)
+        if part not in known:
+            where = "/".join(parts[:number]) or "its acquisition and processing"
+            raise DataError(
+                f"{name} has no {place!r}: {where} holds {', '.join(known) or 'nothing'}, and no {part!r}"
+            )
+        here = known[part]
+    if not hasattr(here, "data"):
+        raise DataError(
+            f"{name}: {place!r} is no series; it holds {', '.join(_inside(here)) or 'nothing'}: name one as `{place}/NAME`"
+        )
+    return here
+
+
+def _inside(here: Any) -> Mapping[str, Any]:
+    fields = ("data_interfaces", "spatial_series", "time_series", "electrical_series")
+    return next(filter(None, (getattr(here, one, None) for one in fields)), {})
 
 
 def _behavior(held: Any, name: str, place: str, onsets: Floats, window: NwbWindow) -> Floats:
     """Mean of a time series over each window, (window, dimension)."""
-    here: Any = held
-    for number, part in enumerate(place.split("/")):
-        inside = (getattr(here, one, None) for one in ("data_interfaces", "spatial_series", "time_series"))
-        known = {**held.processing, **held.acquisition} if number == 0 else next(filter(None, inside), {})
-        if part not in known:
-            raise DataError(f"{name} has no {part!r} of {place!r}; it has {', '.join(known) or 'none'}")
-        here = known[part]
+    here = _placed(held, name, place)
     data = np.asarray(here.data[:], dtype=float).reshape(here.data.shape[0], -1) * float(here.conversion)
     times = (
         np.asarray(here.timestamps[:], dtype=float)

@@ -16,7 +16,7 @@ __all__ = ["digest_of", "is_there", "largest_digest", "parts_of", "place_of"]
 # Where the samples of a recording are whose own file is a header: two people's headers may be the same bytes, and copies
 # of one recording may have headers that differ.
 SAMPLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {".vhdr": (".eeg", ".dat"), ".set": (".fdt",), ".hea": (".mat", ".dat")}
+    {".vhdr": (".eeg", ".dat"), ".set": (".fdt",), ".lay": (".dat",), ".hea": (".mat", ".dat")}
 )
 
 
