@@ -132,3 +132,16 @@ def test_only_recordings_of_mne_count_as_such() -> None:
     assert is_mne(epochs(raw()))
     assert not is_mne(raw().info)
     assert not is_mne(np.zeros(3))
+
+
+def test_a_gap_in_a_recording_is_named_with_its_channel_and_is_no_matter_of_units() -> None:
+    values = np.random.default_rng(0).normal(0, 1e-5, (3, 1000))
+    values[1, 330:360] = np.nan
+    raw = mne.io.RawArray(values, mne.create_info(["C3", "Cz", "C4"], 100, "eeg"), verbose="ERROR")
+    raw.set_annotations(mne.Annotations([1.0, 3.0, 5.0, 7.0], 0.0, ["left", "right"] * 2))
+    window = {"start": 0.0, "duration": 1.0, "labels": {"left": "left", "right": "right"}}
+    with pytest.raises(
+        DataError, match=r"1 of 4 windows have missing or infinite values, in channels Cz .*`drop` these"
+    ):
+        nl.windows({"anna": raw}, window=window)
+    assert nl.windows({"anna": raw}, window=window, preprocessing={"drop": ["Cz"]}).sizes["channel"] == 2

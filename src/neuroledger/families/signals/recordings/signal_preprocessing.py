@@ -327,6 +327,7 @@ def _as_declared(
     import mne
 
     rate = float(source.info["sfreq"])
+    _without_gaps(cut, source.ch_names, recording.file)
     cut *= SCALES[steps.units] / SCALES[steps.stated]
     types = [mne.channel_type(source.info, index) for index in range(len(source.ch_names))]
     places = np.array([channel["loc"][:3] for channel in source.info["chs"]], dtype=float)
@@ -487,6 +488,18 @@ def _name(raw: Any, steps: Preprocessing, file: str) -> dict[str, str]:
     if changed:
         raw.rename_channels(changed)
     return plain
+
+
+def _without_gaps(cut: Array, channels: Sequence[str], file: str) -> None:
+    """Return if every value of the windows (window, channel, sample) is a number."""
+    wrong: Array = np.asarray(~np.isfinite(cut).all(axis=2))
+    if wrong.any():
+        names = [channels[at] for at in np.flatnonzero(wrong.any(axis=0))]
+        raise DataError(
+            f"{file}: {int(wrong.any(axis=1).sum())} of {len(cut)} windows have missing or infinite values, in channels "
+            f"{', '.join(names[:6])}{', …' if names[6:] else ''} (filters spread a gap over all of a channel): `drop` these "
+            "channels, or leave the recording out"
+        )
 
 
 def _scale(cut: Array, steps: Preprocessing) -> None:
