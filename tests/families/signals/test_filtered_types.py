@@ -19,7 +19,10 @@ WINDOW = Window(start=-0.2, duration=1.0, labels={"a": "a", "b": "b"})
 
 def made(types):
     with quiet_mne() as mne:
-        values = 1e-5 * np.random.default_rng(2).standard_normal((len(types), 6000))
+        # Volts of an amplifier, or tesla of a magnetometer.
+        values = (1e-13 if "mag" in types else 1e-5) * np.random.default_rng(2).standard_normal(
+            (len(types), 6000)
+        )
         names = [f"{kind.upper()}{number}" for number, kind in enumerate(types)]
         raw = mne.io.RawArray(values, mne.create_info(names, 250.0, list(types)))
         onsets = np.arange(2.0, 20.0, 1.5)
@@ -32,11 +35,12 @@ def made(types):
 @pytest.mark.parametrize("steps", [{"high_pass": 20.0}, {"low_pass": 30.0}, {"notch": (50.0,)}])
 def test_every_kind_of_channel_is_filtered(types, steps):
     pick = tuple(dict.fromkeys(types))
+    units, scale = ("fT", 1e15) if "mag" in types else ("uV", 1e6)
     found = windows_of(
         made(types),
         Recording(file="f", subject="s"),
         WINDOW,
-        Preprocessing(pick=pick, **steps),
+        Preprocessing(pick=pick, units=units, **steps),
         sha256="0" * 64,
     )
     raw = made(types)
@@ -46,7 +50,7 @@ def test_every_kind_of_channel_is_filtered(types, steps):
         else:
             raw.filter(steps.get("high_pass"), steps.get("low_pass"), picks="all")
     at = np.round(raw.annotations.onset * 250).astype(int) - 50
-    cut = np.stack([raw.get_data()[:, first : first + 250] for first in at]) * 1e6
+    cut = np.stack([raw.get_data()[:, first : first + 250] for first in at]) * scale
     np.testing.assert_array_equal(found.values, cut.astype(np.float32))
 
 

@@ -494,7 +494,7 @@ def _without_gaps(cut: Array, channels: Sequence[str], file: str) -> None:
     """Return if every value of the windows (window, channel, sample) is a number."""
     wrong: Array = np.asarray(~np.isfinite(cut).all(axis=2))
     if wrong.any():
-        names = [channels[at] for at in np.flatnonzero(wrong.any(axis=0))]
+        names = [channels[at] for at in np.flatnonzero(wrong.any(axis=0)).tolist()]
         raise DataError(
             f"{file}: {int(wrong.any(axis=1).sum())} of {len(cut)} windows have missing or infinite values, in channels "
             f"{', '.join(names[:6])}{', …' if names[6:] else ''} (filters spread a gap over all of a channel): `drop` these "
