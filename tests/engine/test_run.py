@@ -250,6 +250,10 @@ def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> N
     plain["score"]["value"] = 0.99
     path.write_text(json.dumps(plain))
     (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    assert verdict.code == "record.unreadable" and "score" in verdict.what  # none of its scores is this one
+    plain["scores"]["ridge"]["value"] = 0.99
+    path.write_text(json.dumps(plain))
+    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.edited"
     assert score_all(valid)["pixels4"].computed
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
@@ -261,8 +265,8 @@ def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> N
     [
         (0.0, "reproduced", "same payload"),
         (1e-10, "reproduced", "within 1e-08"),
-        (0.005, "reproduced", "within 0.01 standard errors: ridge value was"),
-        (0.05, "not-reproduced", "ridge value was"),
+        (0.005, "reproduced", "within 0.01 standard errors: value was"),
+        (0.05, "not-reproduced", "value was"),
     ],
 )
 def test_a_score_that_moves_by_a_small_share_of_its_error_is_the_same_score(
@@ -275,7 +279,9 @@ def test_a_score_that_moves_by_a_small_share_of_its_error_is_the_same_score(
     held = dict(record.scores["ridge"])
     assert held["error"] > 1e-3
     held["value"] += moved_by * (held["error"] if moved_by > 1e-8 else 1.0)
-    other = record.model_copy(update={"scores": record.scores | {"ridge": held}})
+    assert record.score is not None
+    headline = record.score | {"value": held["value"]}
+    other = record.model_copy(update={"score": headline, "scores": record.scores | {"ridge": held}})
     write_record(path, other)
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
     assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
@@ -290,11 +296,13 @@ def test_a_score_that_is_not_reproduced_is_told_with_the_kind_of_processor_it_wa
     kinds = {one["architecture"] for one in threadpool_info() if "architecture" in one}
     assert record.environment["processor"] == " ".join(sorted(kinds))
     score = record.scores["ridge"]
-    moved = record.scores | {"ridge": score | {"value": score["value"] + 0.05}}
+    held = score | {"value": score["value"] + 0.05}
+    assert record.score is not None
+    moved = {"score": record.score | {"value": held["value"]}, "scores": record.scores | {"ridge": held}}
     for kind, words in (("Abacus", "processor Abacus, here "), (record.environment["processor"], "")):
         path.unlink()
         surroundings = record.environment | {"processor": kind}
-        write_record(path, record.model_copy(update={"scores": moved, "environment": surroundings}))
+        write_record(path, record.model_copy(update=moved | {"environment": surroundings}))
         (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
         assert verdict.code == "record.not-reproduced"
         assert words in verdict.what and ("processor" in verdict.what) == bool(words)
