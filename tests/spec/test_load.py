@@ -97,6 +97,36 @@ def test_words_that_only_describe_do_not_change_an_identity(repository: Path) ->
     assert spec_sha256(metric) != spec_sha256(metric.model_copy(update={"version": 99}))
 
 
+BARE = {
+    "metrics": {"compare": {"name": "pearson"}, "scale": "correlation"},
+    "ceilings": {"compare": {"name": "internal_consistency"}, "scale": "correlation"},
+    "benchmarks": {
+        "dataset": "d", "paradigm": {"name": "neural"}, "metrics": ["m"], "ceiling": None, "parent": "p",
+        "controls": {"negative": ["n"], "positive": ["p"]},
+    },
+    "models": {"builder": {"name": "pixels"}},
+}  # fmt: skip
+IDENTITIES = {
+    "metrics": "c8ee0fb49fa4d91f9e8546bac519c94e7740bdecff9f0fe88782c7e8d49e47ee",
+    "ceilings": "8e53dfb8e628d190dff59756561508d9962ffa3f768c09fcbc463435ccc73305",
+    "benchmarks": "33b87c11855d7beacd2994dc67242b60ebaa4920cf7e3264964333d5972ceaaf",
+    "models": "3b85e84e07786199fbf692050f81dc0587be0c97e51963b031e927c59bbb1365",
+}
+
+
+@pytest.mark.parametrize("kind", BARE)
+def test_a_language_that_gains_a_field_leaves_the_identity_of_specs_that_do_not_state_it(kind: str) -> None:
+    """Otherwise every record is out of date: where nobody states a new field, its dump leaves it out (``exclude_if``)."""
+    spec = KINDS[kind].model_validate({"id": "bare", "version": 1, "title": "A bare one"} | BARE[kind])
+    assert spec_sha256(spec) == IDENTITIES[kind]
+
+
+def test_a_field_that_came_later_counts_where_it_is_stated() -> None:
+    bare = {"id": "bare", "version": 1, "title": "A bare one"} | BARE["models"]
+    one, other = (KINDS["models"].model_validate(bare | {"logits": layer}) for layer in ("fc", "head"))
+    assert len({IDENTITIES["models"], spec_sha256(one), spec_sha256(other)}) == 3
+
+
 def test_every_kind_has_a_schema_line_that_names_an_existing_schema(repository: Path) -> None:
     for kind in KINDS:
         assert (repository / "specs" / "schema" / f"{kind[:-1]}.json").is_file()

@@ -275,7 +275,7 @@ class ModelSpec(Spec):
     regions: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     commit: dict[str, JsonValue] | None = None
     readout: str | None = None
-    logits: str | None = None
+    logits: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     visual_degrees: Annotated[float, Field(gt=0)] | None = None
     pretraining: tuple[str | Pretraining, ...] = ()
     control: Literal["positive", "negative"] | None = None
