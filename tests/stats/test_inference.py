@@ -210,8 +210,10 @@ def test_influences_are_those_of_leaving_items_out(metric: str, options: dict[st
         own = np.argsort([f"s{i}" if name == "stimulus" else f"neuroid{i}" for i in range(len(without))])
         n = len(without)
         jackknife = (np.sqrt((n - 1) / n) * (without.mean() - without))[own]
-        # Leaving one of 60 neurons out is a large step, which a derivative takes without its curvature.
+        # Leaving one of 60 neurons out is a large step, which a derivative takes without its curvature. RDMs take none.
         alike, within = (0.97, 0.15) if name == "stimulus" else (0.9, 0.4)
+        if metric == "rdm" and name == "neuroid":
+            alike, within = 1 - 1e-9, 1e-9
         assert np.corrcoef(items.deviation, jackknife)[0, 1] > alike
         assert items.variance == pytest.approx(float(jackknife @ jackknife), rel=within)
 

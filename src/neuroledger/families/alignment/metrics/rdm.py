@@ -16,6 +16,7 @@ from neuroledger.families.alignment.similarity.influence import (
     influence_of,
     pair_influence,
     rdm_neuroids,
+    without_each_neuroid,
     without_each_stimulus,
 )
 from neuroledger.families.alignment.similarity.rdm import (
@@ -114,7 +115,7 @@ class _Pair(NamedTuple):
         return np.array([agreement(a, b, comparison) for b in others])
 
 
-@metric("rdm", version=2, together=_fits)
+@metric("rdm", version=3, together=_fits)
 def rdm(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -156,7 +157,7 @@ def rdm(
     return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=notes | cells)
 
 
-@metric("rdm_subsets", version=2, together=_fits)
+@metric("rdm_subsets", version=3, together=_fits)
 def rdm_subsets(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -296,7 +297,9 @@ def _influence(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Inf
     if "neuroid" not in target.dims:
         return influence_of(ids, left, pairs)
     names, Y = complete_neuroids(target)
-    return influence_of(ids, left, pairs, names, rdm_neuroids(a, Y[pair.usable], pair.distance, comparison))
+    Y = Y[pair.usable]
+    cells = rdm_neuroids(a, Y, pair.distance, comparison)
+    return influence_of(ids, left, pairs, names, cells, without_each_neuroid(a, Y, pair.distance, comparison))
 
 
 def _cells(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Cells:
