@@ -260,6 +260,37 @@ def test_probabilities_are_read_out_from_fitting_stimuli() -> None:
         model.perform(Task("probabilities"), drawn(3), fitting)
 
 
+def test_the_odd_one_out_is_asked_of_the_triplets_and_the_similarity_of_the_task() -> None:
+    features = np.array([[1.0, 0], [10, 10], [2, 0], [9, 11]])
+
+    def extract(stimuli: Any, ids: Sequence[str], layers: Any, trial: Any) -> dict[str, Array]:
+        return {"units": features[[int(name[1:]) for name in ids]]}
+
+    model = layered(extract, layers=("units",), regions={})
+    triplets = (("s000", "s001", "s002"), ("s003", "s001", "s000"))
+    chosen = {
+        similarity: model.perform(
+            Task("odd_one_out", triplets=triplets, similarity=similarity), drawn(4)
+        ).values.tolist()
+        for similarity in ("cosine", "dot")
+    }
+    assert chosen == {"cosine": ["s001", "s000"], "dot": ["s000", "s000"]}
+
+
+def test_labels_come_from_the_logits_and_other_decisions_from_the_readout() -> None:
+    asked: list[str] = []
+
+    def extract(stimuli: Any, ids: Sequence[str], layers: Sequence[str], trial: Any) -> dict[str, Array]:
+        asked.extend(layers)
+        return {layer: np.tile(np.arange(1000.0), (len(ids), 1)) for layer in layers}
+
+    model = layered(extract, layers=("a", "b", "c"), regions={}, readout="a", logits="b")
+    for task, layer in ((Task("label", choices=("imagenet",)), "b"), (Task("odd_one_out"), "a")):
+        asked.clear()
+        model.perform(task, drawn(3))
+        assert set(asked) == {layer}
+
+
 def test_responses_in_time_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def extract(stimuli: Any, ids: Any, layers: Any, trial: Any) -> dict[str, Any]:
         return {"state": np.ones((len(ids), 2, 1000), dtype=np.float32) * np.arange(2)[:, None]}

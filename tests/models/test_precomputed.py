@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,6 +16,7 @@ from neuroledger.data import assembly as assemblies
 from neuroledger.engine.resolve import _built
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import AssemblyError, DataError, ModelError, RequestError
+from neuroledger.models.activation_store import DiskStore
 from neuroledger.models.precomputed import precomputed
 from tests.engine.lab import Lab
 from tests.models.drawn_stimuli import drawn
@@ -36,6 +38,16 @@ def test_rows_are_found_by_id_and_layers_by_coordinate(tmp_path: Path) -> None:
     model = precomputed(id="p", weights={"r.nc": tmp_path / "r.nc"})
     assert np.array_equal(model.record(drawn(3), "IT").values, [[5, 7], [9, 11], [1, 3]])
     assert np.array_equal(model.record(drawn(1), "V4").values, [[4, 6]])
+
+
+def test_what_a_spec_states_of_a_file_reaches_the_model(tmp_path: Path) -> None:
+    assemblies.write(responses(), tmp_path / "r.nc")
+    store = DiskStore(tmp_path / "store")
+    given: dict[str, Any] = {"readout": "V4", "visual_degrees": 8.0, "regions": {"PIT": "IT"}, "store": store}
+    model = precomputed(id="p", weights={"r.nc": tmp_path / "r.nc"}, **given)
+    assert (model.readout, model.visual_degrees, model.regions) == ("V4", 8.0, {"PIT": "IT"})
+    model.record(drawn(2), "PIT")
+    assert store.files.entries(), "its answers are kept"
 
 
 def test_arrays_come_with_a_list_of_ids(tmp_path: Path) -> None:

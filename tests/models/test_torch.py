@@ -477,3 +477,43 @@ def test_one_number_for_all_stimuli_is_no_answer() -> None:
     model = nl.models.torch(Sum(), id="m", layers=["output"], preprocessing={"resize": 8})
     with pytest.raises(ModelError, match="one number for 2 stimuli"):
         model.record(drawn(4), "IT")
+
+
+LINEAR: dict[str, Any] = {
+    "id": "l",
+    "module": "torch.nn:Linear",
+    "arguments": {"in_features": 3, "out_features": 2},
+}
+
+
+def test_what_a_spec_states_of_a_module_reaches_the_model() -> None:
+    stated = {
+        "labels": ("cat", "dog"), "batch": 3, "regions": {"IT": "output"}, "readout": "output", "logits": "output",
+        "visual_degrees": 8.0, "times": ((0.0, 10.0), (10.0, 20.0)), "stochastic": True, "store": object(),
+    }  # fmt: skip
+    model = torch_module(**LINEAR, **stated)
+    assert {name: getattr(model, name) for name in stated} == stated
+    assert model.takes == {"images"} and model.layers == ("output",)
+    assert torch_module(**LINEAR, layers=("output",)).stochastic is False
+    assert torch_module(**LINEAR, microsaccades=True, visual_degrees=8.0).stochastic is True
+    with pytest.raises(ModelError, match="say its `visual_degrees`"):
+        torch_module(**LINEAR, microsaccades=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"arguments": {"in_features": 3, "out_features": 3}},
+        {"preprocessing": Preprocessing(resize=8)},
+        {"times": ((0.0, 10.0),)},
+        {"stochastic": True},
+        {"microsaccades": True, "visual_degrees": 8.0},
+        {"module": "torch.nn:Conv1d", "arguments": {"in_channels": 1, "out_channels": 1, "kernel_size": 1}},
+    ],
+)
+def test_what_changes_the_answers_of_a_module_changes_its_identity(change: dict[str, Any]) -> None:
+    one, other = torch_module(**LINEAR), torch_module(**{**LINEAR, **change})
+    assert isinstance(one.identity, dict) and one.identity != other.identity
+    assert one.identity["packages"].keys() == {"torch"}
+    assert one.identity == torch_module(**LINEAR, batch=7, visual_degrees=4.0, readout="output").identity

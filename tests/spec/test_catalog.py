@@ -8,8 +8,8 @@ import pytest
 
 from neuroledger.engine.check import check
 from neuroledger.errors import RequestError, SpecError
-from neuroledger.spec import registry, shipped
-from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec import catalog, registry, shipped
+from neuroledger.spec.catalog import open_catalog, open_definitions
 from tests.engine.lab import Lab
 
 
@@ -108,3 +108,17 @@ def test_citations_of_shipped_definitions_are_known_everywhere(bare: Path) -> No
     )
     (problem,) = check(open_catalog(bare))[0]
     assert "nobody1999" in problem.what
+
+
+def test_where_there_is_no_repository_what_is_installed_is_known(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NEUROLEDGER_ROOT", raising=False)
+    monkeypatch.setattr(
+        catalog, "__file__", str(tmp_path / "a" / "b" / "neuroledger" / "spec" / "catalog.py")
+    )
+    assert open_definitions().ids("metrics") == open_catalog(repository).ids("metrics")
+    monkeypatch.setenv("NEUROLEDGER_ROOT", str(tmp_path))
+    with pytest.raises(RequestError, match="no NeuroLedger repository"):
+        open_definitions()

@@ -87,6 +87,15 @@ def test_alignment_both_ways() -> None:
     assert ask("assembly", {"check": "aligned"}, fewer) == [words]
 
 
+def test_a_presentation_of_several_stimuli_is_aligned_if_the_table_has_each() -> None:
+    ids = recording()["stimulus_id"].values.astype(object)
+    for said, broken in (("im0|im2", []), ("im0|im9", ["1 of 12"]), ("im0im2", ["1 of 12"])):
+        ids[0] = said
+        shown = recording().assign_coords(stimulus_id=("presentation", ids.astype(str)))
+        found = ask("assembly", {"check": "aligned"}, Subject(stimulus_set(), shown))
+        assert [words[:7] for words in found] == broken, said
+
+
 def test_ids_that_are_numbers_on_one_side_and_text_on_the_other_are_the_same() -> None:
     numbered = recording().assign_coords(stimulus_id=("presentation", np.tile(np.arange(4), 3)))
     rows = table().assign(stimulus_id=["0", "1", "2", "3"])
