@@ -28,6 +28,7 @@ def test_probabilities_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any
     ids = [str(n) for n in range(20)]
     given = readout.probabilities(arrays["LR_fit_features"], labels, arrays["LR_test_features"], ids)
     assert list(given["choice"].values) == expected["logistic_readout"]["choice_order"]
+    assert list(given["stimulus_id"].values) == ids
     assert np.abs(given.values - np.array(expected["logistic_readout"]["probabilities"])).max() < 1e-6
 
 

@@ -1,0 +1,39 @@
+"""Compressed HDF5 files are unpacked to a plausible size, and variables are told by name."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from neuroledger.data import hdf5
+from neuroledger.errors import DataError
+
+
+def packed(folder: Path, values: np.ndarray) -> Path:
+    with h5py.File(folder / "x.h5", "w") as file:
+        file["values"] = values
+    (folder / "x.h5.gz").write_bytes(gzip.compress((folder / "x.h5").read_bytes()))
+    return folder / "x.h5.gz"
+
+
+def test_a_compressed_file_is_read_and_one_that_grows_a_thousandfold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = np.zeros(500_000)
+    with hdf5.opened(packed(tmp_path, zeros)) as file:
+        assert file["values"].shape == zeros.shape, "small enough, however well it was packed"
+    monkeypatch.setattr(hdf5, "MIN_UNPACKED", 1 << 20)
+    with (
+        pytest.raises(
+            DataError, match=r"x\.h5\.gz unpacks to more than 1,048,576 bytes: it is not a recording"
+        ),
+        hdf5.opened(tmp_path / "x.h5.gz"),
+    ):
+        pass
+    noise = np.random.default_rng(0).integers(0, 4, 500_000)  # shrinks to a tenth
+    with hdf5.opened(packed(tmp_path, noise)) as file:
+        np.testing.assert_array_equal(file["values"][:], noise)

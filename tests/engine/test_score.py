@@ -1,0 +1,180 @@
+"""A measurement becomes scores: each metric is given what it compares, and the headline is normalised as declared."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from neuroledger.engine.measurement import Measurement
+from neuroledger.engine.resolve import Resolved
+from neuroledger.engine.score import headline, measure, score
+from neuroledger.engine.session import Request, Session
+from neuroledger.errors import MetricError
+from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.spec.registry import INJECTED
+from neuroledger.stats.score import Score
+
+TARGET = xr.DataArray(np.arange(4.0)[:, None], dims=("presentation", "neuroid"))
+REPEATED = xr.concat([TARGET, TARGET], "presentation")
+
+
+class Metric:
+    """A metric that keeps what it was given."""
+
+    def __init__(
+        self, value: float = 0.3, *, trials: bool = False, input: str = "arrays", **fields: Any
+    ) -> None:
+        self.component = SimpleNamespace(input=input, trials=trials)
+        self.given: list[tuple[Any, Any, Any]] = []
+        self._score = Score(value, error=0.03, scale="correlation", **fields)
+
+    def __call__(self, source: Any, target: Any, *, splits: Any) -> Score:
+        self.given.append((source, target, splits))
+        return self._score
+
+
+class Ceiling:
+    """A ceiling of 0.6 that counts how often it was computed, and of what."""
+
+    def __init__(self) -> None:
+        self.of: list[Any] = []
+
+    def __call__(self, assembly: Any) -> Score:
+        self.of.append(assembly)
+        return Score(0.6, low=0.5, high=0.7, scale="correlation")
+
+
+def job(*metrics: Metric, bound: Any = None, pretraining: tuple[str, ...] = (), **fields: Any) -> Resolved:
+    benchmark = BenchmarkSpec.model_validate(
+        {
+            "id": "lab.b", "version": 1, "title": "A benchmark", "dataset": "lab", "paradigm": {"name": "recording"},
+            "metrics": [f"m{i}" for i in range(len(metrics))], "parent": "V4", "ceiling": None,
+            "controls": {"positive": ["p"], "negative": ["n"]}, **fields,
+        }
+    )  # fmt: skip
+    named: Any = {f"m{i}": one for i, one in enumerate(metrics)}
+    unused: Any = None
+    return Resolved(benchmark, unused, False, pretraining, unused, unused, {}, named, bound)
+
+
+@pytest.fixture
+def session() -> Session:
+    catalog: Any = SimpleNamespace(root=None)
+    return Session(catalog, Request(seed=7))
+
+
+def measured(**fields: Any) -> Measurement:
+    return Measurement(TARGET * 2, TARGET, **fields)
+
+
+def test_a_paradigm_is_given_everything_that_it_may_ask_for(session: Session) -> None:
+    def paradigm(model: str, data: str, **given: Any) -> Any:
+        return model, data, given
+
+    asked = SimpleNamespace(injected=INJECTED["paradigm"], function=paradigm)
+    one: Any = SimpleNamespace(
+        paradigm=asked, model="the model", data="the data", pretraining=("A",), parameters={"region": "V4"},
+        benchmark=SimpleNamespace(all_metrics=("m",)),
+    )  # fmt: skip
+    found: Any = measure(one, session)
+    model, data, given = found
+    rng = given.pop("rng")
+    assert (model, data) == ("the model", "the data")
+    assert given == {
+        "workspace": session.workspace, "store": session.store, "pretraining": ("A",), "metrics": ("m",),
+        "catalog": session.catalog, "region": "V4",
+    }  # fmt: skip
+    assert rng.random() == np.random.default_rng(7).random()
+
+
+def test_only_a_metric_of_single_trials_is_given_them(session: Session) -> None:
+    averaged, single = Metric(), Metric(trials=True)
+    score(job(averaged, single, normalise="none"), measured(repeated=REPEATED, splits=[]), session, None)
+    (source, target, splits), (_, trials, _) = averaged.given[0], single.given[0]
+    assert target is TARGET and trials is REPEATED and splits == []
+    np.testing.assert_array_equal(source, TARGET * 2)
+    score(job(single, normalise="none"), measured(), session, None)
+    assert single.given[1][1] is TARGET, "there are no others"
+
+
+RATIO = {"ceiling": {"name": "c"}, "normalise": {"formula": "ratio"}}
+
+
+def test_the_headline_is_normalised_by_the_ceiling_of_the_repetitions_and_further_metrics_are_not(
+    session: Session,
+) -> None:
+    ceiling = Ceiling()
+    for data in (measured(repeated=REPEATED), measured(repeated=REPEATED), measured()):
+        scores = score(job(Metric(), Metric(0.2), bound=ceiling, **RATIO), data, session, None)
+        assert list(scores) == ["m0", "m1"]
+        assert scores["m0"].value == pytest.approx(0.5) and scores["m0"].raw == 0.3
+        assert scores["m1"].value == 0.2 and scores["m1"].ceiling is None
+        assert scores["m0"].ceiling is not None and scores["m0"].ceiling.population == "lab"
+    assert [len(one) for one in ceiling.of] == [8, 4], "each is computed once"
+    other = job(Metric(), bound=ceiling, **RATIO | {"ceiling": {"name": "c", "splits": {"folds": 3}}})
+    headline(other, measured(), session, None)
+    assert len(ceiling.of) == 3, "another ceiling of the same data"
+
+
+@pytest.mark.parametrize(("clip", "value"), [(False, 1.5), (True, 1.0)])
+def test_a_score_above_its_ceiling_is_clipped_only_where_that_is_declared(
+    session: Session, clip: bool, value: float
+) -> None:
+    high = job(Metric(0.9), bound=Ceiling(), **RATIO | {"normalise": {"formula": "ratio", "clip": clip}})
+    assert headline(high, measured(), session, None).value == pytest.approx(value)
+
+
+def test_a_score_above_a_dummy_is_normalised_by_it_and_by_what_is_perfect(session: Session) -> None:
+    one = job(Metric(0.3), floor={"dummy": 0.1, "perfect": 0.5})
+    assert headline(one, measured(), session, 0.1).value == pytest.approx(0.5)
+    assert headline(one, measured(), session, None).value == 0.3, "there is no dummy of the dummy"
+    assert headline(job(Metric(0.3), normalise="none"), measured(), session, 0.1).value == 0.3
+
+
+def test_each_value_of_a_coordinate_is_scored_apart(session: Session) -> None:
+    subject = {"subject": ("presentation", list("aabb"))}
+    target, metric = TARGET.assign_coords(subject), Metric()
+    found = headline(
+        job(metric, normalise="none", each="subject"), Measurement(target, target), session, None
+    )
+    assert [given[1].values.ravel().tolist() for given in metric.given] == [[0, 1], [2, 3]]
+    assert found.value == pytest.approx(0.3) and found.error == pytest.approx(0.03 / np.sqrt(2))
+
+
+def test_what_comes_out_of_the_same_pass_is_not_computed_again(session: Session) -> None:
+    metric, cost = Metric(), Score(42.0, scale="operations")
+    data = measured(costs={"m0": cost})
+    assert headline(job(metric), data, session, None) is cost
+    scores = score(job(Metric(), metric, normalise="none"), measured(costs={"m1": cost}), session, None)
+    assert scores["m1"].value == 42.0 and metric.given == []
+
+
+def test_notes_are_those_of_the_model_the_measurement_and_the_metric_in_this_order(session: Session) -> None:
+    one = job(Metric(notes=("third",)), normalise="none", pretraining=("lab",))
+    found = score(one, measured(notes=("second",)), session, None)["m0"]
+    assert found.notes == ("pretraining overlap: the model was pretrained on lab", "second", "third")
+
+
+def test_a_metric_of_a_pass_needs_a_paradigm_that_counts_one(session: Session) -> None:
+    with pytest.raises(
+        MetricError, match="m0 is read from a pass of a network, and this paradigm counted none"
+    ):
+        headline(job(Metric(input="trace")), measured(), session, None)
+
+
+def test_a_claim_generalises_over_what_the_metric_resamples(session: Session) -> None:
+    both = Metric(generalise=("stimulus", "neuroid"), id="m")
+    assert headline(job(both), measured(), session, None).population == "lab"
+    same = job(both, generalise=["neuroid", "stimulus"])
+    assert headline(same, measured(), session, None).generalise == ("stimulus", "neuroid")
+    with pytest.raises(
+        MetricError, match="cannot generalise over stimulus alone: m resamples stimulus, neuroid"
+    ):
+        headline(job(both, generalise=["stimulus"]), measured(), session, None)
+    free = Metric(influence=lambda: None)
+    found = headline(job(free, generalise=["stimulus"]), measured(), session, None)
+    assert (found.population, found.generalise) == ("lab", ("stimulus",))

@@ -1,0 +1,181 @@
+"""A board in text, Markdown, LaTeX, CSV and JSON is what its rows and columns are, character by character."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from neuroledger.report.board import (
+    Cell,
+    Column,
+    Leaderboard,
+    Row,
+    as_csv,
+    as_json,
+    as_latex,
+    as_markdown,
+    as_text,
+    leaderboard_text,
+    number,
+)
+from neuroledger.spec.hierarchy import Group
+
+
+def column(id: str, **fields: Any) -> Column:
+    known: dict[str, Any] = {
+        "title": "T", "parent": "V4", "dataset": "lab", "weight": 1.0, "scale": "explained_variance", "unit": None,
+        "direction": "higher", "normalise": "ceiling", "counts": True, "simulated": False, "private": False,
+        "unavailable": "", "floor": 0.02, "ceiling": 0.91,
+    }  # fmt: skip
+    return Column(id=id, **known | fields)
+
+
+def row(model: str, cells: list[Cell], score: Cell, rank: tuple[int, int] | None, **fields: Any) -> Row:
+    known: dict[str, Any] = {"title": "T", "role": "model", "simulated": False}
+    return Row(model=model, cells=tuple(cells), groups=(score,), score=score, rank=rank, **known | fields)
+
+
+GOOD = Cell("scored", 0.5, 0.4, 0.61, top=True, signed="me")
+BOARD = Leaderboard(
+    suite="tiny", version=2, title="Tiny & small",
+    columns=(
+        column("lab.V4-ridge"),
+        column("lab.V4-cost", scale="operations", direction="lower", normalise="none", counts=False, ceiling=None,
+               floor=None, simulated=True),
+        column("other.choice", dataset="lab", normalise="floor", unavailable="not public", floor=None, ceiling=None),
+    ),
+    groups=(Group("V4", "suite", {}),),
+    rows=(
+        row("one", [GOOD, Cell("scored", 123456.0), Cell("unavailable")], GOOD, (1, 1)),
+        row("two_b", [Cell("scored", -0.0001), Cell("scored", 1.23456, 1.0, None), Cell("partial", 0.1, reason="limit 5")],
+            Cell("scored", 0.25), (2, 3)),
+        row("bad", [Cell("failed", reason="no | weights"), Cell("missing"), Cell("stale", 0.3, reason="benchmark changed")],
+            Cell("missing", reason="1 of 1 missing"), None),
+        row("noise", [Cell("scored", 0.02), Cell("missing"), Cell("missing")], Cell("scored", 0.02), None,
+            role="negative"),
+    ),
+)  # fmt: skip
+
+TEXT = """\
+Tiny & small · suite tiny, version 2
+
+rank  model                                score     V4     [1]      [2]      [3]
+─────────────────────────────────────────────────────────────────────────────────
+1     one                           0.500 ±0.105  0.500  *0.500  123,456      n/a
+2–3   two_b                                0.250  0.250   0.000    1.235  partial
+─────────────────────────────────────────────────────────────────────────────────
+      bad                                      –      –  failed        –    stale
+─────────────────────────────────────────────────────────────────────────────────
+      noise (negative control)             0.020  0.020   0.020        –        –
+      floor: best negative control                        0.020        –        –
+      ceiling, as measured                                0.910        –        –
+
+[1] lab.V4-ridge: explained variance after the ceiling
+[2] lab.V4-cost: operations, lower is better, not part of the score (simulated data)
+[3] other.choice: explained variance above the dummy
+V4: mean of [1], [3]
+* nothing is clearly better. Ranks hold for all models at once (95 %), from differences paired over shared items.
+1 of 5 scores are recomputed and signed; the others are self-reported.
+bad: not ranked, 1 of 1 missing
+two_b on other.choice: partial: limit 5
+bad on lab.V4-ridge: failed: no | weights
+bad on other.choice: stale: benchmark changed
+other.choice: unavailable: not public"""
+
+
+def test_the_text_of_a_board() -> None:
+    assert leaderboard_text(BOARD, 160) == TEXT
+
+
+@pytest.mark.parametrize(("width", "tables"), [(81, [7]), (80, [6, 3]), (71, [5, 4]), (1, [4, 3, 3, 3])])
+def test_what_does_not_fit_into_the_terminal_goes_into_tables_below(width: int, tables: list[int]) -> None:
+    """Each repeats rank and model; the score is in the first alone."""
+    text = leaderboard_text(BOARD, width)
+    heads = [line.split() for line in text.splitlines() if line.startswith("rank")]
+    assert [len(head) for head in heads] == tables
+    assert heads[0][:4] == ["rank", "model", "score", "V4"]
+    assert [name for head in heads for name in head[2:]] == ["score", "V4", "[1]", "[2]", "[3]"]
+
+
+def test_the_markdown_of_a_board() -> None:
+    lines = as_markdown(BOARD).splitlines()
+    assert lines[:3] == [
+        "| rank | model | score | V4 | lab.V4-ridge | lab.V4-cost | other.choice |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| 1 | one | 0.500 ±0.105 | 0.500 | *0.500 | 123,456 | n/a |",
+    ]
+    assert len(lines) == 6 and as_markdown(BOARD).endswith("|\n")
+    named = replace(BOARD, rows=(replace(BOARD.rows[0], model="a|b"),))
+    assert r"| 1 | a\|b |" in as_markdown(named)
+
+
+def test_the_latex_of_a_board() -> None:
+    lines = as_latex(BOARD).splitlines()
+    assert lines[:7] == [
+        r"\begin{table}",
+        r"\caption{Tiny \& small (suite tiny, version 2)}",
+        r"\begin{tabular}{llrrrrr}",
+        r"\toprule",
+        r"Rank & Model & Score & V4 & lab.V4-ridge & lab.V4-cost & other.choice \\",
+        r"\midrule",
+        r"1 & one & 0.500 $\pm$0.105 & 0.500 & *0.500 & 123,456 & n/a \\",
+    ]
+    assert lines[7].startswith(r"2--3 & two\_b & 0.250")
+    assert lines[-3:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+
+
+def test_csv_and_json_keep_every_digit() -> None:
+    first, second, *_ = csv.DictReader(io.StringIO(as_csv(BOARD)))
+    assert first == {
+        "rank": "1", "model": "one", "role": "model", "score": "0.5", "low": "0.4", "high": "0.61", "V4": "0.5",
+        "lab.V4-ridge": "0.5", "lab.V4-cost": "123456.0", "other.choice": "",
+    }  # fmt: skip
+    assert second["lab.V4-cost"] == "1.23456"
+    plain = json.loads(as_json(BOARD))
+    assert plain["rows"][1]["cells"][1] == {
+        "status": "scored", "value": 1.23456, "low": 1.0, "high": None, "raw": None, "reason": "", "top": False,
+        "covers": "", "signed": "",
+    }  # fmt: skip
+    assert list(plain) == sorted(plain) and "Tiny & small" in as_json(BOARD)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        as_json(replace(BOARD, rows=(row("nan", [], Cell("scored", float("nan")), None),)))
+
+
+def test_several_boards_follow_one_another() -> None:
+    assert as_text("markdown", [BOARD, BOARD]) == as_markdown(BOARD) + "\n" + as_markdown(BOARD)
+    assert json.loads(as_text("json", [BOARD, BOARD])) == [json.loads(as_json(BOARD))] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "counts", "text"),
+    [
+        (None, True, "–"),
+        (0.12345, True, "0.123"),
+        (-0.0004, True, "0.000"),
+        (-0.0006, True, "-0.001"),
+        (9999.0, True, "9999.000"),
+        (10000.0, True, "10,000"),
+        (-12345.6, True, "-12,346"),
+        (1234.56, False, "1235"),
+        (0.000123456, False, "0.0001235"),
+    ],
+)
+def test_numbers_are_short_and_never_a_negative_nought(value: float | None, counts: bool, text: str) -> None:
+    assert number(value, counts=counts) == text
+
+
+def test_the_short_name_of_a_benchmark_leaves_out_its_data_set() -> None:
+    assert [one.short for one in BOARD.columns] == ["V4-ridge", "V4-cost", "other.choice"]
+    assert column("lab").short == "lab"
+
+
+def test_an_interval_that_is_open_has_no_width() -> None:
+    assert GOOD.half_width == pytest.approx(0.105)
+    assert (
+        Cell("scored", 1.0, low=0.5).half_width is None and Cell("scored", 1.0, high=2.0).half_width is None
+    )
