@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from neuroledger.engine.plan import inputs_of
+from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS, inputs_of
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
-from neuroledger.spec.identity import sha256_of
+from neuroledger.spec.identity import canonical, sha256_of
+from neuroledger.spec.kinds import KINDS
 from tests.engine.lab import Lab
 
 
@@ -80,3 +81,30 @@ def test_data_and_model_are_part_of_it(lab: Lab) -> None:
     (lab.data / "responses.nc").write_bytes((lab.data / "responses.nc").read_bytes() + b"\0")
     lab.dataset()
     assert identity(lab) != before
+
+
+DECISIVE = {
+    "datasets": (DATASET_ONLY_SAYS, {"degrees", "files", "id", "reader", "version"}),
+    "benchmarks": (
+        BENCHMARK_ONLY_SAYS,
+        {"ceiling", "compat", "controls", "dataset", "each", "floor", "generalise", "id", "metric", "metrics", "normalise",
+         "paradigm", "select", "version"},
+    ),
+    "models": (
+        MODEL_ONLY_SAYS,
+        {"builder", "commit", "id", "layers", "logits", "readout", "regions", "version", "visual_degrees", "weights"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DECISIVE)
+def test_a_new_field_of_a_spec_is_part_of_it_unless_it_is_said_to_describe(kind: str) -> None:
+    only_says, decisive = DECISIVE[kind]
+    fields = {field.alias or name for name, field in KINDS[kind].model_fields.items()}
+    assert fields - only_says == decisive
+
+
+def test_equal_content_gives_equal_text_and_what_json_does_not_know_gives_none() -> None:
+    assert canonical({"b": [1, 2.5, None], "a": "ü"}) == '{"a":"ü","b":[1,2.5,null]}'
+    with pytest.raises(ValueError, match="JSON compliant"):
+        canonical({"a": float("nan")})

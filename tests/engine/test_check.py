@@ -1,0 +1,201 @@
+"""Every problem of a repository's specs is one finding: its code, the line and column, and what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from neuroledger.engine.check import check
+from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
+from neuroledger.engine.record import record_path
+from neuroledger.errors import Finding, RequestError
+from neuroledger.spec.identity import spec_sha256
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record
+
+RIDGE = "lab.V4-ridge"
+
+
+@pytest.fixture
+def lab(lab: Lab) -> Lab:
+    """The laboratory without schemas, which take a second to make."""
+    shutil.rmtree(lab.root / "specs" / "schema")
+    return lab
+
+
+def found(lab: Lab, *paths: Path) -> list[Finding]:
+    return check(lab.open(), paths)[0]
+
+
+def pinned_by_dvc(lab: Lab) -> dict[str, object]:
+    return {name: pin | {"dvc": True, "url": None} for name, pin in lab.pins().items()}
+
+
+PROBLEMS: dict[str, tuple[Callable[[Lab], object], str, str, str]] = {
+    "a reference": (
+        lambda lab: lab.benchmark(dataset="lob"), "spec.reference", "dataset: ", "no dataset 'lob' · did you mean 'lab'?",
+    ),
+    "a component": (
+        lambda lab: lab.spec("models", "m", builder={"name": "pixel"}), "spec.component", "name: ",
+        "no builder is registered as 'pixel'; did you mean 'pixels'?",
+    ),
+    "a parameter": (
+        lambda lab: lab.spec("models", "m", builder={"name": "pixels", "size": 0}), "spec.value", "size: ",
+        "size: 0 is not greater than 0",
+    ),
+    "an override": (
+        lambda lab: lab.benchmark(metric={"name": "ridge", "compare": {"fold": 3}}), "spec.override", "metric:\n  ",
+        "metric 'ridge', parameters of regression: fold: there is no such field",
+    ),
+    "a ceiling's override": (
+        lambda lab: lab.benchmark(ceiling={"name": "internal_consistency", "compare": {"fold": 3}}), "spec.override",
+        "ceiling:\n  ",
+        "ceiling 'internal_consistency', parameters of internal_consistency: fold: there is no such field",
+    ),
+    "a second metric": (
+        lambda lab: lab.benchmark(metric=None, metrics=["ridge", {"name": "pls", "compare": {"fold": 3}}]), "spec.override",
+        "- ridge\n- ",
+        "metric 'pls', parameters of regression: fold: there is no such field",
+    ),
+    "a citation": (lambda lab: lab.benchmark(cite=["nobody1999"]), "spec.citation", "cite:\n- ", "nobody1999"),
+    "a licence": (lambda lab: lab.dataset(license="CC-1"), "spec.license", "license: ", "CC-1"),
+    "no expectations": (
+        lambda lab: lab.dataset(expectations={}), "spec.unguarded", "expectations: ",
+        "states no expectations: nothing would guard it · add `expectations`",
+    ),
+    "a layer": (
+        lambda lab: lab.spec("models", "m", builder={"name": "pixels"}, layers=["conv1"], regions={"V4": "conv2"}),
+        "spec.layer", "V4: ", "regions: 'conv2' is not among `layers` · did you mean 'conv1'?",
+    ),
+    "one layer of several": (
+        lambda lab: lab.spec("models", "m", builder={"name": "pixels"}, layers=["a"], regions={"V4": ["a", "zzz"]}),
+        "spec.layer", "V4:\n  ", "regions: 'zzz' is not among `layers` · layers: a",
+    ),
+    "the readout": (
+        lambda lab: lab.spec("models", "m", builder={"name": "pixels"}, layers=["a"], readout="zzz"),
+        "spec.layer", "readout: ", "readout: 'zzz' is not among `layers`",
+    ),
+    "a pointer": (
+        lambda lab: lab.dataset(files=pinned_by_dvc(lab)), "spec.pointer", "responses.nc:\n    ",
+        "no DVC pointer data/lab/responses.nc.dvc · dvc add data/lab/responses.nc",
+    ),
+    "scales": (
+        lambda lab: lab.benchmark(metric="auroc"), "spec.normalisation", "ceiling: ",
+        "· choose a ceiling of a fitting scale, or `normalise: none`",
+    ),
+    "an address": (
+        lambda lab: lab.dataset(description="See http://user:secret@example.org/x."), "spec.address", "description: ", "",
+    ),
+    "a file elsewhere": (
+        lambda lab: (lab.root / "specs" / "mine.yml").write_text("id: mine\n"), "spec.stray", "",
+        "this file is not in a folder of specs",
+    ),
+}  # fmt: skip
+
+
+def test_a_repository_without_problems_has_no_findings(lab: Lab) -> None:
+    assert found(lab) == []
+    assert check(lab.open())[1] == 4, (
+        "the data set, the model, the benchmark and the suite; nothing that is shipped"
+    )
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_each_problem_is_found_at_its_place(lab: Lab, name: str) -> None:
+    change, code, before, words = PROBLEMS[name]
+    change(lab)
+    one = next(one for one in found(lab) if one.code == code)
+    assert words in f"{one.what} · {one.fix}"
+    assert one.where.startswith("specs/") and (one.severity == "error" or code == "spec.address")
+    if before:
+        text = (lab.root / one.where).read_text()
+        offset = sum(len(line) for line in text.splitlines(keepends=True)[: one.line - 1]) + one.column - 1
+        assert text[:offset].endswith(before), (one.line, one.column)
+
+
+def test_private_data_go_to_no_public_remote(lab: Lab) -> None:
+    lab.dataset(files=pinned_by_dvc(lab), access="private")
+    for name in lab.pins():
+        (lab.data / f"{name}.dvc").write_text("outs: []\n")
+    (one,) = [one for one in found(lab) if one.code == "spec.private"]
+    assert "which may be public" in one.what and "`dvc init --subdir`" in one.fix
+    (lab.data / ".dvc").mkdir()
+    (lab.data / ".dvc" / "config").write_text("")
+    assert "spec.private" not in {one.code for one in found(lab)}
+
+
+def test_a_circle_of_successors_is_told_with_all_its_members(lab: Lab) -> None:
+    for id, after in (("lab.a", "lab.b"), ("lab.b", "lab.c"), ("lab.c", "lab.b"), (RIDGE, None)):
+        lab.benchmark(id, superseded_by=after)
+    told = {one.where: one.what for one in found(lab) if one.code == "spec.circle"}
+    assert told == {
+        "specs/benchmarks/lab.a.yaml": "superseded_by runs in a circle: lab.a → lab.b → lab.c → lab.b",
+        "specs/benchmarks/lab.b.yaml": "superseded_by runs in a circle: lab.b → lab.c → lab.b",
+        "specs/benchmarks/lab.c.yaml": "superseded_by runs in a circle: lab.c → lab.b → lab.c",
+    }
+
+
+def test_the_first_line_names_the_schema(lab: Lab) -> None:
+    path = lab.root / "specs" / "models" / "pixels4.yaml"
+    whole = path.read_text()
+    path.write_text(whole.split("\n", 1)[1])
+    assert found(lab) == [], "there is no schema to name"
+    (lab.root / "specs" / "schema").mkdir()
+    for first in ("", "# yaml-language-server: $schema=../schema/metric.json\n"):
+        path.write_text(first + whole.split("\n", 1)[1])
+        (one,) = [one for one in found(lab, path.parent) if one.code == "spec.schema-line"]
+        assert (one.where, one.line) == ("specs/models/pixels4.yaml", 1)
+        assert one.fix == "write: # yaml-language-server: $schema=../schema/model.json"
+    deeper = lab.root / "specs" / "models" / "ours" / "pixels4.yaml"
+    deeper.parent.mkdir()
+    path.unlink()
+    deeper.write_text(whole.replace("../schema", "../../schema"))
+    assert found(lab, path.parent) == []
+
+
+def test_only_what_is_asked_for_is_checked(lab: Lab) -> None:
+    lab.benchmark(dataset="lob")
+    lab.spec("models", "m", builder={"name": "pixel"})
+    models = lab.root / "specs" / "models"
+    assert {one.code for one in found(lab, models)} == {"spec.component"}
+    assert found(lab, models / "pixels4.yaml") == []
+    assert check(lab.open(), [models, models / "m.yaml"])[1] == 3
+    with pytest.raises(RequestError, match="no such thing does not exist"):
+        found(lab, Path("no such thing"))
+    with pytest.raises(RequestError, match=re.escape("holds no spec; specs lie in specs/<kind>/<id>.yaml")):
+        found(lab, lab.data)
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "words"),
+    [
+        ("pixels4", 0.79, "positive control 'pixels4' reaches 0.790, below 0.8 · the benchmark cannot see what is there"),
+        ("pixels4", 0.8, None),
+        ("noise", 0.11, "negative control 'noise' reaches 0.110, above 0.1 · the benchmark rewards what is not there"),
+        ("noise", 0.1, None),
+        ("noise", None, None),
+    ],
+)  # fmt: skip
+def test_a_benchmark_whose_recorded_controls_fail_is_refused(
+    lab: Lab, model: str, value: float | None, words: str | None
+) -> None:
+    catalog = lab.open()
+    now = spec_sha256(catalog.benchmark(RIDGE), without=BENCHMARK_ONLY_SAYS)
+    for digest, told in ((now, words), ("0" * 64, None)):  # the record of another definition says nothing
+        keep(catalog, record(model, RIDGE, value, inputs={"benchmark": {"id": RIDGE, "spec_sha256": digest}}))
+        problems = [f"{one.what} · {one.fix}" for one in found(lab)]
+        assert [text[: len(told or "")] for text in problems] == ([] if told is None else [told])
+
+
+def test_an_unreadable_record_of_a_control_is_told_at_the_control(lab: Lab) -> None:
+    path = record_path(lab.root, RIDGE, "noise")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"id": "x"}))
+    (one,) = found(lab)
+    assert (one.code, one.where) == ("record.unreadable", f"specs/benchmarks/{RIDGE}.yaml")
+    assert "noise.json is not a record" in one.what
