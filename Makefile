@@ -11,6 +11,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
+# Modules are compiled once, and not by every program that a test or a stage starts.
+export PYTHONDONTWRITEBYTECODE :=
 export GX_ANALYTICS_ENABLED := false
 
 .PHONY: docs parity repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf calibrate schemas reference-data clean
