@@ -70,11 +70,13 @@ def test_records_that_failed_are_counted_apart_from_pairs_never_run(lab: Lab) ->
         record("ant", "lab.V4-ridge", 0.5),
         record("bee", "lab.V4-ridge", None),
         record("ant", "lab.V4-pls", 0.4),
-        record("bee", "lab.V4-pls", 0.3),
+        record("bee", "lab.V4-pls", 0.3, half=None),
     ]
     table = from_records(lab.open(), "lab", records)
     assert table.states.loc["bee", "lab.V4-ridge"] == "failed"
     assert table.states.loc["cat", "lab.V4-ridge"] == "never run"
     assert table.values.loc["ant", "lab.V4-pls"] == 0.4
+    assert table.half_widths.loc["ant", "lab.V4-pls"] == pytest.approx(0.02)
+    assert table.half_widths.loc["bee"].isna().all()
     assert "noise" not in table.values.index
     assert table.attributes["lab.V4-pls"]["metric"] == "pls"

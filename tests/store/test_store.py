@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -12,10 +14,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 
 import pytest
 
 from neuroledger.errors import DataError
+from neuroledger.store import store as module
+from neuroledger.store.files import owner
 from neuroledger.store.store import Entry, Store, Written
 
 MADE_OF = {"of": "this", "seed": 1}
@@ -187,8 +192,94 @@ def test_a_store_that_came_with_the_repository_is_refused(tmp_path: Path) -> Non
     subprocess.run([*git, "init", "-q"], check=True)
     assert store.get("things", MADE_OF) is not None
     subprocess.run([*git, "add", "-f", ".cache"], check=True)
-    from neuroledger.store import store as module
-
     module._tracked_by_git.cache_clear()
     with pytest.raises(DataError, match=r"tracked by git.*git rm"):
         store.get("things", MADE_OF)
+
+
+def test_every_file_of_an_entry_is_on_the_disk_before_it_has_its_name(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+    monkeypatch.setattr(os, "fsync", lambda number: done.append("sync") or fsync(number))
+    monkeypatch.setattr(Path, "rename", lambda self, to: done.append("name") or rename(self, to))
+    store.keep("things", MADE_OF, write)
+    assert done == ["sync"] * 3 + ["name"]
+
+
+def test_what_has_no_identity_beyond_this_process_is_found_by_it_alone(store: Store) -> None:
+    mine = store.put("things", MADE_OF, write, own=True)
+    assert store.get("things", MADE_OF) is None and store.get("things", MADE_OF, own=True) == mine
+    assert mine.place.is_relative_to(store.folder / "processes" / owner())
+    assert [entry.place for entry in store.entries()] == [mine.place]
+
+
+def test_an_entry_may_be_replaced(store: Store, entry: Entry) -> None:
+    def other(folder: Path) -> Written:
+        (folder / "values.bin").write_bytes(b"later")
+        return Written(sha256={"values.bin": hashlib.sha256(b"later").hexdigest()})
+
+    again = store.put("things", MADE_OF, other)
+    assert again.place == entry.place and again.key == entry.key
+    assert sorted(path.name for path in again.place.iterdir()) == ["index.json", "values.bin"]
+    assert store.get("things", MADE_OF) == again
+
+
+def test_entries_are_listed_from_the_least_recently_used_on_with_all_their_bytes(store: Store) -> None:
+    keys = {used: store.keep("things", {"number": used}, write).place for used in (30, 10, 20)}
+    for used, place in keys.items():
+        os.utime(place / "index.json", (used, used))
+    listed = store.entries()
+    assert [(one.place, one.used) for one in listed] == [(keys[used], float(used)) for used in (10, 20, 30)]
+    assert listed[0].size == sum(path.stat().st_size for path in listed[0].place.iterdir()) > 16
+
+
+def test_room_is_what_the_limit_and_the_disk_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SPARE_BYTES", 1000)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=3500))
+    monkeypatch.setattr(module, "RECOUNT_SECONDS", 0.0)
+    assert Store(tmp_path / "a", limit=2000).make_room(1) == 2000
+    assert Store(tmp_path / "a", limit=9000).make_room(2500) == 2500
+    store = Store(tmp_path / "b", limit=9000)
+    places = [store.keep("things", {"number": number}, write).place for number in range(3)]
+    for used, place in enumerate(places):
+        os.utime(place / "index.json", (used, used))
+    size = store.entries()[0].size
+    assert store.make_room(2500) == 2500 and len(store.entries()) == 3
+    assert store.make_room(2501) == 2500 + size and [one.place for one in store.entries()] == places[1:]
+    tight = Store(tmp_path / "b", limit=2 * size + 10)
+    assert tight.make_room(10) == tight.limit and len(tight.entries()) == 2
+    assert tight.make_room(11) == tight.limit and [one.place for one in tight.entries()] == places[2:]
+
+
+def test_the_store_is_in_the_repository_unless_a_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(module.FOLDER, raising=False)
+    assert module.open_store(tmp_path).folder == tmp_path / ".cache" / "neuroledger"
+    with module.store_at(tmp_path / "other"):
+        assert module.current_store().folder == tmp_path / "other" / ".cache" / "neuroledger"
+    monkeypatch.setenv(module.FOLDER, str(tmp_path / "named"))
+    assert module.open_store(tmp_path).folder == tmp_path / "named"
+
+
+def test_an_error_of_the_disk_names_the_folder_and_what_to_do(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path) -> Written:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(
+        DataError, match=rf"store cannot be written \(No space left on device\).*{module.FOLDER}"
+    ):
+        store.put("things", MADE_OF, full)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1024**2 - 1, "1024.0 KiB"),
+     (1024**3, "1.0 GiB"), (1024**4, "1.0 TiB"), (3 * 1024**5, "3072.0 TiB")],
+)  # fmt: skip
+def test_sizes_are_read_in_units_of_1024(count: int, words: str) -> None:
+    assert module.size_in_words(count) == words

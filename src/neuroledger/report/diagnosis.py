@@ -42,8 +42,8 @@ def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Tab
             states.loc[row.model, column.id] = STATES.get(cell.status, "never run")
             if cell.status == "scored" and cell.value is not None:
                 values.loc[row.model, column.id] = sign * cell.value
-                if cell.low is not None and cell.high is not None:
-                    halves.loc[row.model, column.id] = (cell.high - cell.low) / 2
+                if cell.half_width is not None:
+                    halves.loc[row.model, column.id] = cell.half_width
     ids = [column.id for column in columns]
     return Table(values, halves, states, _attributes(catalog, ids), _by_age(catalog, ids))
 

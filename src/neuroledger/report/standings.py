@@ -133,11 +133,7 @@ def standings(
             + ("ranks need two" if published else f"ranks need two: `neuroledger run --suite {suite}`")
         )
     parents = {id: catalog.benchmark(id).parent for id in told}
-    # One parent for everything says nothing about tasks: every benchmark is one then.
-    groups = parents if len(set(parents.values())) > 1 else None
-    ranks = mean_rank(
-        normalised_ranks(told, lower_is_better=lower, models=models), group=groups, weights=weights
-    )
+    ranks = mean_rank(normalised_ranks(told, lower_is_better=lower), group=parents, weights=weights)
     failed = {m: sum(not math.isfinite(row.get(m, math.nan)) for row in told.values()) for m in models}
     unscored = tuple(id for id in ids if id not in told)
     return Standings(suite, spec.version, published, ranks, failed, tuple(told), unscored, tuple(dummies))
