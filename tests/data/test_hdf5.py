@@ -20,6 +20,30 @@ def packed(folder: Path, values: np.ndarray) -> Path:
     return folder / "x.h5.gz"
 
 
+def test_a_file_of_endless_objects_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for number in range(3):
+            file.create_group(f"a/{number}")
+    monkeypatch.setattr(hdf5, "MAX_OBJECTS", 4)
+    hdf5.refuse_outside_storage(tmp_path / "x.h5")
+    monkeypatch.setattr(hdf5, "MAX_OBJECTS", 3)
+    with pytest.raises(DataError, match=r"x\.h5 has more than 3 objects: it is not a recording"):
+        hdf5.refuse_outside_storage(tmp_path / "x.h5")
+
+
+def test_a_variable_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.mat", "w") as file:
+        file["b"], file["a"] = [1], [2]
+        file.create_group("#refs#")
+        file.create_group("group")
+        assert hdf5.array(hdf5.variable(file, "a", tmp_path / "x.mat"), tmp_path / "x.mat").tolist() == [2]
+        for name in ("c", "group"):
+            with pytest.raises(DataError, match=rf"x\.mat has no variable '{name}'; it has a, b, group"):
+                hdf5.variable(file, name, tmp_path / "x.mat")
+        with pytest.raises(DataError, match=r"'a' is no cell array of MATLAB 7\.3 but int64 \(1,\)"):
+            hdf5.cells(file, "a", tmp_path / "x.mat")
+
+
 def test_a_compressed_file_is_read_and_one_that_grows_a_thousandfold_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

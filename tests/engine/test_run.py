@@ -225,6 +225,22 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     assert done["broken"].record.status == "failed"
     assert "which `file`" in (done["broken"].record.error or {})["message"]
     assert done["pixels4"].record.status == "scored"
+    path = record_path(valid.root, "lab.V4-ridge", "broken")
+    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    assert (verdict.code, verdict.severity) == ("record.failed", "note")
+    assert verdict.what.startswith("model 'broken': say which `file`")
+    record = read_record(path)
+    for error, code, severity in (
+        ({"type": "ModelError", "message": "other words"}, "record.failed", "note"),
+        ({"type": "DataError", "message": "other words"}, "record.not-reproduced", "error"),
+    ):
+        path.unlink()
+        write_record(path, record.model_copy(update={"error": error}))
+        (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+        assert (verdict.code, verdict.severity) == (code, severity)
+        assert ("fails again: model 'broken': say which" in verdict.what) == (severity == "note")
+    path.unlink()
+    write_record(path, record)
     assert not score_all(valid)["broken"].computed
     assert score_all(valid, retry_failed=True)["broken"].computed
 

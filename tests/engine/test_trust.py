@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
 from neuroledger.cli import main
 from neuroledger.display import PlainDisplay, RichDisplay, visible
-from neuroledger.engine.record import read_all
+from neuroledger.engine.record import read_all, relative
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record, score
 
 RIDGE = "lab.V4-ridge"
 ODD = [{"value": "abc"}, {"value": True}, {"value": 0.5, "low": "x"}, {}, "abc", [0.5]]
+
+
+def test_a_record_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    said = {"a": [f"{tmp_path}/data/x", f"{Path.home()}/x and {tmp_path}/y"], "b": (1, None), "c": {"d": "x"}}
+    plain = {"a": ["data/x", "~/x and y"], "b": [1, None], "c": {"d": "x"}}
+    assert relative(said, tmp_path) == plain
+    (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
+    assert relative([f"{tmp_path}/real/x", f"{tmp_path}/link/x"], tmp_path / "link") == ["x", "x"]
+    assert relative("/a/b", Path("/")) == "/a/b"
 
 
 def test_hidden_characters_are_written_out_and_others_stay() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.activations import MAX_BATCH, Probe, Trial
+from neuroledger.models.activations import MAX_BATCH, REPEATABLE, Probe, Trial, differing
 from neuroledger.models.model import LayeredModel, Model, Task
 from neuroledger.spec.channels import STIMULI
 from tests.models.drawn_stimuli import drawn
@@ -35,6 +35,15 @@ def answers(
 def layered(extract: Any = answers, **options: Any) -> LayeredModel:
     given: dict[str, Any] = {"layers": ("maps", "units"), "regions": {"V4": "maps", "IT": "units"}, **options}
     return LayeredModel(id="m", takes=STIMULI, extract=extract, **given)
+
+
+def test_two_answers_differ_by_their_largest_difference_in_units_of_the_largest_number() -> None:
+    one, same = {"a": np.zeros((2, 2)), "b": np.array([[4.0, -8.0]])}, np.array([[4.0, -8.0]])
+    assert differing(one, {"a": np.zeros((2, 2)), "b": same}) is None, "silence is repeated silence"
+    assert differing(one, {"a": np.zeros((2, 2)), "b": same + 8 * 0.99 * REPEATABLE}) is None
+    assert differing(one, {"a": np.zeros((2, 2)), "b": same + 8 * 1.01 * REPEATABLE}) == "b"
+    assert differing(one, {"a": np.full((2, 2), 1e-30), "b": same}) == "a"
+    assert differing(one, {"a": np.zeros((2, 3)), "b": same}) == "a"
 
 
 def test_it_is_a_model() -> None:

@@ -40,6 +40,16 @@ def test_rows_are_found_by_id_and_layers_by_coordinate(tmp_path: Path) -> None:
     assert np.array_equal(model.record(drawn(1), "V4").values, [[4, 6]])
 
 
+def test_layers_that_bear_names_of_regions_are_these_regions() -> None:
+    regions = responses().drop_vars("layer").assign_coords(region=("neuroid", ["V4", "IT", "V4", "IT"]))
+    model = nl.models.responses(regions, id="p")
+    assert model.layers == ("V4", "IT")
+    assert np.array_equal(model.record(drawn(1), "V4").values, [[4, 6]])
+    alone = nl.models.responses(regions.drop_vars("region"), id="p")
+    assert alone.layers == ("features",) and alone.regions == {}
+    assert np.array_equal(alone.record(drawn(1), "V1").values, [[4, 5, 6, 7]])
+
+
 def test_what_a_spec_states_of_a_file_reaches_the_model(tmp_path: Path) -> None:
     assemblies.write(responses(), tmp_path / "r.nc")
     store = DiskStore(tmp_path / "store")

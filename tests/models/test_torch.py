@@ -493,7 +493,7 @@ def test_what_a_spec_states_of_a_module_reaches_the_model() -> None:
     }  # fmt: skip
     model = torch_module(**LINEAR, **stated)
     assert {name: getattr(model, name) for name in stated} == stated
-    assert model.takes == {"images"} and model.layers == ("output",)
+    assert (model.id, model.takes, model.layers) == ("l", {"images"}, ("output",))
     assert torch_module(**LINEAR, layers=("output",)).stochastic is False
     assert torch_module(**LINEAR, microsaccades=True, visual_degrees=8.0).stochastic is True
     with pytest.raises(ModelError, match="say its `visual_degrees`"):

@@ -16,7 +16,7 @@ from neuroledger.errors import ModelError, UntrustedError
 from neuroledger.families.decoding.models.classical_decoders import sklearn_decoder
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.spec import registry
-from neuroledger.spec.trusted import SKLEARN, TORCH
+from neuroledger.spec.trusted import SKLEARN, TORCH, owner_trusts
 from tests.engine.lab import Lab
 
 OWN = "neuroledger.families.decoding.models"
@@ -140,6 +140,18 @@ def test_what_check_refuses_is_refused_again_at_run(path: str) -> None:
         sklearn_decoder(id="x", path=path).make(SIGNATURE)
     with pytest.raises(UntrustedError):
         TORCH.resolve(path)
+
+
+@pytest.mark.parametrize(
+    ("said", "trusted"), [(None, ()), ("", ()), ("a", ("a",)), (" a , b.c,, ", ("a", "b.c"))]
+)
+def test_the_owner_names_packages_with_commas_between(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, trusted: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("NEUROLEDGER_TRUSTED", raising=False)
+    if said is not None:
+        monkeypatch.setenv("NEUROLEDGER_TRUSTED", said)
+    assert owner_trusts() == trusted
 
 
 def test_after_the_owner_trusts_a_package_the_next_run_tries_again(

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate import gx_suites as suites
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.gx_suites import answers
 from neuroledger.data.gate.gx_tables import Facts
+from neuroledger.data.gate.run_expectations import _has_images
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError
 from neuroledger.spec.expectations import Expectation, Expectations
@@ -101,6 +103,19 @@ def test_ids_that_are_numbers_on_one_side_and_text_on_the_other_are_the_same() -
     rows = table().assign(stimulus_id=["0", "1", "2", "3"])
     assert (
         ask("assembly", {"check": "aligned", "complete": True}, Subject(stimulus_set(rows), numbered)) == []
+    )
+
+
+@pytest.mark.parametrize(
+    "ending", ["png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff", "webp", "ppm", "PNG", "Tiff", "txt", "pngx"]
+)
+def test_files_that_are_named_as_images_are_decoded_whatever_is_declared(ending: str) -> None:
+    rows = table().assign(filename=[*table()["filename"][:-1].str.replace("png", "wav"), f"last.{ending}"])
+    assert _has_images(Dataset(stimulus_set(rows), None)) is (ending not in {"txt", "pngx"})
+    assert (
+        _has_images(Dataset(None, None))
+        is _has_images(Dataset(stimulus_set(rows[["stimulus_id"]]), None))
+        is False
     )
 
 

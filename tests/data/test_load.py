@@ -1,0 +1,90 @@
+"""What was read is given the degrees and the name of its data set, and hashed where it was prepared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from neuroledger.data.dataset import Dataset
+from neuroledger.data.gate.validate import _contents
+from neuroledger.data.load import _spanning, load_dataset
+from neuroledger.data.package import expectations_text
+from neuroledger.errors import DataError, UnavailableError
+from tests.engine.lab import REPETITIONS, Lab
+from tests.models.drawn_stimuli import drawn
+
+
+def test_stimuli_span_what_they_say_and_else_what_the_data_set_says() -> None:
+    assert _spanning(drawn(2), 8.0).degrees == 8.0
+    assert _spanning(drawn(2, degrees=4.0), 8.0).degrees == 4.0
+    assert _spanning(drawn(2, columns={"degrees": [4.0, 5.0]}), 8.0).degrees is None
+    assert _spanning(drawn(2), None).degrees is None
+
+
+@pytest.mark.parametrize("degrees", [None, 6.0])
+def test_a_data_set_is_called_by_its_id_and_its_degrees_reach_its_stimuli(
+    valid: Lab, degrees: float | None
+) -> None:
+    valid.dataset(**({} if degrees is None else {"degrees": degrees}))
+    data = load_dataset(valid.open(), "lab")
+    assert data.stimuli is not None and (data.id, data.stimuli.id) == ("lab", "lab")
+    assert data.degrees == data.stimuli.degrees == degrees
+    assert data.content == "", "nothing was prepared"
+
+
+def test_data_that_are_withdrawn_are_not_read(valid: Lab) -> None:
+    valid.dataset(unavailable="they were withdrawn")
+    with pytest.raises(UnavailableError, match="data set 'lab' is unavailable: they were withdrawn"):
+        load_dataset(valid.open(), "lab")
+
+
+def test_what_was_read_has_the_content_that_is_pinned(valid: Lab) -> None:
+    def pinned(sha256: str, **fields: Any) -> None:
+        checks = [
+            {"check": "repetitions", "count": REPETITIONS},
+            {"check": "content", "sha256": sha256, **fields},
+        ]
+        valid.dataset(expectations={"assembly": checks})
+
+    pinned("0" * 64)
+    with pytest.raises(
+        DataError, match=f"has the SHA-256 [0-9a-f]{{64}}, and {'0' * 64} is pinned"
+    ) as caught:
+        load_dataset(valid.open(), "lab")
+    pinned(str(caught.value).split("has the SHA-256 ")[1][:64])
+    load_dataset(valid.open(), "lab")
+    pinned("0" * 64, severity="warning")
+    load_dataset(valid.open(), "lab")
+
+
+def recording(**coords: Any) -> xr.DataArray:
+    return xr.DataArray(np.ones((4, 2)), dims=("presentation", "neuroid"), coords=coords)
+
+
+def test_the_page_of_a_data_set_shows_the_hash_of_what_was_prepared_alone() -> None:
+    data = Dataset(None, recording(), extras={"b": recording(), "a": recording()}, content="abc")
+    found = _contents(data)
+    assert {name: one.sha256 for name, one in found.items()} == {
+        "assembly": "abc",
+        "assembly a": "",
+        "assembly b": "",
+    }
+    assert list(found) == ["assembly", "assembly a", "assembly b"]
+    assert (found["assembly"].dims, found["assembly"].shape) == (("presentation", "neuroid"), (4, 2))
+
+
+def test_expectations_are_written_of_what_there_is() -> None:
+    ids = ("presentation", list("abab"))
+    whole = expectations_text(Dataset(drawn(2), recording(stimulus_id=ids)))
+    assert "check: aligned" in whole and "check: row_count, count: 2" in whole
+    assert "aligned" not in expectations_text(Dataset(drawn(2), recording()))
+    assert "aligned" not in expectations_text(Dataset(None, recording(stimulus_id=ids)))
+    twice = expectations_text(
+        Dataset(None, recording(stimulus_id=ids, repetition=("presentation", [0, 0, 1, 1])))
+    )
+    assert "check: repetitions, count: 2" in twice
+    uneven = {"stimulus_id": ("presentation", list("abaa")), "repetition": ("presentation", [0, 0, 1, 2])}
+    assert "check: repetitions, low: 1, high: 3" in expectations_text(Dataset(None, recording(**uneven)))
