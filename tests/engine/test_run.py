@@ -15,8 +15,9 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
+from neuroledger.engine import verify as verifying
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import environment, read_record, record_path, write_record
+from neuroledger.engine.record import Record, environment, read_record, record_path, write_record
 from neuroledger.engine.run import Outcome, Work, grouped, run
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
@@ -322,6 +323,59 @@ def test_a_score_that_is_not_reproduced_is_told_with_the_kind_of_processor_it_wa
         (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
         assert verdict.code == "record.not-reproduced"
         assert words in verdict.what and ("processor" in verdict.what) == bool(words)
+
+
+@pytest.mark.parametrize(("moved_by", "state"), [(0.005, "reproduced"), (0.05, "not-reproduced")])
+def test_a_control_may_move_as_far_as_the_score_that_it_is_held_against(
+    valid: Lab, moved_by: float, state: str
+) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    record = read_record(path)
+    assert record.score is not None
+    error = (record.score["high"] - record.score["low"]) / (2 * 1.96)
+    name, control = next((name, one) for name, one in record.controls.items() if one["value"] is not None)
+    moved = control | {"value": control["value"] + moved_by * error}
+    write_record(path, record.model_copy(update={"controls": record.controls | {name: moved}}))
+    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    assert verdict.code == f"record.{state}", verdict
+
+
+@pytest.mark.parametrize(
+    ("note", "processor", "state"),
+    [
+        ("prepared signals, sha256 0123456789ab", "", "not-reproduced"),
+        ("prepared signals, sha256 0123456789ab", "Abacus", "reproduced"),
+        ("other signals, sha256 218731d6e591", "Abacus", "not-reproduced"),
+    ],
+)
+def test_only_another_processor_may_have_prepared_other_bits(
+    valid: Lab, note: str, processor: str, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score_all(valid)
+    path = record_path(valid.root, "lab.V4-ridge", "pixels4")
+    record = read_record(path)
+    assert record.score is not None
+
+    def noted(one: dict[str, Any], said: str) -> dict[str, Any]:
+        return one | {"notes": [*one.get("notes", ()), said]}
+
+    def with_note(record: Record, said: str) -> Record:
+        scores = {name: noted(one, said) for name, one in record.scores.items()}
+        return record.model_copy(update={"score": noted(record.score or {}, said), "scores": scores})
+
+    run_job = verifying.run_job
+
+    def prepared_here(*given: Any) -> tuple[Record, Any]:
+        again, found = run_job(*given)
+        return with_note(again, "prepared signals, sha256 218731d6e591"), found
+
+    monkeypatch.setattr(verifying, "run_job", prepared_here)
+    surroundings = record.environment | ({"processor": processor} if processor else {})
+    path.unlink()
+    write_record(path, with_note(record, note).model_copy(update={"environment": surroundings}))
+    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    assert verdict.code == f"record.{state}", verdict
 
 
 def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:

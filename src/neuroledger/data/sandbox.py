@@ -297,7 +297,6 @@ def _run(
                 os.dup2(null, held)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        said: dict[str, Any]
         try:
             _limit(limits, libraries, scratch)
             _watch(limits.readable, note)
@@ -305,7 +304,7 @@ def _run(
             buffers = _packed(function(), result, [*limits.readable, *limits.writable], scratch)
             # From the end: to look at a name is to write to its page.
             added = list(islice(reversed(sys.modules), max(0, len(sys.modules) - there)))
-            said = {"buffers": buffers, "imported": added}
+            said: dict[str, Any] = {"buffers": buffers, "imported": added}
         except (
             BaseException
         ) as error:  # KeyboardInterrupt and SystemExit too: this process has no other reader
@@ -408,12 +407,9 @@ def _without_sockets(libc: ctypes.CDLL) -> None:
 
 
 def _libraries() -> tuple[str, ...]:
-    """Folders of installed code; not the folder that a program was started in, which is on the path too.
-
-    Found before the fork, and once for the same modules: what either process touches is copied page by page.
-    """
+    """Folders of installed code, but not the one that a program was started in, which is on the path too."""
     here = os.getcwd()  # noqa: PTH109 # compared with the entries of sys.path, which are text
-    return _installed(here, tuple(sys.path), len(sys.modules))
+    return _installed(here, tuple(sys.path), len(sys.modules))  # once: looking at modules copies their pages
 
 
 @lru_cache(maxsize=8)

@@ -34,6 +34,7 @@ HALF_PRECISION: Final = 4e-3
 HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
 SAID: Final = 2e-3  # words of controls give three decimals
 NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+HASH: Final = re.compile(r"(?<=sha256 )[0-9a-f]{12,64}")
 AGAIN: Final = "run it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
@@ -144,11 +145,15 @@ def _compared(shown: str, record: Record, again: Record) -> Finding:
             return Finding(
                 "record.failed", "note", shown, f"fails again: {(again.error or {}).get('message', '')}"
             )
-    pairs = list(_leaves(_plain(record), _plain(again), ("",), TOLERANCE))
+    was, now = (one.environment.get("processor") or "unknown" for one in (record, again))
+    held, found = (_plain(one, hashes=was == now) for one in (record, again))
+    # Controls have no standard error of their own: they vary as the score does that they are held against.
+    wide_of_controls = max(TOLERANCE, SHARE * _standard_error(again.score or {}))
+    controls = held.pop("controls"), found.pop("controls")
+    pairs = [*_leaves(held, found, ("",), TOLERANCE), *_leaves(*controls, ("", "controls"), wide_of_controls)]
     broken = [words for words, share in pairs if share is None]
     if broken:
         more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
-        was, now = (one.environment.get("processor") or "unknown" for one in (record, again))
         where = "" if was == now else f" (computed for the processor {was}, here {now})"
         return Finding("record.not-reproduced", "error", shown, broken[0] + more + where, AGAIN)
     wide = [words for words, share in pairs if share and share > 1]
@@ -156,16 +161,21 @@ def _compared(shown: str, record: Record, again: Record) -> Finding:
     return Finding("record.reproduced", "ok", shown, f"recomputed: {within}")
 
 
-def _plain(record: Record) -> dict[str, Any]:
+def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
+    """The payload; without ``hashes``, notes do not say which bits were prepared: other processors round otherwise."""
     whole = record.model_dump(mode="json")
+    for one in [] if hashes else filter(None, (whole["score"], *whole["scores"].values())):
+        one["notes"] = [HASH.sub("", note) for note in one.get("notes", ())]
     return {name: whole[name] for name in PAYLOAD}
 
 
 def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[tuple[str, float | None]]:
     """Every leaf that differs, in words, with its distance in units of rounding; None where it may not differ so."""
     if isinstance(was, dict) and isinstance(now, dict):
-        if "value" in now:  # what is allowed follows from what was computed here, never from what is claimed
-            allowed = max(TOLERANCE, SHARE * _standard_error(now))
+        if error := _standard_error(
+            now
+        ):  # what is allowed follows from what was computed here, never from what is claimed
+            allowed = max(TOLERANCE, SHARE * error)
         numbers = list[tuple[str, float | None]]()
         if at[-1] == "spread":
             yield from _of_draws(was, now, at)
