@@ -163,6 +163,7 @@ def test_several_boards_follow_one_another() -> None:
         (-12345.6, True, "-12,346"),
         (1234.56, False, "1235"),
         (0.000123456, False, "0.0001235"),
+        (123456.7, False, "123,457"),
     ],
 )
 def test_numbers_are_short_and_never_a_negative_nought(value: float | None, counts: bool, text: str) -> None:

@@ -74,6 +74,36 @@ def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -
     assert by_model["bee"].cells[1].reason == "it did not work"
     assert by_model["bee"].score.reason == f"without {PLS}"
     assert by_model["dog"].cells[1].value is None
+    assert [cell.reason for cell in by_model["dog"].cells] == [
+        "the benchmark has a new version: run it again",
+        "the record was changed after it was written: run it again",
+    ]
+    partial = by_model["cat"].cells[1]
+    assert (partial.value, partial.raw, partial.low, partial.high) == pytest.approx((0.8, 0.72, 0.78, 0.82))
+    assert [row.model for row in board.rows] == ["ant", "bee", "cat", "dog"], "those with most scores first"
+
+
+def test_a_model_that_is_not_meant_for_a_benchmark_is_not_awaited_there(lab: Lab) -> None:
+    lab.spec("models", "cat", builder={"name": "pixels", "size": 8}, benchmarks=[RIDGE])
+    by_model = rows(board_of(lab, full("ant", 0.9)))
+    assert [cell.reason for cell in by_model["cat"].cells] == [
+        "not run yet", "the model is not meant for this benchmark"
+    ]  # fmt: skip
+    assert {cell.status for cell in by_model["cat"].cells} == {"missing"}
+
+
+def test_costs_alone_have_no_score_and_the_lowest_share_the_mark(lab: Lab) -> None:
+    cost = {"scale": "bytes", "direction": "lower", "ceiling": None}
+    plain = {value: score(value, None, **cost) for value in (1e6, 2e6)}
+    held = [
+        record(model, benchmark, 0.1, score=plain[value], scores={"footprint": plain[value]})
+        for model, value in (("ant", 1e6), ("bee", 2e6), ("cat", 1e6))
+        for benchmark in (RIDGE, PLS)
+    ]
+    by_model = rows(board_of(lab, held))
+    assert [by_model[model].cells[0].top for model in ("ant", "bee", "cat")] == [True, False, True]
+    assert by_model["ant"].score.reason == "the suite's benchmarks have no common scale"
+    assert by_model["ant"].score.status == "missing" and by_model["ant"].rank is None
 
 
 def test_controls_are_shown_apart_and_never_ranked(lab: Lab) -> None:
@@ -213,24 +243,12 @@ def test_every_format_holds_every_model(lab: Lab) -> None:
     assert FORMATS["markdown"](board).count("\n") == len(board.rows) + 2
 
 
-def test_text_never_shows_a_negative_zero() -> None:
-    assert number(-0.0001) == "0.000"
-    assert number(-0.001) == "-0.001"
-    assert number(None) == "–"
-
-
 def test_a_narrow_terminal_gets_several_tables_with_the_same_numbers(lab: Lab) -> None:
     board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5)])
     wide, narrow = leaderboard_text(board, 200), leaderboard_text(board, 56)
     assert wide.count("\nrank ") == 1 and narrow.count("\nrank ") == 2
     assert all(len(line) <= 56 for line in narrow.split("[1] lab")[0].splitlines()[1:])
     assert sorted(re.findall(r"0\.\d{3}", wide)) == sorted(re.findall(r"0\.\d{3}", narrow))
-
-
-def test_small_costs_keep_their_digits() -> None:
-    assert number(0.0000123, counts=False) == "1.23e-05"
-    assert number(0.0000123) == "0.000"
-    assert number(123456.7, counts=False) == "123,457"
 
 
 def test_a_notebook_shows_an_escaped_table(lab: Lab) -> None:
