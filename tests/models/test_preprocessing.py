@@ -50,6 +50,30 @@ def test_images_are_stretched_to_a_square_by_the_named_filter(name: str) -> None
     assert np.allclose(made[0].transpose(1, 2, 0), expected / 255)
 
 
+def test_what_is_not_said_is_what_networks_of_imagenet_take() -> None:
+    plain = Preprocessing()
+    assert plain.model_dump() == {
+        "resize": 224, "fit": "stretch", "interpolation": "bilinear", "crop": None, "colour": "rgb",
+        "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225),
+    }  # fmt: skip
+
+
+def test_the_longer_side_is_cut_to_whole_pixels_and_an_odd_rest_to_the_nearest_ones() -> None:
+    for size, expected in (((31, 20), (15, 10)), ((20, 31), (10, 15))):
+        found = Preprocessing(resize=10, fit="shorter")._sized(image(*size))
+        assert found.size == expected
+    cropped = Preprocessing(resize=None, crop=4)._sized(image(7, 9))
+    assert np.array_equal(np.asarray(cropped), np.asarray(image(7, 9))[2:6, 2:6])
+
+
+@pytest.mark.parametrize(("count", "more"), [(4, ""), (5, " …")])
+def test_images_of_several_sizes_are_told_by_the_first_four(count: int, more: str) -> None:
+    images = [image(4 + number, 3) for number in range(count)]
+    sizes = ", ".join(f"{width} x 3" for width in range(4, 8))
+    with pytest.raises(ModelError, match=rf"images of {count} sizes \({sizes}{more} pixels\); add `resize`"):
+        Preprocessing(resize=None)(images, model="m")
+
+
 def test_grey_is_one_channel() -> None:
     made = Preprocessing(resize=4, colour="grey", mean=(0.0,), std=(1.0,))([image(4, 4)], model="m")
     assert made.shape == (1, 1, 4, 4)
@@ -61,7 +85,10 @@ def test_numbers_that_do_not_fit_the_channels_are_refused() -> None:
         Preprocessing(colour="grey")([image(4, 4)], model="m")
 
 
-@pytest.mark.parametrize("wrong", [{"resise": 4}, {"resize": 0}, {"std": [0.0]}, {"interpolation": "cubic"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"resise": 4}, {"resize": 0}, {"resize": 4097}, {"crop": 0}, {"std": [0.0]}, {"interpolation": "cubic"}],
+)
 def test_wrong_fields_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Preprocessing.model_validate(wrong)
