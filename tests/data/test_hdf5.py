@@ -44,6 +44,17 @@ def test_a_variable_that_is_not_there_is_told_with_those_that_are(tmp_path: Path
             hdf5.cells(file, "a", tmp_path / "x.mat")
 
 
+def test_a_cell_that_refers_to_nothing_is_refused_and_an_empty_one_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    with h5py.File(path, "w") as file:
+        file["full"], file["sized"] = [[1.0, 2.0]], [0, 0]
+        file["sized"].attrs["MATLAB_empty"] = 1
+        assert hdf5.cell(file, file["full"].ref, path).tolist() == [1.0, 2.0]
+        assert hdf5.cell(file, file["sized"].ref, path).size == 0
+        with pytest.raises(DataError, match=r"x\.mat: a cell refers to nothing"):
+            hdf5.cell(file, h5py.Reference(), path)
+
+
 def test_a_compressed_file_is_read_and_one_that_grows_a_thousandfold_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.validate import _contents
-from neuroledger.data.load import _spanning, load_dataset
+from neuroledger.data.load import _Declared, _spanning, load_dataset
 from neuroledger.data.package import expectations_text
 from neuroledger.errors import DataError, UnavailableError
 from tests.engine.lab import REPETITIONS, Lab
@@ -33,6 +34,15 @@ def test_a_data_set_is_called_by_its_id_and_its_degrees_reach_its_stimuli(
     assert data.stimuli is not None and (data.id, data.stimuli.id) == ("lab", "lab")
     assert data.degrees == data.stimuli.degrees == degrees
     assert data.content == "", "nothing was prepared"
+
+
+def test_a_file_that_a_reader_lacks_is_told_with_those_that_are_pinned() -> None:
+    files = _Declared({"b": Path("b"), "a": Path("a")})
+    assert files["a"] == Path("a")
+    with pytest.raises(
+        DataError, match="the reader needs the file 'c'; the spec's `files` are a, b: correct"
+    ):
+        files["c"]
 
 
 def test_data_that_are_withdrawn_are_not_read(valid: Lab) -> None:
@@ -73,6 +83,12 @@ def test_the_page_of_a_data_set_shows_the_hash_of_what_was_prepared_alone() -> N
         "assembly b": "",
     }
     assert list(found) == ["assembly", "assembly a", "assembly b"]
+    shown = _contents(Dataset(drawn(3, columns={"word": list("abc")}), None))
+    assert list(shown) == ["stimuli"] and (shown["stimuli"].dims, shown["stimuli"].shape) == (
+        ("stimuli",),
+        (3,),
+    )
+    assert shown["stimuli"].columns == ("filename", "stimulus_id", "word")
     assert (found["assembly"].dims, found["assembly"].shape) == (("presentation", "neuroid"), (4, 2))
 
 

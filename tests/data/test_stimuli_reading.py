@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 from neuroledger.data import stimuli as module
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import AssemblyError
+from tests.models.drawn_stimuli import drawn
 
 
 def archive(path: Path, **files: str) -> StimulusSet:
@@ -92,3 +94,23 @@ def test_an_archive_whose_names_are_no_text_is_one_clear_error(tmp_path: Path) -
     (tmp_path / "s.zip").write_bytes(bytes(data))
     with pytest.raises(AssemblyError, match=r"s\.zip cannot be read"):
         list(held.read(["a"]))
+
+
+def test_a_selection_has_the_order_asked_for_and_the_columns_of_the_table() -> None:
+    whole = drawn(4, columns={"word": list("abcd")})
+    part = whole.select(["s002", "s000"])
+    assert list(part.ids) == ["s002", "s000"] and part.table["word"].tolist() == ["c", "a"]
+    assert part.table.columns.tolist() == whole.table.columns.tolist() and part.table.index.tolist() == [0, 1]
+    assert [part.bytes(id) for id in part.ids] == [whole.bytes(id) for id in part.ids]
+    with pytest.raises(AssemblyError, match="lacks 2 stimuli, first 'x'"):
+        whole.select(["s001", "x", "y"])
+
+
+def test_the_content_of_a_set_is_its_ids_files_and_degrees_in_their_order() -> None:
+    whole = drawn(3, columns={"word": list("abc")})
+    same = drawn(3, columns={"word": list("xyz")})
+    others = [drawn(3, seed=1), drawn(2), drawn(3, degrees=8.0), whole.select(["s001", "s000", "s002"])]
+    assert same.content_sha256 == whole.content_sha256 == whole.select(whole.ids).content_sha256
+    assert len({one.content_sha256 for one in (whole, *others)}) == 5
+    without = [replace(one, contents=None) for one in (whole, same)]
+    assert without[0].content_sha256 != without[1].content_sha256, "there, the words are all there is"

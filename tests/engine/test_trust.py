@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from neuroledger.cli import main
 from neuroledger.display import PlainDisplay, RichDisplay, visible
-from neuroledger.engine.record import read_all, relative
+from neuroledger.engine.record import PACKAGES, _versions, read_all, relative
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record, score
 
@@ -25,6 +26,22 @@ def test_a_record_names_no_folder_of_the_machine(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
     assert relative([f"{tmp_path}/real/x", f"{tmp_path}/link/x"], tmp_path / "link") == ["x", "x"]
     assert relative("/a/b", Path("/")) == "/a/b"
+
+
+def test_a_record_names_the_version_of_every_package_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name in ("scipy", "dvc"):
+            raise metadata.PackageNotFoundError(name)
+        return f"{name} 1"
+
+    monkeypatch.setattr(metadata, "version", version)
+    _versions.cache_clear()
+    try:
+        found = _versions()
+    finally:
+        _versions.cache_clear()
+    assert found == {name: f"{name} 1" for name in found} and not {"scipy", "dvc"} & found.keys()
+    assert {*PACKAGES} - {"scipy", "dvc"} <= found.keys()
 
 
 def test_hidden_characters_are_written_out_and_others_stay() -> None:

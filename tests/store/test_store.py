@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 from neuroledger.errors import DataError
+from neuroledger.store import hashes
 from neuroledger.store import store as module
 from neuroledger.store.files import owner
 from neuroledger.store.store import Entry, Store, Written
@@ -109,8 +110,6 @@ def test_an_entry_in_the_place_of_another_is_not_taken_for_it(store: Store, entr
 def test_a_file_is_hashed_once_in_a_process_until_it_is_touched(
     store: Store, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from neuroledger.store import hashes
-
     read: list[Path] = []
     hashed = hashes.hashed
     monkeypatch.setattr(hashes, "hashed", lambda path: read.append(path) or hashed(path))
@@ -283,3 +282,25 @@ def test_an_error_of_the_disk_names_the_folder_and_what_to_do(
 )  # fmt: skip
 def test_sizes_are_read_in_units_of_1024(count: int, words: str) -> None:
     assert module.size_in_words(count) == words
+
+
+def test_what_another_process_hashed_is_remembered_and_read_by_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, memory = tmp_path / "a.bin", tmp_path / "memory"
+    path.write_bytes(b"abc")
+    digest = hashlib.sha256(b"abc").hexdigest()
+    assert hashes.recalled(path, memory) is None and hashes.recalled(path, tmp_path / "a.bin") is None
+    with hashes.remembering(memory):
+        hashes.remember(path, digest, memory)
+        assert hashes.recalled(path, memory) == digest, "before it was written"
+    monkeypatch.setattr(hashes, "_KNOWN", {})
+    monkeypatch.setattr(hashes, "hashed", lambda _: pytest.fail("it was read"))
+    assert hashes.recalled(path, memory) == digest == hashes.sha256_of(path)
+    with hashes.remembering(memory):
+        assert hashes.recalled(path, memory) == digest
+        path.write_bytes(b"abcd")
+        assert hashes.recalled(path, memory) is None, "it was touched"
+    with hashes.remembering(None):
+        hashes.remember(path, "here alone")
+    assert hashes.sha256_of(path) == "here alone" and hashes.recalled(path, memory) is None
