@@ -116,6 +116,12 @@ def test_tutorials_are_kept_as_they_ran(site: Path) -> None:
 QUICK = {"spiking_cost"}
 
 
+def statuses(notebook: nbformat.NotebookNode) -> list[str]:
+    """Exit statuses of the commands whose output is shown; a command that fails raises nothing in its cell."""
+    said = "".join(one.get("text", "") for cell in notebook.cells for one in cell.get("outputs", ()))
+    return re.findall(r"^exit status .*$", said, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -124,6 +130,7 @@ QUICK = {"spiking_cost"}
     ],
 )
 def test_a_tutorial_runs_from_its_first_cell_to_its_last(path: Path) -> None:
-    ran = notebooks.executed(path)
+    ran, kept = notebooks.executed(path), nbformat.read(path, as_version=4)
+    assert statuses(ran) == statuses(kept)
     figures = sum("image/png" in one.get("data", {}) for cell in ran.cells for one in cell.get("outputs", ()))
     assert figures > 0
