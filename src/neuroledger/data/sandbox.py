@@ -303,7 +303,7 @@ def _run(
             there = len(sys.modules)
             buffers = _packed(function(), result, [*limits.readable, *limits.writable], scratch)
             # From the end: to look at a name is to write to its page.
-            added = list(islice(reversed(sys.modules), max(0, len(sys.modules) - there)))
+            added = [*islice(reversed(sys.modules), max(0, len(sys.modules) - there))]
             said: dict[str, Any] = {"buffers": buffers, "imported": added}
         except (
             BaseException

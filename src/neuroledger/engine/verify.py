@@ -116,9 +116,8 @@ def _verified(
     except NeuroLedgerError as error:
         return Finding("record.stale", "error", shown, str(error), AGAIN)
     if sha256_of(inputs) != record.id:
-        moved = [
-            name for name in sorted({*record.inputs, *inputs}) if record.inputs.get(name) != inputs.get(name)
-        ]
+        names = sorted({*record.inputs, *inputs})
+        moved = [name for name in names if record.inputs.get(name) != inputs.get(name)]
         return Finding("record.stale", "error", shown, f"{', '.join(moved)} changed since", AGAIN)
     for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
         code, reason = _hash_once(catalog, kind, id, hashed)
@@ -142,9 +141,8 @@ def _compared(shown: str, record: Record, again: Record) -> Finding:
     if record.status == again.status == "failed":
         kinds = [(one.error or {}).get("type") for one in (record, again)]
         if kinds[0] == kinds[1]:
-            return Finding(
-                "record.failed", "note", shown, f"fails again: {(again.error or {}).get('message', '')}"
-            )
+            words = f"fails again: {(again.error or {}).get('message', '')}"
+            return Finding("record.failed", "note", shown, words)
     was, now = (one.environment.get("processor") or "unknown" for one in (record, again))
     held, found = (_plain(one, hashes=was == now) for one in (record, again))
     # Controls have no standard error of their own: they vary as the score does that they are held against.

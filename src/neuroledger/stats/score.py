@@ -438,7 +438,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
         if top is not None:
             reach = min(top.error, 0.5 * ceiling.value)
             whole = whole + top * _slope(lambda c: float(rule(raw.value, c)), ceiling.value, reach)
-        return replace(whole, skewed=own.skewed)
+        return replace(whole, skewed=own.skewed, sure=own.sure)
 
     return scored.replace(spread=spread)
 
@@ -531,7 +531,8 @@ def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
         return raw.replace(**scored, low=low, high=high)
 
     def spread() -> Spread | None:
-        return None if raw.spread is None else replace(raw.spread * (1 / span), skewed=raw.spread.skewed)
+        own = raw.spread
+        return own and replace(own * (1 / span), skewed=own.skewed, sure=own.sure)
 
     return raw.replace(**scored, spread=spread)
 

@@ -151,6 +151,8 @@ class Influence:
         the multipliers of both.
     squares, skewed
         Whether the score is a mean of squares, or skewed towards the ends of its range, see :meth:`Spread.interval`.
+    sure
+        As how many normal deviations those of a factor tell its variance, if fewer: for the interval of the score alone.
     """
 
     factors: Mapping[str, Items]
@@ -159,6 +161,7 @@ class Influence:
     )
     squares: bool = False
     skewed: bool = False
+    sure: Mapping[str, int] = field(default_factory=dict)
 
     def only(self, names: Sequence[str]) -> Influence | None:
         """The same of those factors that are named, or None if there are none."""
@@ -193,7 +196,7 @@ class Influence:
                 drawn = _exact(drawn, float((cells**2).sum()))
             draws[first + CROSS + second] = drawn
         counts = {name: len(self.factors[name].ids) for name in chosen}
-        return Spread(draws, counts, self.squares, self.skewed)
+        return Spread(draws, counts, self.squares, self.skewed, self.sure)
 
 
 def centred(cells: Floats) -> Floats:
@@ -239,6 +242,7 @@ class Spread:
     items: Mapping[str, int]
     squares: bool = False
     skewed: bool = False
+    sure: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def alone(cls, name: str, error: float) -> Spread:
@@ -290,15 +294,14 @@ class Spread:
         return self + other * -1.0
 
     def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
-        """The 95 % interval around ``value`` within ``limits``: Student's, or a skewed one.
+        """The 95 % interval around ``value`` within ``limits``: Student's, or a skewed one (see ``docs/formulas.md``).
 
-        That of a mean of squares ends below at the mean which just reaches the value if variance is in proportion to it, as
-        Wilson's does for a share, and above where a scaled chi-squared distribution does, with Satterthwaite's degrees of
-        freedom. One that is skewed towards its limits is Student's in log odds of the way between them, which for a
-        correlation is Fisher's transformation.
+        That of a mean of squares ends where Wilson's would and where a scaled chi-squared distribution does. One that is
+        skewed towards its limits is Student's in log odds of the way between them (Fisher's transformation).
         """
-        half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
-        low, high = (min(limits[0], value), max(limits[1], value))
+        alone = replace(self, items={**self.items, **self.sure})
+        half = quantile((1 + LEVEL) / 2, alone.freedom) * self.error
+        low, high = min(limits[0], value), max(limits[1], value)
         if self.squares and value > 0 and half > 0:
             apart = half / (2 * math.sqrt(value))
             degrees = max(1.0, 2 * (quantile((1 + LEVEL) / 2, math.inf) * value / half) ** 2)

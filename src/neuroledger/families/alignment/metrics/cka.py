@@ -36,7 +36,7 @@ FEWEST_STIMULI = 4
 FEWEST = 8
 
 
-@metric("cka", version=2)
+@metric("cka", version=3)
 def cka(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -70,7 +70,7 @@ def cka(
     return xr.DataArray(value, attrs=attrs)
 
 
-@metric("cka_subsets", version=2)
+@metric("cka_subsets", version=3)
 def cka_subsets(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -19,7 +19,7 @@ from neuroledger.families.alignment.similarity.rdm import (
     mean_ranks,
     prepared,
 )
-from neuroledger.stats.spread import Influence, centred, left_out, moved
+from neuroledger.stats.spread import Influence, Items, centred, left_out, moved
 
 __all__ = [
     "beyond_each",
@@ -79,7 +79,18 @@ def influence_of(
             moved(neuroids, cells.sum(axis=0)) if without is None else left_out(neuroids, without)
         )
         crossed["stimulus", "neuroid"] = centred(2 * cells[np.ix_(rows, columns)])
-    return Influence(factors, crossed)
+    return Influence(factors, crossed, sure={name: _sure(items) for name, items in factors.items()})
+
+
+def _sure(items: Items) -> int:
+    """As many normal deviations would tell their variance as surely: ``n`` of kurtosis ``k`` have ``2n / (k - 1)`` degrees.
+
+    A few neuroids of strong responses carry most of what neuroids add, so that fewer than all tell how much that is.
+    """
+    squares = items.deviation**2
+    apart = float(squares.var())
+    count = len(squares)
+    return min(count, 1 + int(2 * count * float(squares.mean()) ** 2 / apart)) if apart > 0 else count
 
 
 def beyond_each(ids: NDArray[np.str_], pairs: Floats) -> Floats:
