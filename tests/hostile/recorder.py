@@ -1,19 +1,25 @@
-"""A pytest plugin that keeps what registered readers read in tests, as the corpus of `tests.hostile.fuzz`."""
+"""A pytest plugin that keeps what registered readers read in tests, as the corpus of `tests.hostile.fuzz`.
+
+A test is left out when the readers for which its file is run have enough already; a slow one when each has something.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from neuroledger.data import sandbox
 from neuroledger.spec import registry
 
-LARGEST = 4 << 20
+LARGEST = 32 << 20  # bytes kept of each reader
 EACH = 12  # sets of files kept of each reader
 
 
@@ -42,10 +48,26 @@ def pytest_configure() -> None:
     registry._register = registering  # type: ignore[assignment]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests are the last of their file."""
+    files = list(dict.fromkeys(item.path for item in items))
+    items.sort(key=lambda item: (files.index(item.path), bool(item.get_closest_marker("slow"))))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what would add nothing."""
+    place, asked = Path(os.environ["NEUROLEDGER_CORPUS"]), os.environ["NEUROLEDGER_CORPUS_READERS"]
+    enough = 1 if item.get_closest_marker("slow") else EACH
+    names = json.loads(asked).get(item.path.relative_to(item.config.rootpath).as_posix(), ())
+    if all(len(list((place / name).glob("*"))) >= enough for name in names):
+        pytest.skip("its readers have enough to try")
+
+
 def _keep(place: Path, name: str, files: dict[str, Path], parameters: dict[str, Any]) -> None:
     if place.is_dir() and len(list(place.iterdir())) >= EACH:
         return
-    if sum(path.stat().st_size for path in files.values() if path.is_file()) > LARGEST:
+    held = [*files.values(), *place.rglob("*")]
+    if sum(path.stat().st_size for path in held if path.is_file()) > LARGEST:
         return
     try:
         about = pickle.dumps((name, list(files), parameters))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from neuroledger.data.images import decode
 from neuroledger.data.stimuli import safe_members
 from neuroledger.errors import AssemblyError, DataError
+from neuroledger.spec import registry
 from neuroledger.spec.bibliography import read_bibliography
-from tests.hostile.fuzz import Case, fuzz, parser_cases, reader_cases
+from tests.hostile import fuzz as fuzzing
+from tests.hostile.fuzz import Case, collect, fuzz, parser_cases, reader_cases, reader_tests
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs processes with limits")
 
@@ -60,6 +63,24 @@ def test_what_a_reader_reads_becomes_its_corpus(tmp_path: Path, monkeypatch: pyt
     )
     (case,) = reader_cases(tmp_path / "corpus")
     assert case.name == "reader:netcdf" and case.files == {"file.csv": b"stimulus_id\na\n"}
+
+
+def test_every_registered_reader_has_tests_that_give_it_something_to_try() -> None:
+    assert {name for names in reader_tests().values() for name in names} == set(registry.names("reader"))
+
+
+@pytest.mark.slow
+def test_a_reader_that_read_nothing_is_named_and_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tests = {"tests/families/efficiency/test_idx_images.py": ["idx_images", "netcdf"]}
+    assert collect(tmp_path, tests) == ["netcdf"]
+    cases = list(reader_cases(tmp_path))
+    assert cases and {case.name for case in cases} == {"reader:idx_images"}
+    monkeypatch.setattr(fuzzing, "collect", lambda folder: ["netcdf"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--each", "1", "--minutes", "0.05"])
+    assert fuzzing.main() == 1 and "nothing tried of: netcdf" in capsys.readouterr().out
 
 
 def test_a_bibliography_that_is_no_text_is_one_problem(tmp_path: Path) -> None:
