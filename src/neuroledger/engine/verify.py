@@ -170,9 +170,8 @@ def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
 def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[tuple[str, float | None]]:
     """Every leaf that differs, in words, with its distance in units of rounding; None where it may not differ so."""
     if isinstance(was, dict) and isinstance(now, dict):
-        if error := _standard_error(
-            now
-        ):  # what is allowed follows from what was computed here, never from what is claimed
+        if "value" in now and (error := _standard_error(now)):
+            # What is allowed follows from what was computed here, never from what is claimed.
             allowed = max(TOLERANCE, SHARE * error)
         numbers = list[tuple[str, float | None]]()
         if at[-1] == "spread":
