@@ -15,7 +15,7 @@ from neuroledger.data.fetch import absent
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.measurement import Measurement
-from neuroledger.engine.plan import fits, interface, lacking, plan, require_compatible
+from neuroledger.engine.plan import Plan, fits, interface, lacking, plan, require_compatible, some
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import ModelError, RequestError, UnavailableError
@@ -61,6 +61,17 @@ def plugins(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         return Measurement(record(model, shown, "V4"), target, data.assembly)
 
     yield lab
+
+
+def test_incompatible_pairs_are_said_once_for_each_model_and_lack() -> None:
+    lacks = {("m", f"b{number}"): "images" for number in range(4)}
+    (line,) = Plan((), lacks | {("n", "b0"): "text"}).notes()
+    assert (
+        line == "skipped 5 incompatible pairs: m lacks images for b0, b1, b2 and 1 more; n lacks text for b0"
+    )
+    (line,) = Plan((), {("n", "b0"): "text"}).notes()
+    assert line == "skipped 1 incompatible pair: n lacks text for b0"
+    assert list(Plan(()).notes()) == [] and some(["a", "b", "c"]) == "a, b, c"
 
 
 def test_pairs_are_decided_without_building_anything(plugins: Lab) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from neuroledger.cli import main
-from neuroledger.errors import DataError
-from neuroledger.report.diagnosis import from_csv, from_records
+from neuroledger.errors import DataError, RequestError
+from neuroledger.report.diagnosis import from_csv, from_published, from_records
 from tests.engine.lab import Lab
 from tests.report.ledger import record
 
@@ -63,6 +63,23 @@ def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.Cap
     plain = json.loads(capsys.readouterr().out)
     assert plain["coverage"]["brain-rdm"] == {"failed": 1, "never run": 1, "scored": 4}
     assert main(["diagnose", "core", "--table", str(path)]) == 2
+
+
+def test_published_figures_are_turned_where_lower_is_better_and_have_no_intervals(lab: Lab) -> None:
+    def figures(**values: float) -> list[dict[str, object]]:
+        return [{"model": model, "value": value, "source": "a paper"} for model, value in values.items()]
+
+    lab.benchmark("lab.V4-pls", metric="pls", published=figures(ant=0.4, bee=0.3))
+    lab.benchmark("lab.V4-cost", metric="accuracy_difference", ceiling=None, published=figures(ant=0.1))
+    lab.spec("suites", "both", benchmarks=["lab.V4-pls", "lab.V4-cost"])
+    table = from_published(lab.open(), "both")
+    assert table.values["lab.V4-pls"].to_dict() == {"ant": 0.4, "bee": 0.3}
+    assert table.values.loc["ant", "lab.V4-cost"] == -0.1
+    assert table.states.loc["bee"].to_dict() == {"lab.V4-pls": "scored", "lab.V4-cost": "never run"}
+    assert table.half_widths.isna().all(axis=None)
+    lab.spec("suites", "none", benchmarks=["lab.V4-ridge"])
+    with pytest.raises(RequestError, match="suite 'none' has no published figures: leave out --published"):
+        from_published(lab.open(), "none")
 
 
 def test_records_that_failed_are_counted_apart_from_pairs_never_run(lab: Lab) -> None:

@@ -288,8 +288,7 @@ class _Mirror:
     def _listed(self) -> dict[int, list[Path]]:
         if self._unread is None:
             self._unread = {}
-            # From the last, so that the first of several equal files is taken.
-            for path in sorted(self.folder.rglob("*"), reverse=True) if self.folder is not None else ():
+            for path in self.folder.rglob("*") if self.folder is not None else ():
                 if path.is_file():
                     self._unread.setdefault(path.stat().st_size, []).append(path)
         return self._unread
