@@ -13,7 +13,7 @@ from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
 from neuroledger.report.standings import Standings, agreement_of, basis_of, standings
 from tests.engine.lab import Lab
-from tests.report.ledger import keep, record
+from tests.report.ledger import keep, record, score
 
 RIDGE, PLS, OTHER = "lab.V4-ridge", "lab.V4-pls", "lab.V4-other"
 MODELS = ("ant", "bee", "cat", "dog")
@@ -100,6 +100,15 @@ def test_the_weights_of_a_suite_count(suites: Lab) -> None:
     weighted = [{"id": RIDGE, "weight": 3.0}, PLS]
     suites.spec("suites", "heavy", benchmarks=weighted, models=list(MODELS))
     assert of(suites, "heavy").ranks["bee"] == pytest.approx((3 * 1 + 1) / 4 / 3)
+
+
+def test_the_lowest_cost_is_first_and_a_cost_after_its_floor_is_a_score(suites: Lab) -> None:
+    suites.spec("suites", "costs", benchmarks=[RIDGE], models=["ant", "bee"])
+    plain = {model: score(value, None, direction="lower") for model, value in (("ant", 0.3), ("bee", 0.2))}
+    held = [record(model, RIDGE, 0.1, score=one, scores={"ridge": one}) for model, one in plain.items()]
+    for normalise, first in (("none", "bee"), (None, "ant")):
+        suites.benchmark(RIDGE, normalise=normalise)
+        assert next(iter(standings("costs", catalog=suites.open(), records=held).ranks)) == first
 
 
 def test_nothing_scored_is_said_with_the_command(suites: Lab) -> None:

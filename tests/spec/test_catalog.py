@@ -9,7 +9,7 @@ import pytest
 from neuroledger.engine.check import check
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec import catalog, registry, shipped
-from neuroledger.spec.catalog import open_catalog, open_definitions
+from neuroledger.spec.catalog import open_catalog, open_definitions, references
 from tests.engine.lab import Lab
 
 
@@ -99,6 +99,31 @@ def test_a_registered_function_without_a_spec_is_no_metric_and_the_error_says_wh
 def test_a_run_without_models_scores_the_repositorys_own(lab: Lab) -> None:
     assert lab.open().own("models") == ["pixels4"]
     assert lab.open().origin(lab.open().entry("models", "noise").path) == "neuroledger"
+
+
+def test_what_a_spec_refers_to_is_told_with_its_place(lab: Lab) -> None:
+    def of(kind: str, id: str) -> list[tuple[str, str, tuple[str | int, ...]]]:
+        return references(lab.open().entry(kind, id))
+
+    lab.benchmark("lab.V4-ridge", superseded_by="lab.later")
+    assert of("benchmarks", "lab.V4-ridge") == [
+        ("datasets", "lab", ("dataset",)), ("metrics", "ridge", ("metric",)),
+        ("ceilings", "internal_consistency", ("ceiling",)), ("models", "pixels4", ("controls", "positive", 0)),
+        ("models", "noise", ("controls", "negative", 0)), ("benchmarks", "lab.later", ("superseded_by",)),
+    ]  # fmt: skip
+    fields = {"metric": None, "metrics": ["pls", {"name": "ridge"}], "ceiling": None, "controls": {}}
+    lab.benchmark("lab.floor", **fields, floor={"dummy": "dummy"})
+    assert of("benchmarks", "lab.floor")[1:] == [
+        ("metrics", "pls", ("metrics", 0)), ("metrics", "ridge", ("metrics", 1)), ("models", "dummy", ("floor", "dummy"))
+    ]  # fmt: skip
+    lab.benchmark("lab.floor", **fields, floor={"dummy": 0.1})
+    assert len(of("benchmarks", "lab.floor")) == 3
+    lab.spec("suites", "all", benchmarks=["a", {"id": "b", "weight": 2}], models=["m"], includes=["lab"])
+    assert of("suites", "all") == [
+        ("benchmarks", "a", ("benchmarks", 0)), ("benchmarks", "b", ("benchmarks", 1)), ("models", "m", ("models", 0)),
+        ("suites", "lab", ("includes", 0)),
+    ]  # fmt: skip
+    assert of("models", "pixels4") == of("datasets", "lab") == []
 
 
 def test_citations_of_shipped_definitions_are_known_everywhere(bare: Path) -> None:

@@ -79,6 +79,12 @@ def test_an_unknown_name_is_told_with_its_neighbours_and_with_packages_that_are_
         registry.get("builder", "zzzzzz")
 
 
+def test_without_any_family_the_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "families", tuple)
+    with pytest.raises(RequestError, match="the package neuroledger is not installed; `pip install"):
+        registry.discover.__wrapped__("metric")
+
+
 def test_a_reader_knows_its_call_and_nobody_else_does() -> None:
     seen: list[registry.Call] = []
 
