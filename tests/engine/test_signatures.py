@@ -155,6 +155,49 @@ def test_what_is_claimed_does_not_widen_what_is_allowed() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "shares"),
+    [
+        ({"x": 0.5}, {"x": 0.5}, []),
+        ({"x": 0.5}, {"x": 0.5 + 0.5 * TOLERANCE}, [0.5]),
+        ({"x": 0.5}, {"x": 0.5 - 2 * TOLERANCE}, [None]),
+        ({"x": 200.0}, {"x": 200.0 + 100 * TOLERANCE}, [0.5]),
+        ({"x": 200.0}, {"x": 200.0 + 300 * TOLERANCE}, [None]),
+        ({"x": 1}, {"x": 2}, [None]),
+        ({"x": 1.0}, {"x": None}, [None]),
+        ({"x": 1.0}, {"x": float("inf")}, [None]),
+        ({"x": [1.0, 2.0]}, {"x": [1.0, 2.0 + TOLERANCE]}, [0.5]),
+        ({"x": [1.0]}, {"x": [1.0, 2.0]}, [None]),
+        ({}, {"x": 1.0}, [None]),
+        ({"value": 0.5, "error": 0.1}, {"value": 0.5009, "error": 0.1}, [9e-4 / TOLERANCE]),
+        ({"value": 0.5, "error": 0.1}, {"value": 0.5011, "error": 0.1}, [None]),
+        (
+            {"value": 0.5, "low": 0.3, "high": 0.692},
+            {"value": 0.5009, "low": 0.3, "high": 0.692},
+            [9e-4 / TOLERANCE],
+        ),
+        (
+            {"value": 0.5, "raw": 5.0, "error": 0.1},
+            {"value": 0.5, "raw": 5.009, "error": 0.1},
+            [9e-3 / TOLERANCE / 5],
+        ),
+        ({"value": 0.5, "raw": 5.0, "error": 0.1}, {"value": 0.5, "raw": 5.011, "error": 0.1}, [None]),
+        ({"says": "0.501, at most 0.8"}, {"says": "0.502, at most 0.8"}, [0.0]),
+        ({"says": "0.501, at most 0.8"}, {"says": "0.504, at most 0.8"}, [None]),
+        ({"says": "0.501, at most 0.8"}, {"says": "0.501, at least 0.8"}, [None]),
+        ({"notes": "0.501"}, {"notes": "0.502"}, [None]),
+        ({"a_sha256": "x", "a": 0.5}, {"a_sha256": "y", "a": 0.5 + 0.5 * TOLERANCE}, [0.5]),
+        ({"a_sha256": "x", "a": 0.5}, {"a_sha256": "y", "a": 0.5}, [None]),
+        ({"a_sha256": "x", "a": 0.5}, {"a_sha256": "y", "a": 0.6}, [None, None]),
+    ],
+)
+def test_leaves_that_differ_are_told_in_units_of_rounding(
+    was: Any, now: Any, shares: list[float | None]
+) -> None:
+    found = [share for _, share in _leaves(was, now, ("",), TOLERANCE)]
+    assert found == [None if one is None else pytest.approx(one, rel=1e-3) for one in shares]
+
+
 def test_signed_is_told_from_self_reported(lab: Lab, scored: Path, tmp_path: Path) -> None:
     key, other = tmp_path / "key", tmp_path / "other"
     for one in (key, other):
