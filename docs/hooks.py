@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 
 import neuroledger
 from neuroledger.cli import _parser
-from neuroledger.engine.schemas import schema_texts
+from neuroledger.engine.check import schema_texts
 from neuroledger.spec import registry
 
 TITLES = {

@@ -15,8 +15,8 @@ import neuroledger
 from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
-KERNEL_MODULES = 155
-KERNEL_LINES = 25_400
+KERNEL_MODULES = 130
+KERNEL_LINES = 25_200
 MODULES_IN_A_FOLDER = 25
 LONGEST_FILE = 800
 LONG_FILE = 500
@@ -27,7 +27,7 @@ OTHER_MEANINGS = {
     ("report/plots/__init__.py", "agreement"): "a figure",
     ("report/plots/boards.py", "agreement"): "a figure",
     ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
-    ("engine/schemas.py", "properties"): "a key of JSON Schema",
+    ("engine/check.py", "properties"): "a key of JSON Schema",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 
@@ -87,9 +87,11 @@ def test_no_module_imports_itself_through_others_not_even_inside_a_function() ->
 
 
 def test_the_kernel_is_small(repository: Path) -> None:
-    modules = list(kernel(repository))
+    """Its modules are all that are no family's, those of the command line and the facade too."""
+    package = repository / "src" / "neuroledger"
+    modules = [path for path in package.rglob("*.py") if path.relative_to(package).parts[0] != "families"]
     assert len(modules) <= KERNEL_MODULES
-    assert sum(map(length, modules)) <= KERNEL_LINES
+    assert sum(map(length, kernel(repository))) <= KERNEL_LINES
 
 
 def test_no_folder_holds_more_modules_than_one_can_keep_in_mind(repository: Path) -> None:

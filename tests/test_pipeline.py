@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from neuroledger.spec.catalog import open_catalog
-from neuroledger.spec.params import read_params
+from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of
 
 

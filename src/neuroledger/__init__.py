@@ -6,14 +6,15 @@ The names below are resolved when they are first used, so that importing the pac
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
-
-from neuroledger.data import blas
 
 __version__ = "0.1.0"
 
-# Before NumPy is loaded, where it is not yet.
-blas.prepare()
+# NumPy's and SciPy's OpenBLAS each keep threads of their own. After a call they wait actively, for 2^26 cycles by default:
+# at the expense of the other library's threads, where calls of the two alternate. As a power of two, and before NumPy is
+# loaded, where it is not yet.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "12")
 
 if TYPE_CHECKING:
     from neuroledger import errors, plot

@@ -96,7 +96,7 @@ def test_a_long_table_keeps_every_value() -> None:
 
 @pytest.mark.parametrize("kind", ["dataset", "metric", "ceiling", "benchmark", "model", "suite"])
 def test_scaffolds_pass_check(repository: Path, tmp_path: Path, kind: str) -> None:
-    from neuroledger.cli.scaffold import scaffold
+    from neuroledger.cli.catalogue import scaffold
     from neuroledger.engine.check import check
 
     shutil.copytree(repository / "specs", tmp_path / "specs")
@@ -109,7 +109,7 @@ def test_scaffolds_pass_check(repository: Path, tmp_path: Path, kind: str) -> No
 
 
 def test_a_new_benchmark_starts_from_the_data_set_that_its_id_names(repository: Path, tmp_path: Path) -> None:
-    from neuroledger.cli.scaffold import scaffold
+    from neuroledger.cli.catalogue import scaffold
     from neuroledger.spec.catalog import open_catalog
 
     shutil.copytree(repository / "specs", tmp_path / "specs")
@@ -123,7 +123,7 @@ def test_a_new_benchmark_starts_from_the_data_set_that_its_id_names(repository: 
 
 
 def test_a_new_repository_is_filled_by_scaffolds_that_pass_check(tmp_path: Path) -> None:
-    from neuroledger.cli.scaffold import scaffold
+    from neuroledger.cli.catalogue import scaffold
     from neuroledger.engine.check import check
 
     (tmp_path / "specs").mkdir()

@@ -16,8 +16,8 @@ from neuroledger.cli import main
 from neuroledger.data.load import load_dataset
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
+from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import open_catalog
-from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.load import read_spec
 
 SPEC = """\

@@ -1,5 +1,8 @@
 """Work side by side does each part once, passes errors on, and keeps to the number of threads that was asked for."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -90,3 +93,16 @@ def test_a_confined_reader_does_not_wait_for_a_thread_of_its_parent(tmp_path):
     finally:
         done.set()
         other.join()
+
+
+@pytest.mark.parametrize("given", [{}, {"OPENBLAS_THREAD_TIMEOUT": "20"}])
+def test_idle_threads_of_openblas_sleep_soon_unless_somebody_wants_it_otherwise(given):
+    """It is set before NumPy is loaded, because OpenBLAS reads it then."""
+    plain = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    program = (
+        "import os, sys, neuroledger; print('numpy' in sys.modules, os.environ['OPENBLAS_THREAD_TIMEOUT'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, env=plain | given, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["False", given.get("OPENBLAS_THREAD_TIMEOUT", "12")]

@@ -12,7 +12,7 @@ from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec import registry
-from neuroledger.spec.identity import spec_sha256
+from neuroledger.spec.base import spec_sha256
 from neuroledger.stats.calibration import Calibration
 from tests.engine.lab import Lab
 

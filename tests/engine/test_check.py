@@ -14,7 +14,7 @@ from neuroledger.engine.check import check
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import record_path
 from neuroledger.errors import Finding, RequestError
-from neuroledger.spec.identity import spec_sha256
+from neuroledger.spec.base import spec_sha256
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record
 

@@ -9,7 +9,7 @@ import pytest
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS, inputs_of
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
-from neuroledger.spec.identity import canonical, sha256_of
+from neuroledger.spec.base import canonical, sha256_of
 from neuroledger.spec.kinds import KINDS
 from tests.engine.lab import Lab
 

@@ -17,10 +17,17 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.data.gate.validation import read_report, report_path, seal, write_report
 from neuroledger.display import NoDisplay
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import PAYLOAD, Record, read_record, record_of, record_path, write_record
+from neuroledger.engine.record import (
+    PAYLOAD,
+    Record,
+    read_record,
+    record_of,
+    record_path,
+    signature_path,
+    write_record,
+)
 from neuroledger.engine.run import run
 from neuroledger.engine.session import Request
-from neuroledger.engine.signatures import signature_path
 from neuroledger.engine.verify import TOLERANCE, _compared, _leaves, verify
 from neuroledger.errors import Finding
 from neuroledger.report.table import board_of

@@ -133,8 +133,7 @@ def parser_cases() -> Iterator[Case]:
     from neuroledger.report.diagnosis import from_csv
     from neuroledger.spec.bibliography import read_bibliography
     from neuroledger.spec.kinds import KINDS
-    from neuroledger.spec.load import read_spec
-    from neuroledger.spec.params import read_params
+    from neuroledger.spec.load import read_params, read_spec
 
     def spec(kind: str, name: str) -> Callable[[Path], object]:
         return lambda folder: read_spec(folder / name, kind)

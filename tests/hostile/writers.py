@@ -16,13 +16,13 @@ import pandas as pd
 import xarray as xr
 from PIL import Image
 
+from neuroledger.cli.catalogue import scaffold
 from neuroledger.cli.lab_files import reader_of
-from neuroledger.cli.scaffold import scaffold
 from neuroledger.data import assembly, fetch, package
 from neuroledger.data.gate.validation import ValidationReport, read_report, write_report
 from neuroledger.data.integrity import verify_file
-from neuroledger.data.pin import install_files
-from neuroledger.engine import samples, schemas
+from neuroledger.data.pin import downloads
+from neuroledger.engine import check, samples
 from neuroledger.engine.record import Record, read_record, write_record
 from neuroledger.families.decoding.protocols.leakage_checks import write_partition
 from neuroledger.families.decoding.protocols.splits import Fold
@@ -116,7 +116,7 @@ def _fetch(folder: Path) -> None:
 
 def _pin(folder: Path) -> None:
     for name in _pinned():
-        install_files.put(folder / "mirror" / name, folder / "data" / "set" / name)
+        downloads.put(folder / "mirror" / name, folder / "data" / "set" / name)
 
 
 def _lab(folder: Path) -> None:
@@ -250,12 +250,12 @@ def _schema_texts() -> dict[str, str]:
 
 def _write_schemas(folder: Path) -> None:
     """The schemas' own writer, with the texts that are there: to make them takes seconds."""
-    plain = schemas.schema_texts
+    plain = check.schema_texts
     try:
-        schemas.schema_texts = lambda **_: dict(_schema_texts())
-        schemas.write_schemas(folder / "lab")
+        check.schema_texts = lambda **_: dict(_schema_texts())
+        check.write_schemas(folder / "lab")
     finally:
-        schemas.schema_texts = plain
+        check.schema_texts = plain
 
 
 def _without_schemas(folder: Path) -> None:

@@ -36,8 +36,8 @@ def network() -> torch.nn.Module:
 
 def given_names(lab: Lab, network: torch.nn.Module) -> list[str]:
     """What the network calls the laboratory's images, by torch alone."""
-    from neuroledger.models.inputs import Inputs
     from neuroledger.models.preprocessing import Preprocessing
+    from neuroledger.models.torch_layers import Inputs
 
     stimuli = session_stimuli(lab.open())
     steps = Preprocessing(resize=192, mean=(0.5, 0.5, 0.5))

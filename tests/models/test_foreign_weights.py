@@ -22,7 +22,7 @@ from neuroledger.errors import NeuroLedgerError
 from neuroledger.families.alignment.models.precomputed_rdm import precomputed_rdm
 from neuroledger.families.behavior.models.stored_answers import stored_answers, stored_probabilities
 from neuroledger.models.precomputed import precomputed
-from neuroledger.models.tensor_files import checkpoint_tensors, safetensors
+from neuroledger.models.torch_weights import checkpoint_tensors, safetensors
 
 TERABYTES = 8 * 1024**4
 

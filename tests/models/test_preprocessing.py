@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from neuroledger.data.screen import place, shown, shown_as
 from neuroledger.errors import DataError, ModelError
-from neuroledger.models.inputs import Inputs
 from neuroledger.models.preprocessing import Preprocessing
+from neuroledger.models.torch_layers import Inputs
 from tests.models.drawn_stimuli import drawn
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models import readout
-from neuroledger.models.imagenet import CATEGORIES, SYNSETS
+from neuroledger.models.readout import CATEGORIES, SYNSETS
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from neuroledger.engine.record import Record, record_path, write_record
+from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.identity import sha256_of
 from tests.engine.lab import Lab, build
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" {{ 7 * 7 }}"

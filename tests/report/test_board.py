@@ -23,7 +23,7 @@ from neuroledger.report.board import (
     leaderboard_text,
     number,
 )
-from neuroledger.spec.hierarchy import Group
+from neuroledger.spec.suites import Group
 
 
 def column(id: str, **fields: Any) -> Column:

@@ -10,10 +10,9 @@ import axe_core_python
 import pytest
 
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
-from neuroledger.report.front import packed
-from neuroledger.report.pages import Page
+from neuroledger.report.pages import Page, packed
 from neuroledger.report.site import build_site, rendered
-from neuroledger.spec.hierarchy import Group
+from neuroledger.spec.suites import Group
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, TABLET, evaluate, needs_chromium
 from tests.report.ledger import keep, record, score

@@ -11,7 +11,7 @@ from scipy.stats import kendalltau
 from neuroledger.cli import main
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
-from neuroledger.report.standings import Standings, agreement_of, basis_of, standings
+from neuroledger.report.table import Standings, agreement_of, basis_of, standings
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record, score
 

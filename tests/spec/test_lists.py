@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import SpecError
-from neuroledger.spec.identity import spec_sha256
+from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.lists import address, table_of
 from neuroledger.spec.load import read_spec

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from neuroledger.errors import RequestError, SpecError
+from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import open_catalog
-from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.load import read_spec
 
@@ -171,7 +171,7 @@ def test_texts_of_the_wrong_form_are_told_the_right_one(
 
 
 def test_every_pattern_that_has_words_is_one_of_a_spec_or_a_component() -> None:
-    from neuroledger.engine.schemas import schema_texts
+    from neuroledger.engine.check import schema_texts
     from neuroledger.spec.base import PATTERNS
 
     schemas = "".join(schema_texts(plugins=False).values())

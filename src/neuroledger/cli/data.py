@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neuroledger.cli.one_at_a_time import alone
-from neuroledger.cli.output import say, say_json, say_table
+from neuroledger.cli.output import alone, say, say_json, say_table
 from neuroledger.data.fetch import fetch_files, folder_of
 from neuroledger.display import Display, choose
 from neuroledger.errors import NeuroLedgerError, RequestError
@@ -291,9 +290,8 @@ def pin(options: argparse.Namespace) -> int:
     """Downloads into a pinned data set, or into the weights of a model."""
     import difflib
 
-    from neuroledger.data.pin.pin import Downloads
+    from neuroledger.data.pin.pin import Downloads, pin_weights
     from neuroledger.data.pin.pin import pin as pin_downloads
-    from neuroledger.data.pin.weights import pin_weights
 
     events = dict(text.rpartition("=")[::2] for text in options.event)
     if "" in events:

@@ -19,7 +19,7 @@ from neuroledger.errors import DataError, Finding, RequestError, Severity
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.params import read_params
+from neuroledger.spec.load import read_params
 from neuroledger.store.store import Store, limit_bytes, size_in_words, store_folder
 
 __all__ = ["examine"]

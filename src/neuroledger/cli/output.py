@@ -1,16 +1,21 @@
-"""Tables, cards and JSON on standard output."""
+"""What a verb says: tables, cards and JSON on standard output; and that it waits for another process that pins."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from neuroledger.display import hidden, visible
+from filelock import FileLock, Timeout
 
-__all__ = ["say", "say_json", "say_table"]
+from neuroledger.display import choose, hidden, visible
+from neuroledger.errors import DataError
+
+__all__ = ["alone", "say", "say_json", "say_table"]
 
 
 def say(text: str = "") -> None:
@@ -38,3 +43,32 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         )
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
         say("  ".join([*cells, last]).rstrip())
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """Within it, no other process pins what it fetched into this repository; a catalogue is to be opened within it.
+
+    Raises
+    ------
+    DataError
+        Nothing may be written below the repository's ``.cache``.
+    """
+    folder = root / ".cache" / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "pinning.lock")
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            with choose() as display:
+                display.line("waiting for another process that pins files of this repository")
+            lock.acquire()
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written ({error.strerror or error}); correct its rights"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -27,10 +27,10 @@ from neuroledger.errors import DataError, ModelError, NeuroLedgerError, RequestE
 from neuroledger.families.efficiency.cost import shown_cost
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
-from neuroledger.models.tensor_files import checkpoint_tensors, safetensors
+from neuroledger.models.torch_weights import checkpoint_tensors, safetensors
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import ModelSpec
-from neuroledger.spec.params import read_params
+from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of
 from neuroledger.stats.score import Score
 from neuroledger.store.files import replacing, write_text

@@ -12,7 +12,7 @@ from neuroledger.cli.output import say, say_json, say_table
 from neuroledger.display import choose
 from neuroledger.errors import SIGNS, RequestError
 from neuroledger.spec.catalog import open_catalog
-from neuroledger.spec.params import read_params
+from neuroledger.spec.load import read_params
 
 
 def leaderboard(options: argparse.Namespace) -> int:
@@ -135,7 +135,7 @@ def ranks(options: argparse.Namespace) -> int:
     """Mean normalised ranks, and agreement."""
     from dataclasses import asdict
 
-    from neuroledger.report.standings import agreement_of, basis_of, standings
+    from neuroledger.report.table import agreement_of, basis_of, standings
 
     catalog = open_catalog(options.root)
     names = [
@@ -218,9 +218,9 @@ def pareto(options: argparse.Namespace) -> int:
 def report(options: argparse.Namespace) -> int:
     """Pages, and the files that DVC shows."""
     from neuroledger.engine.record import read_all
+    from neuroledger.report.board import write_tracked
     from neuroledger.report.site import build_site
     from neuroledger.report.table import boards_of
-    from neuroledger.report.tracked import write_tracked
 
     catalog = open_catalog(options.root)
     suite = options.suite or read_params(catalog.root).suite

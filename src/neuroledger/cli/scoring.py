@@ -17,7 +17,7 @@ from neuroledger.engine.session import Request, Session
 from neuroledger.errors import SIGNS, RequestError, UnavailableError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import SuiteSpec
-from neuroledger.spec.params import Params, read_params
+from neuroledger.spec.load import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import counts_in_words
 

@@ -48,9 +48,9 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.report.site import build_site
+from neuroledger.spec.base import sha256_of as identity_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.spec.identity import sha256_of as identity_of
-from neuroledger.spec.params import read_params
+from neuroledger.spec.load import read_params
 from neuroledger.store.files import write_text
 
 __all__ = ["Started", "start"]

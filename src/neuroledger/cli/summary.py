@@ -13,7 +13,7 @@ from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.diff_since import MOST_EMBEDDED, Proposal, Review, record_in
 from neuroledger.engine.git_trees import committed
 from neuroledger.engine.record import Record
-from neuroledger.spec.identity import spec_sha256
+from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 
 __all__ = ["summary"]

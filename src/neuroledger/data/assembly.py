@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.lazy_rows import mapped, row_blocks
-from neuroledger.data.memory import require_memory
+from neuroledger.data.memory import mapped, require_memory, row_blocks
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import exclusive
 from neuroledger.errors import AssemblyError, DataError

@@ -24,9 +24,9 @@ from neuroledger.engine.score import score
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import Finding, MetricError, NeuroLedgerError, RequestError
 from neuroledger.spec import registry
+from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import json_object
-from neuroledger.spec.identity import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.calibration import FEWEST, Calibration, Experiment, calibrate
 from neuroledger.stats.score import Score

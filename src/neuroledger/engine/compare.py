@@ -14,10 +14,9 @@ from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.models.model import Model
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.spec.hierarchy import weights_of
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
-from neuroledger.spec.params import read_params
-from neuroledger.spec.suites import suites_of
+from neuroledger.spec.load import read_params
+from neuroledger.spec.suites import suites_of, weights_of
 from neuroledger.stats.differences import Difference, corrected, difference, joint_mean, overall
 from neuroledger.stats.score import COMMENSURABLE, Score
 

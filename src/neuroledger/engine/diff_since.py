@@ -18,16 +18,15 @@ from pydantic import ValidationError
 from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden
 from neuroledger.engine.calibrate import calibration_in
+from neuroledger.engine.check import schema_texts
 from neuroledger.engine.controls import floor_of
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
-from neuroledger.engine.schemas import schema_texts
 from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.addresses import KEPT, said_of, secret, texts
-from neuroledger.spec.base import SourceFile, Spec
+from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
 from neuroledger.spec.document import json_object, parse
-from neuroledger.spec.identity import DESCRIPTIVE, spec_sha256
 from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec, Weighted
 from neuroledger.spec.load import spec_of
 

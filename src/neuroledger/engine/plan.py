@@ -16,10 +16,9 @@ from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
-from neuroledger.spec.base import Override, id_of
+from neuroledger.spec.base import DESCRIPTIVE, Override, id_of, sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.channels import Interface
-from neuroledger.spec.identity import DESCRIPTIVE, sha256_of, spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 from neuroledger.spec.load import explain
 

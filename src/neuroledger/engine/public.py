@@ -24,7 +24,7 @@ from neuroledger.models.api import wrapped
 from neuroledger.models.model import Model
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import KINDS
-from neuroledger.spec.params import read_params
+from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import Score
 

@@ -24,8 +24,8 @@ from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
+from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.spec.identity import sha256_of
 from neuroledger.stats.spread import pack
 from neuroledger.store.files import sweep
 

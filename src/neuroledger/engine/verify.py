@@ -14,13 +14,20 @@ import numpy as np
 from neuroledger.data.load import verified_files
 from neuroledger.display import Display
 from neuroledger.engine.plan import Job, inputs_of
-from neuroledger.engine.record import PAYLOAD, Record, read_record
+from neuroledger.engine.record import (
+    PAYLOAD,
+    Record,
+    read_record,
+    sign,
+    signature_path,
+    signer_of,
+    signers_of,
+)
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
-from neuroledger.engine.signatures import sign, signature_path, signer_of, signers_of
 from neuroledger.errors import DataError, Finding, IntegrityError, NeuroLedgerError, RequestError, Severity
+from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.identity import sha256_of
 from neuroledger.stats.spread import unpack
 
 __all__ = ["verify"]

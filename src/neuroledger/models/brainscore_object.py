@@ -19,9 +19,9 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.data.time_bins import Bin
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.model import Task, of_layers, shown_to
+from neuroledger.models.neuroids import Bin
 from neuroledger.spec.channels import Channels
 
 WHOLE_RESPONSE: Final = (70, 170)

@@ -14,7 +14,6 @@ from neuroledger.data.memory import require_memory
 from neuroledger.data.screen import place
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
-from neuroledger.data.time_bins import Bin, align_time
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models import readout
 from neuroledger.models.activations import (
@@ -31,7 +30,7 @@ from neuroledger.models.activations import (
     stream,
 )
 from neuroledger.models.embedder import Embed, Embedded, Shown, Tell
-from neuroledger.models.neuroids import labelled
+from neuroledger.models.neuroids import Bin, align_time, labelled
 from neuroledger.spec.channels import Channels, Interface
 
 # Double-precision copies of the features that a readout makes while it is fitted.

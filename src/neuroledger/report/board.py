@@ -1,4 +1,4 @@
-"""The leaderboard: cells, columns and rows as plain data, and the board as text, CSV, JSON, Markdown and LaTeX."""
+"""The leaderboard: cells, columns and rows as plain data, and as text, CSV, JSON, Markdown, LaTeX and DVC's metrics."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 import pandas as pd
 
-from neuroledger.spec.hierarchy import Group
+from neuroledger.spec.suites import Group
+from neuroledger.store.files import write_json, write_text
 
 __all__ = [
     "Cell", "Column", "FORMATS", "Leaderboard", "Role", "Row", "Status", "as_csv", "as_json", "as_latex",
-    "as_markdown", "as_text", "leaderboard_text", "number",
+    "as_markdown", "as_text", "leaderboard_text", "number", "write_tracked",
 ]  # fmt: skip
 
 Status = Literal["scored", "partial", "failed", "stale", "edited", "missing", "unavailable"]
@@ -344,3 +346,21 @@ def as_text(kind: str, boards: Sequence[Leaderboard]) -> str:
     if kind == "json":
         return "[\n" + ",\n".join(texts) + "\n]\n"
     return "\n\n".join(texts) + "\n"
+
+
+def write_tracked(root: Path, boards: Sequence[Leaderboard]) -> None:
+    """Write ``results/metrics/<benchmark>.json`` (model: score) and ``results/leaderboard.json``.
+
+    Files of benchmarks that are no longer in the suite are removed: what is shown is what there is.
+    """
+    folder = root / "results" / "metrics"
+    kept = set()
+    for board in boards:
+        for place, column in enumerate(board.columns):
+            values = {row.model: row.cells[place].value for row in board.rows}
+            path = folder / f"{column.id}.json"
+            write_json(path, {model: value for model, value in values.items() if value is not None})
+            kept.add(path)
+    for path in set(folder.glob("*.json")) - kept:
+        path.unlink()
+    write_text(root / "results" / "leaderboard.json", as_text("json", boards))

@@ -1,7 +1,9 @@
-"""The pieces every kind of spec is made of."""
+"""The pieces every kind of spec is made of, and a spec's identity: canonical JSON and its SHA-256."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,8 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 __all__ = [
-    "ID_PATTERN", "PATTERNS", "Component", "Frozen", "Id", "Override", "Published", "Scale", "Sha256",
-    "SourceFile", "Spec", "Stated", "id_of", "is_file_name", "is_pattern", "worded",
+    "Component", "Frozen", "ID_PATTERN", "Id", "Override", "PATTERNS", "Published", "Scale", "Sha256",
+    "SourceFile", "Spec", "Stated", "canonical", "id_of", "is_file_name", "is_pattern", "sha256_of",
+    "spec_sha256", "worded",
 ]  # fmt: skip
 
 ID_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._+-]{0,119}[A-Za-z0-9_+-])?$"
@@ -207,3 +210,30 @@ def worded(item: Mapping[str, Any]) -> str:
         if kind.startswith(begin):
             return f"{what} belongs here"
     return str(item["msg"]).removeprefix("Value error, ").replace("Input should be", "it is not")
+
+
+# What describes a thing without determining any number. What files must be is in their pins, not in `downloads`; and where
+# a list is written is no part of what it says. Which channel `stimuli` belong to decides who can be scored, not the score.
+DESCRIPTIVE = frozenset(
+    {
+        "title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads", "lists",
+        "chance_level",
+        "stimuli",
+    }
+)  # fmt: skip
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys, no spaces, no NaN: equal content gives equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_of(value: Any) -> str:
+    """SHA-256 of the canonical JSON of plain data."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def spec_sha256(spec: BaseModel, *, without: frozenset[str] = DESCRIPTIVE) -> str:
+    """Identity of a spec: its validated fields, defaults filled in, without those that only describe."""
+    data: Mapping[str, Any] = spec.model_dump(mode="json", by_alias=True)
+    return sha256_of({key: value for key, value in data.items() if key not in without})

@@ -1,4 +1,4 @@
-"""A spec file to a validated spec, with every problem placed at line and column."""
+"""A spec file, or params.yaml, to a validated model, with every problem placed at line and column."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import typing
 from collections.abc import Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from neuroledger.errors import Finding, SpecError
-from neuroledger.spec.base import ID_PATTERN, PATTERNS, Spec, worded
+from neuroledger.spec.base import ID_PATTERN, PATTERNS, Frozen, Spec, worded
 from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.lists import Tables, with_lists
 from neuroledger.spec.trusted import UNTRUSTED
 
-__all__ = ["explain", "load_document", "read_spec", "spec_of"]
+__all__ = ["Params", "explain", "load_document", "read_params", "read_spec", "spec_of"]
 
 
 def load_document(path: Path, shown: str | None = None) -> Document:
@@ -185,3 +185,30 @@ def _near(word: str, known: Sequence[str]) -> str:
         if matches
         else (f"known: {', '.join(known)}" if 0 < len(known) <= 25 else "")
     )
+
+
+class Params(Frozen):
+    """The repository's settings."""
+
+    suite: str = "core"
+    models: tuple[str, ...] = ()
+    seed: Annotated[int, Field(ge=0)] = 0
+    device: str = "cpu"
+
+
+def read_params(root: Path) -> Params:
+    """The settings of the repository at ``root``.
+
+    Raises
+    ------
+    SpecError
+        The file is wrong.
+    """
+    path = root / "params.yaml"
+    if not path.is_file():
+        return Params()
+    document = load_document(path, "params.yaml")
+    try:
+        return Params.model_validate(document.data)
+    except ValidationError as error:
+        raise SpecError(explain(error, document, Params)) from None

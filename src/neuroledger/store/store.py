@@ -31,8 +31,8 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from neuroledger.errors import DataError, RequestError
-from neuroledger.spec.identity import canonical
-from neuroledger.spec.identity import sha256_of as key_of
+from neuroledger.spec.base import canonical
+from neuroledger.spec.base import sha256_of as key_of
 from neuroledger.store.files import alive, owner, sync
 from neuroledger.store.hashes import hashed, remember, sha256_of
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from neuroledger.data import lazy_rows
+from neuroledger.data import memory
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.gate import gx_tables as facts
-from neuroledger.data.lazy_rows import LazyRows
+from neuroledger.data.memory import LazyRows
 from neuroledger.errors import RequestError
 from neuroledger.families.decoding.models.classical_decoders import (
     cospectra_decoder,
@@ -39,9 +39,9 @@ def views(monkeypatch):
     """From now on, everything above 4 KiB is large, and blocks are of that size."""
 
     def begin():
-        for module in (fold_windows, linear_heads, lazy_rows):
+        for module in (fold_windows, linear_heads, memory):
             monkeypatch.setattr(module, "WHOLE", TINY)
-        monkeypatch.setattr(lazy_rows, "BLOCK", TINY)
+        monkeypatch.setattr(memory, "BLOCK", TINY)
 
     return begin
 
@@ -163,10 +163,10 @@ def test_windows_on_the_disk_are_never_in_memory_all_at_once(views, tmp_path, mo
     small = windows(subjects=4, trials=50, channels=channels, samples=samples, rate=1024.0)
     assembly = small.copy(data=np.load(tmp_path / "values.npy", mmap_mode="r"))
     del small, values
-    monkeypatch.setattr(lazy_rows, "BLOCK", 1 << 18)
+    monkeypatch.setattr(memory, "BLOCK", 1 << 18)
     monkeypatch.setattr(leakage_checks, "IN_MEMORY", 1 << 14)
     monkeypatch.setattr(fold_windows, "COUNTERS", 1 << 12)
-    for module in (fold_windows, linear_heads, lazy_rows):
+    for module in (fold_windows, linear_heads, memory):
         monkeypatch.setattr(module, "WHOLE", 1 << 18)
     (fold, _) = folds(count)
     truth = assembly["label"].values

@@ -9,8 +9,8 @@ import pytest
 
 from neuroledger.data.load import load_dataset
 from neuroledger.data.pin.pin import Downloads, pin
+from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import open_catalog
-from neuroledger.spec.identity import spec_sha256
 from tests.data.test_pin import place, tree
 
 __all__ = ["place", "tree"]
@@ -25,7 +25,7 @@ def test_recordings_and_files_in_tables_are_the_same_data_set(
     pin(open_catalog(place), "Rest", wanted)
     inline = open_catalog(place).dataset("Rest")
     path.write_text(before)
-    monkeypatch.setattr("neuroledger.data.pin.tables.LONG", 3)
+    monkeypatch.setattr("neuroledger.data.pin.yaml_edit.LONG", 3)
     done = pin(open_catalog(place), "Rest", wanted)
     listed = open_catalog(place).dataset("Rest")
     assert listed.files == inline.files

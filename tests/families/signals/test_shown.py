@@ -344,7 +344,7 @@ def test_weights_that_are_known_by_their_hash_alone_are_pinned_from_a_download(
 
 def test_a_file_in_the_way_of_weights_is_not_replaced(place: Path, tmp_path: Path) -> None:
     from neuroledger.data.pin.downloads import Downloads
-    from neuroledger.data.pin.weights import pin_weights
+    from neuroledger.data.pin.pin import pin_weights
 
     spec = {
         "id": "net", "version": 1, "title": "A network", "builder": {"name": "pixels", "size": 4},

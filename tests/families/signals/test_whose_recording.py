@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuroledger.data.lazy_rows import mapped
 from neuroledger.data.load import load_dataset
+from neuroledger.data.memory import mapped
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.pinning.scan_downloads import recordings_in

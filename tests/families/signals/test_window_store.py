@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from neuroledger.data import assembly as assemblies
-from neuroledger.data import lazy_rows
+from neuroledger.data import memory
 from neuroledger.data.assembly import content_sha256, select
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.emg.sessions import WindowGrid
@@ -268,7 +268,7 @@ def test_windows_are_kept_in_the_store_of_the_repository_that_is_read(files, tmp
 
 
 def test_one_part_is_in_memory_at_a_time(files, monkeypatch):
-    monkeypatch.setattr(lazy_rows, "BLOCK", 1 << 20)
+    monkeypatch.setattr(memory, "BLOCK", 1 << 20)
 
     def parts():
         for number in range(12):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from neuroledger.spec.identity import sha256_of
+from neuroledger.spec.base import sha256_of
 from neuroledger.stats.spread import DRAWS
 from tests.engine.lab import Lab, build
 from tests.report.ledger import keep, record
@@ -143,7 +143,7 @@ def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> 
 
 def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
     """The calibration of the benchmark in 100 simulated experiments: the truth was covered in ``coverage`` of them."""
-    from neuroledger.spec.identity import spec_sha256
+    from neuroledger.spec.base import spec_sha256
     from neuroledger.stats.calibration import Calibration, Figure, share
 
     width = Figure(1.0, 0.9, 1.1, 100)

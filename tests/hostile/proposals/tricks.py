@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from neuroledger.spec.identity import sha256_of
+from neuroledger.spec.base import sha256_of
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import (
     COMMAND,

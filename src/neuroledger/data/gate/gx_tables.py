@@ -16,7 +16,7 @@ import xarray as xr
 
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.images import decode
-from neuroledger.data.lazy_rows import release, row_blocks
+from neuroledger.data.memory import release, row_blocks
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 

@@ -1,23 +1,23 @@
-"""The third stage of the gate: what a data set declares, and what holds of every data set, against what it holds."""
+"""The third stage of the gate: what is declared, and what holds of every data set, against what it holds; remedies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
-from neuroledger.data.gate.findings import remedy
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.validation import CheckResult
 from neuroledger.errors import DataError, Finding
 from neuroledger.spec import expectations as say
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.expectations import Check
 from neuroledger.spec.kinds import DatasetSpec
 
-__all__ = ["examine"]
+__all__ = ["examine", "remedy"]
 
 IMAGES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 _ABOUT_FILES: Final = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
@@ -171,3 +171,35 @@ def _words(value: Any, *, inside: bool = False) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+OTHERWISE: Final = "correct the values"
+REMEDIES: Final[Mapping[str, str]] = {
+    "unique": "give every row a value of its own, or drop the rows that repeat",
+    "unique_together": "drop the rows that repeat, or name the column that tells them apart",
+    "not_null": "fill in the missing values, or drop their rows",
+    "row_count": "add or drop rows until the count is right",
+    "columns": "add, rename or drop columns of the stimulus table",
+    "files_exist": "add the files to the archive, or drop their rows from the table",
+    "files_decode": "replace the damaged files, or convert them to the declared mode and size",
+    "files_match_sha256": "put the right files into the archive, or correct the hashes in the table",
+    "dims": "transpose or rename the dimensions in the reader",
+    "shape": "find out which items are missing or surplus",
+    "coords": "let the reader attach the coordinates, complete",
+    "dtype": "let the reader convert the values",
+    "values_finite": "drop the items with missing or infinite values, or declare the padding with `missing`",
+    "values_between": "look for wrong units and artefacts",
+    "values_vary": "drop the sites that recorded nothing",
+    "content": "prepare the data with the library versions and on the platform that they were pinned with",
+    "sampling_rate": "correct time_bin_start, or the attribute sampling_rate",
+    "channels": "order and name the recording sites as declared",
+    "units": "convert the values, and set the attribute units",
+    "aligned": "use the same stimulus_id values in the stimulus table and in the assembly",
+    "repetitions": "find out which presentations are missing or surplus",
+}
+
+
+def remedy(expectation: Check, spec_path: str) -> str:
+    """What to do about a broken expectation: correct the data, or the declaration if the data are right."""
+    name = str(getattr(expectation, "check", ""))
+    return f"{REMEDIES.get(name, OTHERWISE)}; if the data are right, correct `{name}` in {spec_path}"

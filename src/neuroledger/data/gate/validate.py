@@ -28,8 +28,8 @@ from neuroledger.data.gate.validation import (
 from neuroledger.data.integrity import remembering, verify_file
 from neuroledger.data.load import read_dataset
 from neuroledger.errors import AssemblyError, DataError, Finding, RequestError, SpecError, UnavailableError
+from neuroledger.spec.base import sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.registry import get
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, Valid
 
 from neuroledger.data.fetch import absent
 from neuroledger.errors import Finding
+from neuroledger.spec.base import sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import json_object
-from neuroledger.spec.identity import sha256_of, spec_sha256
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.registry import get
 from neuroledger.store.files import write_json

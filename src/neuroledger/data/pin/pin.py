@@ -1,4 +1,4 @@
-"""From a folder of downloads to a data set that `validate` and `run` accept: hashed, placed, and written into its spec."""
+"""From a folder of downloads to a data set or weights that are accepted: hashed, placed, and written into the spec."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ from neuroledger.data.gate.validate import trial
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.load import read_dataset
 from neuroledger.data.package import expectations_text
-from neuroledger.data.pin.downloads import Downloads, Recorded
-from neuroledger.data.pin.install_files import place_of, put, stop_on_others
-from neuroledger.data.pin.select_files import files_below, named
-from neuroledger.data.pin.tables import write_lists
-from neuroledger.data.pin.yaml_edit import without
+from neuroledger.data.pin.downloads import (
+    Downloads,
+    Recorded,
+    files_below,
+    named,
+    place_of,
+    put,
+    stop_on_others,
+)
+from neuroledger.data.pin.yaml_edit import with_entries, without, write_lists
 from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile, is_pattern
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import Document, parse
-from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.kinds import DatasetSpec, ModelSpec
 from neuroledger.spec.load import explain, spec_of
 from neuroledger.store.files import write_text
 
-__all__ = ["Downloads", "Pinned", "fetch_and_pin", "pin"]
+__all__ = ["Downloads", "Pinned", "fetch_and_pin", "pin", "pin_weights"]
 
 SHOWN = 5
 
@@ -219,3 +224,54 @@ def _valid(text: str, path: Path, shown: str, tables: Mapping[str, str]) -> tupl
         raise RequestError(f"{shown} names no reader")
     _bound(spec, document)
     return spec, document
+
+
+def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False) -> Pinned:
+    """Pin the files that the spec of model `id` names below `downloads`, from a folder; `unavailable` goes.
+
+    Raises
+    ------
+    RequestError
+        The spec names no downloads, one is not in the folder, or something was said that only recordings need.
+    IntegrityError
+        A file is not what is stated of it, or another one lies where it is to go.
+    SpecError
+        The spec would not be valid.
+    """
+    spec, path = catalog.model(id), catalog.entry("models", id).path
+    if given := downloads.about_recordings:
+        raise RequestError(f"{given[0]} is about recordings; {id} is a model")
+    if not spec.downloads:
+        raise RequestError(
+            f"model {id!r} names no `downloads`: its weights are {'pinned already' if spec.weights else 'none'}"
+        )
+    pins: dict[str, dict[str, Any]] = {}
+    for name, stated in spec.downloads.items():
+        source = downloads.folder / name
+        if not source.is_file():
+            raise RequestError(f"{downloads.folder} lacks {name}; download it from {stated.url}")
+        compare(source, stated)
+        where = (
+            {"url": stated.url}
+            if downloads.url_prefix is None
+            else {"url": f"{downloads.url_prefix.rstrip('/')}/{name}"}
+        )
+        pins[name] = {**where, "size": source.stat().st_size, "sha256": sha256_of_file(source)}
+    before = path.read_text(encoding="utf-8")
+    text = without(with_entries(before, ("weights",), pins, before="downloads"), "unavailable")
+    document = parse(text, catalog.shown(path))
+    new = spec_of(document, "models", stem=path.stem)
+    if not isinstance(new, ModelSpec) or new.builder is None:
+        raise RequestError(f"{catalog.shown(path)} names no builder")
+    component = registry.get("builder", new.builder.name)
+    try:
+        component.bind(new.builder.parameters)
+    except ValidationError as error:
+        raise SpecError(explain(error, document, component.parameters, ("builder",))) from None
+    folder = folder_of(catalog.root, "models", id)
+    stop_on_others(folder, {name: downloads.folder / name for name in pins}, pins)
+    placed = 0
+    if not dry_run:
+        placed = sum(put(downloads.folder / name, folder / name) for name in pins)
+        write_text(path, text)
+    return Pinned(path, before, text, len(pins), placed, 0, ())

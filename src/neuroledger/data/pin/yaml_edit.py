@@ -1,15 +1,18 @@
-"""The text of a spec with other pins in it: comments, order and all that did not change stay as they were."""
+"""The text of a spec, and tables beside it, with other pins: comments, order and what did not change stay."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuroledger.spec.document import parse
+from neuroledger.spec.kinds import DatasetSpec
+from neuroledger.spec.lists import LONG, ListTarget, file_rows, table_of
 
-__all__ = ["inline", "with_entries", "with_field", "without"]
+__all__ = ["Written", "inline", "with_entries", "with_field", "without", "without_recordings", "write_lists"]
 
 # Texts that need no quotes: nothing that YAML, of whatever version, could read as a number, a date or a word of its own.
 PLAIN = re.compile(r"(?![\d+.:eE_-]+$)(?!0[xo])[A-Za-z0-9_.][A-Za-z0-9_./+:=-]*(?<!:)")
@@ -186,3 +189,59 @@ def _segments(lines: Sequence[str], indent: str) -> list[tuple[list[str], bool]]
         else:
             segments[-1][0].append(line)
     return segments
+
+
+class Written(NamedTuple):
+    """The text of the spec, and the texts of the tables beside it by their names."""
+
+    text: str
+    tables: dict[str, str]
+
+
+def write_lists(
+    text: str,
+    spec: DatasetSpec,
+    pins: Mapping[str, Mapping[str, Any]],
+    recordings: Sequence[Mapping[str, Any]] | None,
+) -> Written:
+    """`text` with these pins and recordings; None leaves the recordings as they are.
+
+    More than 400 go into a table, and so does what is in a table already.
+    """
+    lists: dict[str, dict[str, Any]] = {}
+    tables: dict[str, str] = {}
+
+    def listed(target: ListTarget, rows: Sequence[Mapping[str, Any]]) -> bool:
+        if len(rows) <= LONG and target not in spec.lists:
+            return False
+        held = spec.lists.get(target)
+        name = held.table if held is not None else f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
+        tables[name], count = table_of(rows)
+        digest = hashlib.sha256(tables[name].encode()).hexdigest()
+        lists[target] = {"table": name, "sha256": digest, "rows": count}
+        return True
+
+    if recordings is not None:
+        if listed("reader.recordings", recordings):
+            text = without_recordings(text)
+        else:
+            entries = {str(row["file"]): row for row in recordings}
+            text = with_entries(text, ("reader", "recordings"), entries)
+    if listed("files", file_rows(pins)):
+        text = without(text, "files")
+    else:
+        text = with_entries(text, ("files",), pins, before="reader")
+    if lists:
+        text = with_entries(text, ("lists",), lists, before="reader")
+    elif spec.lists:
+        text = without(text, "lists")
+    return Written(text, tables)
+
+
+def without_recordings(text: str) -> str:
+    """`text` without the recordings of its reader; a reader on one line keeps an empty list."""
+    shorter = re.sub(r"^  recordings:.*\n(?:    .*\n)*", "", text, count=1, flags=re.MULTILINE)
+    reader = parse(text, "spec").data.get("reader")
+    if shorter == text and isinstance(reader, Mapping) and reader.get("recordings"):
+        return with_field(text, ("reader", "recordings"), [])
+    return shorter

@@ -23,7 +23,7 @@ from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.load import load_dataset, read_dataset, verified_files
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.package import UNTRACKED, ZIP_TIME, expectations_text, track
-from neuroledger.data.pin.install_files import place_of
+from neuroledger.data.pin.downloads import place_of
 from neuroledger.data.pin.pin import Pinned, fetch_and_pin
 from neuroledger.data.pin.yaml_edit import inline, without
 from neuroledger.data.stimuli import StimulusSet, safe_members

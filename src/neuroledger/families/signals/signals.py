@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.lazy_rows import found_once, release, row_blocks
+from neuroledger.data.memory import found_once, release, row_blocks
 from neuroledger.errors import AssemblyError
 
 __all__ = [

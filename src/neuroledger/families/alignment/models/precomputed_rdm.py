@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.data.time_bins import Bin
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.model import unknown
+from neuroledger.models.neuroids import Bin
 from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
 

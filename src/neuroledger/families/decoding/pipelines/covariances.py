@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.lazy_rows import row_blocks
+from neuroledger.data.memory import row_blocks
 from neuroledger.errors import UnavailableError
 
 __all__ = ["CovarianceEstimator", "MatrixOfWindows", "covariances", "pyriemann"]

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.lazy_rows import LazyRows
+from neuroledger.data.memory import LazyRows
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines.covariances import covariances, pyriemann
 from neuroledger.families.decoding.pipelines.riemannian_mean import by_descent, by_newton

@@ -10,8 +10,7 @@ import xarray as xr
 
 from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.lazy_rows import WHOLE, LazyRows, Rows, row_blocks
-from neuroledger.data.memory import require_memory
+from neuroledger.data.memory import WHOLE, LazyRows, Rows, require_memory, row_blocks
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.decoding.protocols.decoder import Objective
 from neuroledger.families.decoding.protocols.made_once import LIMIT, content, once

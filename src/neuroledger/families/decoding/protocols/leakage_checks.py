@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Floats, Indices, Strings
-from neuroledger.data.lazy_rows import found_once, release
+from neuroledger.data.memory import found_once, release
 from neuroledger.errors import DataError
 from neuroledger.families.decoding.protocols.splits import NONE, Fold
 from neuroledger.families.signals.signals import DIMS, blocks, extents

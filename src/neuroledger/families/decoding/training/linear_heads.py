@@ -9,8 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from neuroledger.data.arrays import Array, Integers
-from neuroledger.data.lazy_rows import WHOLE, LazyRows, part_of, row_blocks
-from neuroledger.data.memory import empty_array, require_memory
+from neuroledger.data.memory import WHOLE, LazyRows, empty_array, part_of, require_memory, row_blocks
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.lazy_rows import LazyRows, part_of
+from neuroledger.data.memory import LazyRows, part_of
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.models.convolutional_decoders import limit_norms
 from neuroledger.families.decoding.protocols.decoder import Signature

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Singles
-from neuroledger.data.lazy_rows import WHOLE, LazyRows, Rows
+from neuroledger.data.memory import WHOLE, LazyRows, Rows
 from neuroledger.errors import DataError, ModelError
 from neuroledger.spec.channels import Channels
 

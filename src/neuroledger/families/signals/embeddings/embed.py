@@ -18,7 +18,7 @@ from neuroledger.families.signals.embeddings.stimulus_source import Source
 from neuroledger.models.embedder import Embedder, Tell
 from neuroledger.models.model import LayeredModel, unknown
 from neuroledger.models.model import embed as embeddings
-from neuroledger.spec.identity import canonical
+from neuroledger.spec.base import canonical
 
 __all__ = ["embed", "require_place", "write_embeddings"]
 

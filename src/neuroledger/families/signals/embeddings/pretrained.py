@@ -13,10 +13,9 @@ from pydantic import Field
 
 from neuroledger.errors import DataError, ModelError
 from neuroledger.models.hub import UNBUILDABLE, configured
-from neuroledger.models.tensor_files import checkpoint_tensors, safetensors
 from neuroledger.models.torch_layers import REFUSALS, available
 from neuroledger.models.torch_module import hub_package, version_of
-from neuroledger.models.torch_weights import weights_identity
+from neuroledger.models.torch_weights import checkpoint_tensors, safetensors, weights_identity
 from neuroledger.spec.trusted import Arguments
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import verify_file
-from neuroledger.data.pin.install_files import place_of
-from neuroledger.data.pin.select_files import files_below
+from neuroledger.data.pin.downloads import files_below, place_of
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.models.embedder import COLUMNS, Shown

@@ -7,7 +7,7 @@ from typing import Any
 
 import urllib3
 
-from neuroledger.data.pin.install_files import place_of
+from neuroledger.data.pin.downloads import place_of
 from neuroledger.data.pin.yaml_edit import inline
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.pinning.import_tree import Imported, spdx

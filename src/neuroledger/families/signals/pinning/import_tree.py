@@ -15,9 +15,8 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from pydantic import Field
 
 from neuroledger.data.file_names import matching
-from neuroledger.data.pin.install_files import place_of
-from neuroledger.data.pin.tables import without_recordings
-from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
+from neuroledger.data.pin.downloads import place_of
+from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without, without_recordings
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.pinning.scan_downloads import (
     NOT_RAW,

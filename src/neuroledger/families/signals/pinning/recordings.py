@@ -11,11 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from neuroledger.data.parsing import table_rows
-from neuroledger.data.pin.downloads import Downloads, Recorded
-from neuroledger.data.pin.install_files import place_of
-from neuroledger.data.pin.select_files import files_below, only_files
-from neuroledger.data.pin.tables import without_recordings
-from neuroledger.data.pin.yaml_edit import with_field
+from neuroledger.data.pin.downloads import Downloads, Recorded, files_below, only_files, place_of
+from neuroledger.data.pin.yaml_edit import with_field, without_recordings
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.families.signals.pinning.scan_downloads import (

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data.assembly import content_sha256
-from neuroledger.data.lazy_rows import row_blocks
+from neuroledger.data.memory import row_blocks
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.beyond_ends import KEY, sum_left_out
 from neuroledger.families.signals.signals import DIMS

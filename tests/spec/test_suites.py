@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from neuroledger.spec.hierarchy import groups_of, weights_of
 from neuroledger.spec.kinds import SuiteSpec
+from neuroledger.spec.suites import groups_of, weights_of
 
 WEIGHTS = {"a": 1.0, "b": 3.0, "c": 1.0, "d": 1.0}
 PARENTS = {"a": "V4", "b": "V4", "c": "IT", "d": "behavior"}
