@@ -76,8 +76,7 @@ def with_entries(text: str, path: Sequence[str], entries: Mapping[str, Any], *, 
         old = {str(number): (value, value) for number, value in enumerate(held)}
         new = {key: (f"{indent}- {inline(value)}", value) for key, value in entries.items()}
         start, stop = _extent(lines, outer)
-        at = _inner(lines, f"  {name}", start + 1, stop)
-        place = at
+        place = _inner(lines, f"  {name}", start + 1, stop)
     head = " " * (len(indent) - 2) + f"{name}:"
     if place is None:
         block = [head, *(line for line, _ in new.values())]
@@ -85,7 +84,8 @@ def with_entries(text: str, path: Sequence[str], entries: Mapping[str, Any], *, 
             return _placed(lines, name, block, before)
         return "\n".join([*lines[:stop], *block, *lines[stop:]]) + "\n"
     first, last = place
-    segments = _segments(lines[first + 1 : last], indent) if lines[first].rstrip().endswith(":") else []
+    laid_out = lines[first].partition("#")[0].rstrip().endswith(":")
+    head, segments = (lines[first], _segments(lines[first + 1 : last], indent)) if laid_out else (head, [])
     kept: list[str] = []
     written: set[str] = set()
     values = list(old.values())

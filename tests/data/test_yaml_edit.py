@@ -1,0 +1,166 @@
+"""Fields and entries are put into the text of a spec, whatever its layout, and everything else stays as it was written."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
+from neuroledger.spec.document import parse
+
+TEXT = """\
+# about this set
+id: x
+files:  # of the lab
+  a.set: {size: 1}
+
+  # noisy
+  b.set:
+    # large
+    size: 2
+  c.set: {size: 3}   # the last
+reader:
+  name: plain
+  recordings:
+    - {file: a, subject: "1"}
+    # noisy
+    - file: b
+      subject: "2"
+  window: {start: 0}
+notes:
+- one
+
+title: A set
+"""
+A, B, C = {"size": 1}, {"size": 2}, {"size": 3}
+
+
+def data(text: str) -> Any:
+    return parse(text, "x").data
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({}, "{}"), ([], "[]"), ((1, 2.5), "[1, 2.5]"), (None, "null"), (True, "true"), (-3, "-3"),
+        ({"a": {"b": [1, "x"]}, 7: "y"}, '{a: {b: [1, x]}, "7": "y"}'), ("a/b.c:d=e+f-g_1", "a/b.c:d=e+f-g_1"),
+        ("a:", '"a:"'), ("No", '"No"'), ("n", '"n"'), ("null", '"null"'), ("nothing", "nothing"), ("-a", '"-a"'),
+        ("1.5e3", '"1.5e3"'), ("1a", "1a"), ("0x1f", '"0x1f"'), ("0o17", '"0o17"'), ("2020-01-01", '"2020-01-01"'),
+        ("é", '"é"'), ("a b", '"a b"'), ('"', '"\\""'), ("", '""'), (".5", '".5"'), (".hidden", ".hidden"),
+    ],
+)  # fmt: skip
+def test_plain_data_are_one_line_in_which_texts_stay_texts(value: Any, text: str) -> None:
+    assert inline(value) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "before", "old", "new"),
+    [
+        (("id",), "z", "", "id: x\n", "id: z\n"),
+        (("id",), "z", "reader", "id: x\n", "id: z\n"),
+        (("version",), 2, "", "title: A set\n", "title: A set\nversion: 2\n"),
+        (("version",), 2, "missing", "title: A set\n", "title: A set\nversion: 2\n"),
+        (("version",), 2, "reader", "reader:\n", "version: 2\nreader:\n"),
+        (("version",), 2, "files", "files:  # of the lab\n", "version: 2\nfiles:  # of the lab\n"),
+        (("notes",), ["two"], "", "notes:\n- one\n", "notes: [two]\n"),
+        (("reader", "name"), "other", "", "  name: plain\n", "  name: other\n"),
+        (("reader", "window"), {"start": 1}, "", "  window: {start: 0}\n", "  window: {start: 1}\n"),
+        (("reader", "size"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  size: 3\n"),
+        (("reader", "nam"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  nam: 3\n"),
+    ],
+)  # fmt: skip
+def test_a_field_is_set_in_its_place_and_no_other_line_changes(
+    path: tuple[str, ...], value: Any, before: str, old: str, new: str
+) -> None:
+    assert with_field(TEXT, path, value, before=before) == TEXT.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("id",), "x"), (("notes",), ("one",)), (("files", "a.set"), {"size": 1}), (("reader", "name"), "plain")],
+)  # fmt: skip
+def test_a_field_that_has_its_value_keeps_its_layout(path: tuple[str, ...], value: Any) -> None:
+    assert with_field(TEXT, path, value) == TEXT
+
+
+def test_a_component_on_one_line_is_laid_out_when_a_field_of_it_changes() -> None:
+    text = "id: x\nreader: {name: a, window: {start: 0}}  # w\ntitle: t\n"
+    laid = "id: x\nreader:\n  name: b\n  window: {start: 0}\ntitle: t\n"
+    assert with_field(text, ("reader", "name"), "b") == laid
+    assert with_field(text, ("reader", "name"), "a") == text
+    assert with_field(laid, ("reader", "name"), "c") == laid.replace("name: b", "name: c")
+    remarked = laid.replace("reader:\n", "reader:   # how: it is cut\n")
+    assert with_field(remarked, ("reader", "name"), "c") == remarked.replace("name: b", "name: c")
+    listed = with_entries(text, ("reader", "recordings"), {"a": {"file": "a"}})
+    assert listed == (
+        "id: x\nreader:\n  name: a\n  window: {start: 0}\n  recordings:\n    - {file: a}\ntitle: t\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "old", "new"),
+    [
+        ({"a.set": A, "b.set": B, "c.set": C}, "", ""),
+        ({"c.set": C, "b.set": B, "a.set": A}, "", ""),
+        ({"a.set": B, "b.set": B, "c.set": C}, "  a.set: {size: 1}\n\n", "  a.set: {size: 2}\n"),
+        ({"a.set": A, "c.set": C}, "  b.set:\n    # large\n    size: 2\n", ""),
+        ({"a.set": A, "b.set": B}, "  c.set: {size: 3}   # the last\n", ""),
+        ({"a.set": A, "b.set": B, "c.set": C, "d.set": A}, "# the last\n", "# the last\n  d.set: {size: 1}\n"),
+    ],
+)  # fmt: skip
+def test_entries_that_say_the_same_keep_their_lines_and_their_remarks(
+    entries: dict[str, Any], old: str, new: str
+) -> None:
+    found = with_entries(TEXT, ("files",), entries)
+    assert found == TEXT.replace(old, new, 1)
+    assert data(found)["files"] == entries
+    assert with_entries(found, ("files",), entries) == found
+
+
+@pytest.mark.parametrize(
+    ("rows", "old", "new"),
+    [
+        ([{"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}], "", ""),
+        ([{"file": "b", "subject": "2"}], '    - {file: a, subject: "1"}\n', ""),
+        ([{"file": "a", "subject": "1"}], '    - file: b\n      subject: "2"\n', ""),
+        ([{"file": "a", "subject": "1"}, {"file": "b", "subject": ("2",)}], '    - file: b\n      subject: "2"\n',
+         '    - {file: b, subject: ["2"]}\n'),
+        ([{"file": "c"}, {"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}], '      subject: "2"\n',
+         '      subject: "2"\n    - {file: c}\n'),
+    ],
+)  # fmt: skip
+def test_rows_that_are_there_already_keep_their_lines_wherever_they_stand(
+    rows: list[dict[str, Any]], old: str, new: str
+) -> None:
+    found = with_entries(TEXT, ("reader", "recordings"), {str(i): row for i, row in enumerate(rows)})
+    assert found == TEXT.replace(old, new, 1)
+
+
+def test_what_is_not_there_yet_gets_a_block_of_its_own() -> None:
+    assert with_entries("id: x\nreader: {}\n", ("files",), {"a": A}, before="reader") == (
+        "id: x\nfiles:\n  a: {size: 1}\nreader: {}\n"
+    )
+    assert with_entries("id: x\n", ("files",), {"a": A}) == "id: x\nfiles:\n  a: {size: 1}\n"
+    text = TEXT.replace("  recordings:\n    - {file: a", "  others:\n    - {file: a")
+    found = with_entries(text, ("reader", "recordings"), {"0": A})
+    assert found == text.replace(
+        "  window: {start: 0}\n", "  window: {start: 0}\n  recordings:\n    - {size: 1}\n"
+    )
+    for written in ("files: {a: {size: 1}, b: {size: 2}}", "files: {}", "files:", "files: null"):
+        assert with_entries(f"id: x\n{written}\ntitle: t\n", ("files",), {"b": B}) == (
+            "id: x\nfiles:\n  b: {size: 2}\ntitle: t\n"
+        )
+    empty = with_entries("reader:\n  recordings: []\n  name: a\n", ("reader", "recordings"), {"0": A})
+    assert empty == "reader:\n  recordings:\n    - {size: 1}\n  name: a\n"
+
+
+def test_a_field_goes_with_all_of_its_lines_and_what_follows_it_stays() -> None:
+    fields = ("id", "files", "reader", "notes", "title")
+    starts = [TEXT.index(f"\n{name}:") + 1 for name in fields]
+    for name, (start, stop) in zip(fields, pairwise([*starts, len(TEXT)]), strict=True):
+        gone = TEXT[start:stop].rstrip("\n") + "\n"
+        assert without(TEXT, name) == TEXT.replace(gone, "", 1)
+    assert without(TEXT, "version") == TEXT
+    assert without("ids: 1\nid : 2\n", "id") == "ids: 1\n"
