@@ -139,10 +139,8 @@ class Proposal:
         """Everything that whoever merges must know."""
         size = sum(self.now.entries[path].size for path, state in self.changed.items() if state != "removed")
         if len(self.changed) > MOST_PATHS or size > MOST_CHANGED:
-            words = (
-                f"{len(self.changed):,} paths with {size / 1e6:,.0f} MB changed; at most {MOST_PATHS:,} with "
-            )
-            words += f"{MOST_CHANGED // 10**6} MB can be reviewed at once"
+            words = f"{len(self.changed):,} paths with {size / 1e6:,.0f} MB changed; "
+            words += f"at most {MOST_PATHS:,} with {MOST_CHANGED // 10**6} MB can be reviewed at once"
             yield Finding("review.size", "error", "proposal", words, "divide the proposal")
             return
         for path, state in self.changed.items():
@@ -204,7 +202,7 @@ class Proposal:
             yield _note("review.spec", path, f"{state}: a list of a spec, compared with the hash in it")
         elif path == "specs/references.bib" and state == "changed":
             old, now = (re.split(r"(?m)^(?=\s*@)", self._text(tree, path)) for tree in (self.base, self.now))
-            if lost := {one.strip() for one in old} - {one.strip() for one in now}:
+            if lost := {one.strip() for one in old} - {one.strip() for one in now} - {""}:
                 words = f"what others wrote changed: {min(lost)[:60]}"
                 yield _warning("review.spec", path, words, "compare the entries")
             else:
@@ -421,6 +419,8 @@ class Proposal:
 
     def _pointers(self) -> Iterator[Finding]:
         """Every pointer of which the pointer, the object or the spec changed."""
+        changed = [PurePosixPath(one) for one in self.changed if one.startswith("specs/")]
+        specs = {(one.parts[1], one.stem) for one in changed if len(one.parts) > 2}
         for path in self.now.entries:
             if not _data_file(path, ".dvc"):
                 continue
@@ -432,7 +432,7 @@ class Proposal:
                     yield from error.findings
                 continue
             stored = f"{STORE}/{md5[:2]}/{md5[2:]}"
-            if {path, stored, self._by_id.get((kind, id), "")} & self.changed.keys():
+            if {path, stored} & self.changed.keys() or (kind, id) in specs:
                 yield from self._agrees(path, self._pins(kind, id), size, stored, remote)
 
     def _agrees(

@@ -1,0 +1,1258 @@
+"""Every finding of a review: which path gives it, how severe it is, and what it says and advises, on trees in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from neuroledger.data.gate.validation import ValidationReport, identity, seal
+from neuroledger.engine import diff_since
+from neuroledger.engine.diff_since import ONLY_SAYS, Proposal, Review, record_in
+from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
+from neuroledger.engine.record import Record
+from neuroledger.errors import Finding
+from neuroledger.spec.base import spec_sha256
+from neuroledger.spec.document import parse
+from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
+from neuroledger.spec.load import spec_of
+from tests.report.ledger import CONTROLS, record
+
+BYTES = b"four"
+MD5 = hashlib.md5(BYTES).hexdigest()
+STORED = f".dvcstore/files/md5/{MD5[:2]}/{MD5[2:]}"
+BENCHMARK, DATASET = "specs/benchmarks/lab.V4.yaml", "specs/datasets/lab.yaml"
+MODEL, SUITE, METRIC = "specs/models/ant.yaml", "specs/suites/lab.yaml", "specs/metrics/own.yaml"
+POINTER, RECORD = "data/lab/r.nc.dvc", "results/records/lab.V4/ant.json"
+REPORT, CALIBRATION = "results/validation/lab.json", "results/calibration/lab.V4.json"
+CONFIG = """['remote "embedded"']
+    url = ../.dvcstore
+['remote "far"']
+    url = s3://bucket/lab
+"""
+
+Content = str | bytes | Entry | None
+Said = list[tuple[str, str, str, str, str]]
+
+
+def spec(id: str, **fields: Any) -> str:
+    plain = {"id": id, "version": 1, "title": f"The {id}"} | fields
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in plain.items())
+
+
+def dataset(id: str = "lab", **fields: Any) -> str:
+    pin = {"dvc": True, "size": 4, "sha256": hashlib.sha256(BYTES).hexdigest()}
+    checks = {
+        "stimuli": [{"check": "unique", "column": "stimulus_id"}],
+        "assembly": [{"check": "values_vary"}, {"check": "repetitions", "count": 2}],
+    }
+    known = {
+        "license": "CC0-1.0",
+        "reader": {"name": "netcdf"},
+        "files": {"r.nc": pin},
+        "expectations": checks,
+    }
+    return spec(id, **known | fields)
+
+
+def benchmark(id: str = "lab.V4", **fields: Any) -> str:
+    known = {
+        "parent": "V4", "dataset": "lab", "paradigm": {"name": "recording", "region": "V4"}, "metric": "ridge",
+        "controls": {"positive": ["pixels4"], "negative": ["noise"]},
+    }  # fmt: skip
+    return spec(id, **known | fields)
+
+
+def model(**fields: Any) -> str:
+    return spec("ant", **{"builder": {"name": "pixels", "size": 4}} | fields)
+
+
+def suite(**fields: Any) -> str:
+    return spec("lab", **{"benchmarks": ["lab.V4"], "models": ["ant"]} | fields)
+
+
+def metric(**fields: Any) -> str:
+    return spec("own", **{"compare": {"name": "ridge"}, "scale": "correlation"} | fields)
+
+
+def pointer(**fields: Any) -> str:
+    return yaml.safe_dump({"outs": [{"md5": MD5, "size": 4, "hash": "md5", "path": "r.nc"} | fields]})
+
+
+def kept(value: float | None = 0.5, model: str = "ant", **fields: Any) -> str:
+    return json.dumps(record(model, "lab.V4", value, **fields).model_dump(mode="json"))
+
+
+START: dict[str, Content] = {
+    ".dvc/config": CONFIG,
+    STORED: BYTES,
+    POINTER: pointer(),
+    DATASET: dataset(),
+    BENCHMARK: benchmark(),
+    MODEL: model(),
+    SUITE: suite(),
+    METRIC: metric(),
+    RECORD: kept(),
+    "docs/page.md": "# Page\n",
+    "src/module.py": "x = 1\n",
+}
+
+
+def tree(files: Mapping[str, Content]) -> Tree:
+    entries: dict[str, Entry] = {}
+    contents: dict[str, bytes] = {}
+    for path, held in files.items():
+        if isinstance(held, Entry):
+            entries[path] = held
+        elif held is not None:
+            content = held.encode() if isinstance(held, str) else held
+            id = hashlib.sha1(content).hexdigest()
+            entries[path], contents[id] = Entry(FILE, id, len(content)), content
+    return Tree(Path("no-folder"), entries, contents)
+
+
+def said(change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None) -> Said:
+    """What a proposal that changes these paths is told: severity, code, place, what, fix."""
+    start = START | dict(before or {})
+    found = Proposal(tree(start), tree(start | dict(change))).findings()
+    return [(one.severity, one.code, one.where, one.what, one.fix) for one in found]
+
+
+def codes(
+    change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None
+) -> list[tuple[str, str]]:
+    return [(severity, code) for severity, code, *_ in said(change, before=before)]
+
+
+CODE = "read it before anything of this proposal is run"
+REMOTE = "put large files where a url or S3 serves them"
+
+
+def test_the_most_severe_finding_is_the_verdict() -> None:
+    note, warning, error = (
+        Finding("review.code", severity, "a", "b") for severity in ("note", "warning", "error")
+    )
+    assert Review("c", ()).verdict == "clean"
+    assert Review("c", (note,)).verdict == "clean"
+    assert Review("c", (warning, note)).verdict == "needs a person"
+    assert Review("c", (note, error, warning)).verdict == "refused"
+
+
+def test_paths_are_added_changed_or_removed_in_their_order() -> None:
+    proposal = Proposal(tree({"b": "1", "c": "1", "d": "1"}), tree({"d": "1", "c": "2", "a": "1"}))
+    assert list(proposal.changed.items()) == [("a", "added"), ("b", "removed"), ("c", "changed")]
+
+
+def test_a_mode_alone_is_a_change_that_may_run() -> None:
+    base = tree(START)
+    entries = {**base.entries, "docs/page.md": replace(base.entries["docs/page.md"], mode="100755")}
+    found = Proposal(base, replace(base, entries=entries)).findings()
+    assert [(one.severity, one.code, one.where, one.what, one.fix) for one in found] == [
+        ("warning", "review.code", "docs/page.md", "changed: the file is executable", "")
+    ]
+
+
+# How much
+
+
+def test_five_thousand_paths_are_reviewed_and_one_more_is_not() -> None:
+    many: dict[str, Content] = {f"docs/{number}.md": "a" for number in range(5000)}
+    assert {code for _, code in codes(many)} == {"review.page"}
+    words = "5,001 paths with 0 MB changed; at most 5,000 with 100 MB can be reviewed at once"
+    assert said(many | {"docs/last.md": "b"}) == [
+        ("error", "review.size", "proposal", words, "divide the proposal")
+    ]
+
+
+def test_a_hundred_megabytes_are_reviewed_and_one_byte_more_is_not() -> None:
+    def big(size: int) -> dict[str, Content]:
+        return {"src/a": Entry(FILE, "a", 50_000_000), "src/b": Entry(FILE, "b", size)}
+
+    held = said(big(50_000_000))
+    assert ("error", "review.size", "src/a", "50.0 MB; at most 5 MB a file are allowed", REMOTE) in held
+    assert "proposal" not in {where for _, _, where, *_ in held}
+    words = "2 paths with 100 MB changed; at most 5,000 with 100 MB can be reviewed at once"
+    assert said(big(50_000_001)) == [("error", "review.size", "proposal", words, "divide the proposal")]
+    gone = dict.fromkeys(big(50_000_001))
+    assert "proposal" not in {where for _, _, where, *_ in said(gone, before=big(50_000_001))}
+
+
+def test_a_file_of_five_megabytes_is_allowed_and_one_byte_more_is_not() -> None:
+    content = b"a" * MOST_BYTES
+    assert codes({"src/a": content}) == [("warning", "review.code")]
+    assert said({"src/a": content + b"a"}) == [
+        ("error", "review.size", "src/a", "5.0 MB; at most 5 MB a file are allowed", REMOTE)
+    ]
+
+
+def test_an_embedded_remote_of_fifty_megabytes_is_allowed_and_one_byte_more_is_not() -> None:
+    full: dict[str, Content] = {
+        f".dvcstore/files/md5/aa/{number}": Entry(FILE, f"{number}", 5_000_000) for number in range(10)
+    }
+    less = {".dvcstore/files/md5/aa/9": Entry(FILE, "9", 4_999_996)}  # and four bytes of the start
+    again = {POINTER: None, DATASET: dataset(reader={"name": "csv"})}
+    assert "review.size" not in [code for _, code in codes({STORED: None}, before=full | less | again)]
+    over = full | {".dvcstore/files/md5/aa/x": b"x"}
+    words = "the embedded remote would hold 50 MB; at most 50 MB may be"
+    finding = ("error", "review.size", ".dvcstore", words, REMOTE)
+    assert finding not in said({"docs/page.md": "# Other\n"}, before=over)
+    assert finding in said({".dvcstore/files/md5/aa/y": b"y"}, before=over)
+    exact = full | less | {".dvcstore/files/md5/aa/x": Entry(FILE, "x", 0)}
+    assert finding not in said({".dvcstore/files/md5/aa/y": b""}, before=exact)
+
+
+# What a path may not be
+
+
+@pytest.mark.parametrize("path", ["docs/a\u202eb.md", "docs/a\ufffd.md", "docs/a\x07.md"])
+def test_hidden_characters_of_a_path_are_told_of_a_removed_one_too(path: str) -> None:
+    words = "the path has a character that terminals hide or obey"
+    finding = ("error", "review.hidden-character", path, words, "")
+    assert said({path: "a"}) == [finding]
+    assert said({path: None}, before={path: "a"}) == [finding]
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [(LINK, "a link, which leads elsewhere"), (MODULE, "a repository of its own, which leads elsewhere")],
+)
+def test_links_and_submodules_are_refused(mode: str, words: str) -> None:
+    assert said({"docs/other": Entry(mode, "a", 0)}) == [
+        ("error", "review.link", "docs/other", words, "commit the file itself")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("docs/dvc.yaml", "dvc.yaml"), ("docs/dvc.lock", "dvc.lock"), ("docs/.dvcignore", ".dvcignore"),
+        ("docs/.gitattributes", ".gitattributes"), (".gitmodules", ".gitmodules"), ("docs/.dvc/config", ".dvc"),
+        (".git/config", ".git"), (".dvc/tmp/x", ".dvc"), (".dvc", ".dvc"), (".dvc/.gitmodules", ".dvc"),
+    ],
+)  # fmt: skip
+def test_files_that_configure_git_or_dvc_from_inside_are_refused(path: str, part: str) -> None:
+    words = f"{part} configures git or DVC from inside the repository"
+    assert ("error", "review.nested", path, words, "remove it") in said({path: "a"})
+
+
+@pytest.mark.parametrize(
+    "path", [".gitattributes", ".gitignore", ".dvcignore", "dvc.yaml", ".dvc/config", "docs/.gitignore"]
+)
+def test_settings_where_they_belong_need_a_person(path: str) -> None:
+    old = START.get(path)
+    before = f"{old}# more\n" if isinstance(old, str) else "a: 1\n"
+    assert said({path: before}) == [
+        ("warning", "review.code", path, f"{'changed' if old else 'added'}: code or settings", CODE)
+    ]
+
+
+@pytest.mark.parametrize("path", ["r.dvc", "specs/data/r.dvc"])
+def test_pointers_lie_below_data(path: str) -> None:
+    assert ("error", "review.pointer-wrong", path, "a pointer outside data/", "remove it") in said(
+        {path: "a: 1\n"}
+    )
+
+
+def test_the_longest_names_and_paths() -> None:
+    finding = ("error", "review.path")
+    assert finding not in codes({"src/" + "a" * 240: "a"})
+    assert finding in codes({"src/" + "a" * 241: "a"})
+    assert finding in codes({"src/" + "ä" * 121: "a"})  # bytes count, not characters
+    deep = "/".join(["a" * 99] * 10)
+    assert len(deep) == 999 and finding not in codes({deep + "b": "a"})
+    (told,) = said({deep + "bb": "a"})
+    assert told == ("error", "review.path", deep + "bb", "not a file name on every system", "rename it")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "con",
+        "AUX.txt",
+        "nul",
+        "prn.a.b",
+        "com1",
+        "lpt9.md",
+        "a:b",
+        "a<b",
+        "what?",
+        "a\\b",
+        "end.",
+        "end ",
+        "GIT~1",
+        ".GIT",
+    ],
+)
+def test_names_that_some_systems_do_not_have_are_refused(name: str) -> None:
+    told = ("error", "review.path", f"src/{name}", "not a file name on every system", "rename it")
+    assert told in said({f"src/{name}": "a"})
+    assert ("error", "review.path") in codes({f"src/{name}/a": "a"})
+
+
+@pytest.mark.parametrize("name", ["constant", "com", "lpt.md", "a.b", "git~x", "x.git"])
+def test_names_that_only_resemble_them_are_allowed(name: str) -> None:
+    assert codes({f"src/{name}": "a"}) == [("warning", "review.code")]
+
+
+def test_prepared_windows_are_refused_below_data_alone() -> None:
+    words = "prepared windows are computed from pinned files, never contributed"
+    assert said({"data/lab/prepared/a.md": "a"}) == [
+        ("error", "review.prepared", "data/lab/prepared/a.md", words, "remove it")
+    ]
+    assert ("error", "review.prepared") not in codes({"docs/prepared/a.md": "a"}) + codes(
+        {"src/prepared": "a"}
+    )
+
+
+def test_text_that_hides_is_told_with_its_line_and_column() -> None:
+    content = "# Page\r\n\tplain\tä\nab\u200bc\u202e\n\u200b"
+    found = [*Proposal(tree(START), tree(START | {"docs/page.md": content})).findings()]
+    words = "the character U+200B hides or reorders what is shown"
+    assert found == [Finding("review.hidden-character", "error", "docs/page.md", words, "remove it", 3, 3)]
+    assert codes({"docs/page.md": "\ufeff# Page\r\n\tä\n"}) == [("note", "review.page")]
+    assert codes({"docs/page.md": "# \ufeffPage\n"}) == [("error", "review.hidden-character")]
+    (told,) = said({"docs/page.md": b"\xff"})
+    assert told[3:] == ("not UTF-8 text", "commit text, or let DVC track it")
+
+
+def test_escapes_that_hide_are_told_wherever_yaml_and_json_have_them() -> None:
+    shown = "'a\\u202eb'"
+    words = f"an escape stands for a character that hides or reorders what is shown: {shown}"
+    for path, text in {
+        "docs/a.yaml": 'a: "a\\u202eb"\n',
+        "docs/a.json": '{"a": {"b": ["x", "a\\u202eb"]}}',
+        "docs/a.jsonl": '{"a": "x"}\n{"a\\u202eb": 1}\n',
+    }.items():
+        assert ("error", "review.hidden-character", path, words, "remove it") in said({path: text})
+    assert (
+        codes({"docs/a.json": '{"a": "x\\n\\t\\r"}', "docs/a.txt": '"a\\u202eb"'})
+        == [("warning", "review.code")] * 2
+    )
+    long = '{"a": "' + "b" * 100 + '\\u202e"}'
+    (told,) = [one for one in said({"docs/a.json": long}) if one[1] == "review.hidden-character"]
+    assert told[3].endswith(repr("b" * 60))
+
+
+def test_addresses_with_secrets_are_told_in_data_pages_and_settings() -> None:
+    address = "https://user:word@example.org/a"
+    words = "the address at example.org carries a name or password, which everybody could read"
+    for path, text in {
+        "docs/a.yaml": f"a: {address}\n",
+        "docs/a.json": json.dumps({"a": address}),
+        "docs/a.jsonl": f'{{"a": "x"}}\n{{"a": "{address}"}}\n',
+        "docs/a.md": f"See {address}\n",
+        "specs/more.bib": f"url = {address}\n",
+        ".dvc/more": f"url = {address}\n",
+    }.items():
+        assert [one for one in said({path: text}) if one[1] == "spec.address"] == [
+            (
+                "error",
+                "spec.address",
+                path,
+                words,
+                "remove it, and change the password; settings of the remote keep such things",
+            )
+        ], path
+    assert codes({"docs/a.txt": address}) == [("warning", "review.code")]
+    assert ("error", "spec.address") not in codes({"docs/a.md": "See file:///etc/x and http://localhost/\n"})
+    text = f"{CONFIG}    password = word\n"
+    fix = "keep it in .dvc/config.local, and change it: it was published"
+    assert said({".dvc/config": text}) == [
+        ("error", "spec.address", ".dvc/config", "password is a secret, which everybody could read", fix)
+    ]
+    assert ("error", "spec.address") not in codes({"docs/a.md": "password = word\n"})
+
+
+def test_patterns_of_addresses_in_schemas_are_no_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diff_since, "schema_texts", lambda *, plugins: {})
+    assert codes({"specs/schema/x.json": '{"a": "https://u:p@example.org"}'}) == [("warning", "review.code")]
+
+
+# Specs
+
+
+def test_specs_that_appear_and_disappear() -> None:
+    path = "specs/benchmarks/lab.IT.yaml"
+    assert said({path: benchmark("lab.IT")}) == [("note", "review.spec", path, "benchmark added", "")]
+    assert said({SUITE: None}) == [
+        ("warning", "review.removed", SUITE, "suite removed; its records become stale", "")
+    ]
+    assert said({BENCHMARK: benchmark()}, before={BENCHMARK: "id: x\n"}) == [
+        ("note", "review.spec", BENCHMARK, "benchmark it could not be read before", "")
+    ]
+
+
+def test_a_spec_that_cannot_be_read_is_told_as_the_loader_says_it() -> None:
+    told = said({BENCHMARK: benchmark(colour="red")})
+    assert [(one[0], one[2]) for one in told] == [("error", BENCHMARK)] and "colour" in told[0][3]
+
+
+def test_layout_alone_is_a_change_of_nothing() -> None:
+    assert said({BENCHMARK: "\ufeff# a comment\n" + benchmark()}) == [
+        ("note", "review.spec", BENCHMARK, "benchmark changed: layout", "")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "fields"),
+    [
+        (BENCHMARK, benchmark(title="Another", description="more", tags=["x"]), "title, description, tags"),
+        (DATASET, dataset(source="a paper", species="a cat"), "source, species"),
+        (MODEL, model(license="MIT", benchmarks=["lab.V4"]), "benchmarks, license"),
+        (SUITE, suite(models=["ant", "bee"], released="2026-01-01"), "models, released"),
+        (METRIC, metric(description="more"), "description"),
+    ],
+)  # fmt: skip
+def test_what_no_score_depends_on_changes_freely(path: str, text: str, fields: str) -> None:
+    kind = path.split("/")[1][:-1]
+    told = [one for one in said({path: text}) if one[1] != "review.weakened"]
+    assert told == [("note", "review.spec", path, f"{kind} changed: {fields}", "")]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "fields"),
+    [
+        (BENCHMARK, benchmark(select={"region": "IT"}), "select"),
+        (DATASET, dataset(degrees=8.0), "degrees"),
+        (MODEL, model(builder={"name": "pixels", "size": 8}), "builder"),
+        (SUITE, suite(family="parent"), "family"),
+        (METRIC, metric(scale="accuracy", unit="s"), "scale, unit"),
+        (BENCHMARK, benchmark(version=1, metric="pls", title="Another"), "metric"),
+    ],
+)
+def test_what_scores_depend_on_changes_with_the_version_alone(path: str, text: str, fields: str) -> None:
+    told = [one for one in said({path: text}) if one[0] == "error"]
+    what = f"{fields} changed and `version` is still 1"
+    assert told == [("error", "review.version", path, what, "write `version: 2`")]
+    raised = said({path: text.replace("version: 1", "version: 2")})
+    assert [one[0] for one in raised] == ["note"]
+    assert raised[0][3].startswith(f"{path.split('/')[1][:-1]} changed: version 1 → 2: ")
+
+
+def test_a_version_never_falls_and_the_place_is_that_of_the_version() -> None:
+    high = benchmark(version=3)
+    found = Proposal(
+        tree(START | {BENCHMARK: high}), tree(START | {BENCHMARK: benchmark(version=2)})
+    ).findings()
+    (told,) = [one for one in found if one.severity == "error"]
+    words = "version changed and `version` is still 2"
+    assert told == Finding("review.version", "error", BENCHMARK, words, "write `version: 4`", 2, 10)
+
+
+def test_a_spec_that_was_unavailable_may_change_without_a_new_version() -> None:
+    closed = benchmark(unavailable="lost")
+    assert ("error", "review.version") not in codes(
+        {BENCHMARK: benchmark(metric="pls")}, before={BENCHMARK: closed}
+    )
+
+
+def test_pins_that_moved_are_named() -> None:
+    pins = {name: {"dvc": True, "size": 4, "sha256": digit * 64} for name, digit in (("a", "1"), ("b", "2"))}
+    moved = pins | {"b": pins["b"] | {"sha256": "3" * 64}, "c": dict(pins["a"])}
+    old, new = ({"weights": one} for one in (pins, moved))
+    told = said({MODEL: model(version=2, **new)}, before={MODEL: model(**old)})
+    assert told == [
+        ("note", "review.spec", MODEL, "model changed: version 1 → 2: weights; pins moved: b", "")
+    ]
+
+
+FIELDS = "no score follows from them, but what is believed of scores or their owners: "
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "fields"),
+    [
+        (DATASET, dataset(), dataset(access="private", access_steps=["ask"]), "access"),
+        (
+            DATASET,
+            dataset(),
+            dataset(license="MIT", license_note="x", simulated=True),
+            "license, license_note, simulated",
+        ),
+        (DATASET, dataset(defects=["x"]), dataset(), "defects"),
+        (DATASET, dataset(), dataset(unavailable="lost"), "unavailable"),
+        (DATASET, dataset(), dataset(unread="odd"), "unread"),
+        (DATASET, dataset(), dataset(stimuli="sound"), "stimuli"),
+        (DATASET, dataset(cite=["a", "b"]), dataset(cite=["b", "c"]), "cite"),
+        (METRIC, metric(), metric(chance_level=0.5), "chance_level"),
+        (BENCHMARK, benchmark(), benchmark(parent="IT", superseded_by="x"), "parent, superseded_by"),
+        (MODEL, model(), model(control="negative", pretraining=["imagenet"]), "pretraining, control"),
+        (SUITE, suite(models=["ant", "bee"]), suite(models=["bee"]), "models"),
+        (SUITE, suite(version=1, benchmarks=["a", "b"]), suite(version=2, benchmarks=["b"]), "benchmarks"),
+        (SUITE, suite(version=1, includes=["a"]), suite(version=2), "includes"),
+    ],
+)
+def test_what_is_believed_of_scores_changes_before_the_eyes_of_a_person(
+    path: str, old: str, new: str, fields: str
+) -> None:
+    told = [one for one in said({path: new}, before={path: old}) if one[1] == "review.weakened"]
+    assert told == [("warning", "review.weakened", path, FIELDS + fields, "compare it with what was there")]
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        (DATASET, dataset(unavailable="lost"), dataset()),
+        (DATASET, dataset(unread="odd"), dataset()),
+        (DATASET, dataset(cite=["a"]), dataset(cite=["b", "a"])),
+        (SUITE, suite(benchmarks=["a"]), suite(version=2, benchmarks=["b", {"id": "a", "version": 3}])),
+        (SUITE, suite(), suite(models=["bee", "ant"])),
+    ],
+)
+def test_what_comes_back_or_is_added_to_a_list_is_believed(path: str, old: str, new: str) -> None:
+    assert {severity for severity, _ in codes({path: new}, before={path: old})} == {"note"}
+
+
+def test_the_weight_of_a_benchmark_in_a_suite_is_part_of_what_is_listed() -> None:
+    new = suite(version=2, benchmarks=[{"id": "lab.V4", "weight": 2}])
+    assert ("warning", "review.weakened") in codes({SUITE: new})
+
+
+def test_what_a_suite_says_is_more_than_what_others_say() -> None:
+    assert {"models", "released", "title"} <= set(ONLY_SAYS["suites"])
+    assert set(ONLY_SAYS) == {"benchmarks", "datasets", "models", "suites"}
+
+
+def test_waived_gates_are_named_once_each_and_at_any_depth() -> None:
+    splits = {"name": "group", "by": "subject"}
+    steps = [{"name": "crossed", "waive": ["within", "across"]}, {"waive": ["across", 3]}, {"waive": "text"}]
+    paradigm = {"name": "recording", "splits": splits, "more": {"steps": steps}}
+    path = "specs/benchmarks/lab.IT.yaml"
+    told = said({path: benchmark("lab.IT", paradigm=paradigm)})
+    words = "gates against leakage are waived: 3, across, within"
+    assert told == [
+        ("warning", "review.waived", path, words, ""), ("note", "review.spec", path, "benchmark added", "")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("controls", "words"),
+    [
+        ({"positive": ["other"], "negative": ["noise"]}, "controls removed: pixels4"),
+        ({"positive": ["pixels4"]}, "controls removed: noise"),
+        ({}, "controls removed: pixels4, noise"),
+    ],
+)
+def test_controls_that_disappear_are_named(controls: dict[str, Any], words: str) -> None:
+    told = [
+        one
+        for one in said({BENCHMARK: benchmark(version=2, controls=controls)})
+        if one[1] == "review.controls"
+    ]
+    assert told == [("warning", "review.controls", BENCHMARK, words, "")]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "easier"),
+    [
+        ({"ceiling_at_least": 0.79}, True), ({"ceiling_at_least": 0.8}, False), ({"ceiling_at_least": 0.9}, False),
+        ({"itself_at_most": 10.1}, True), ({"itself_at_most": 10.0}, False), ({"itself_at_most": 5.0}, False),
+        ({"floor_at_most": 0.11}, True), ({"floor_at_most": 0.1}, False), ({"floor_at_most": 0.0}, False),
+        ({"ceiling_at_least": 0.5, "itself_at_most": 20.0}, True),
+    ],
+)  # fmt: skip
+def test_controls_that_pass_more_easily_than_by_default_need_a_person(
+    bounds: dict[str, float], easier: bool
+) -> None:
+    controls = {"positive": ["pixels4"], "negative": ["noise"]} | bounds
+    path = "specs/benchmarks/lab.IT.yaml"
+    told = [
+        one for one in said({path: benchmark("lab.IT", controls=controls)}) if one[1] == "review.controls"
+    ]
+    words = "controls pass more easily than by default"
+    assert told == [("warning", "review.controls", path, words, "")] * easier
+
+
+@pytest.mark.parametrize("controls", [{}, {"positive": ["a"]}, {"negative": ["a"]}])
+def test_a_benchmark_without_any_control_says_so(controls: dict[str, Any]) -> None:
+    path = "specs/benchmarks/lab.IT.yaml"
+    words = "no model is declared as a control; the data and wrong stimuli may be the only ones"
+    told = said({path: benchmark("lab.IT", controls=controls)})
+    assert (("note", "review.controls", path, words, "") in told) == (not controls)
+
+
+def test_expectations_that_disappear_or_change_are_named() -> None:
+    checks: dict[str, list[dict[str, Any]]] = {
+        "stimuli": [],
+        "assembly": [{"check": "repetitions", "count": 1}],
+    }
+    told = [one for one in said({DATASET: dataset(expectations=checks)}) if one[1] == "review.waived"]
+    begin = "expectations removed or changed: "
+    assert [one[3] for one in told] == [f"{begin}unique", f"{begin}values_vary, repetitions"]
+    assert {one[:3] for one in told} == {("warning", "review.waived", DATASET)}
+    fresh = "specs/datasets/more.yaml"
+    assert ("warning", "review.waived") not in codes({fresh: dataset("more", expectations=checks)})
+
+
+# Lists, references, pages
+
+
+LISTED = benchmark().replace("dataset: ", "# table: rows.jsonl\ndataset: ")
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "lab.V4.files.jsonl", "lab.V4.jsonl"])
+@pytest.mark.parametrize("mark", ["", "'", '"'])
+def test_a_list_is_examined_with_the_spec_that_names_it(name: str, mark: str) -> None:
+    path = f"specs/benchmarks/{name}"
+    named = f"{benchmark()}# table: {mark}{name}{mark}\n"
+    found = said({path: "{}\n"}, before={BENCHMARK: named})
+    listed = ("note", "review.spec", path, "added: a list of a spec, compared with the hash in it", "")
+    if name == "rows.jsonl":  # of no spec's name
+        assert found == [("warning", "review.code", path, "added: code or settings", CODE)]
+    else:
+        assert found == [("note", "review.spec", BENCHMARK, "benchmark changed: layout", ""), listed]
+        both = said({path: "{}\n", BENCHMARK: named + "# more\n"}, before={BENCHMARK: named})
+        assert sorted(both) == sorted(found)  # once, not twice
+    other = f"{benchmark()}# table: x{name}\n"
+    assert codes({path: "{}\n"}, before={BENCHMARK: other}) == [("warning", "review.code")]
+
+
+def test_references_are_added_and_not_rewritten() -> None:
+    path, old = "specs/references.bib", "% ours\n@book{a,\n title = {A}}\n\n  @book{b, title = {B}}\n"
+    added = old.replace("\n\n  @book{b", "\n@book{c, title = {C}}\n@book{b")
+    assert said({path: added}, before={path: old}) == [
+        ("note", "review.spec", path, "changed: references were added", "")
+    ]
+    changed = old.replace("{B}", "{Bee}")
+    words = "what others wrote changed: @book{b, title = {B}}"
+    assert said({path: changed}, before={path: old}) == [
+        ("warning", "review.spec", path, words, "compare the entries")
+    ]
+    long = old.replace("{B}", "{" + "B" * 90 + "}")
+    (told,) = said({path: old}, before={path: long})
+    assert told[3] == "what others wrote changed: " + ("@book{b, title = {" + "B" * 90)[:60]
+    assert said({path: "@book{a}"})[0][1] == said({path: None}, before={path: old})[0][1] == "review.code"
+
+
+@pytest.mark.parametrize(
+    "path", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/a.md", "docs/a-b/c.d/e_f.md"]
+)
+def test_pages_are_read_by_people(path: str) -> None:
+    assert said({path: "# A\n"}) == [("note", "review.page", path, "added: documentation", "")]
+    assert said({path: None}, before={path: "# A\n"}) == [
+        ("warning", "review.removed", path, "documentation was removed", "")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", ["AUTHORS.md", "docs/a.rst", "docs/ä.md", "docs/a b.md", "src/README.md", "docs/a.md.x"]
+)
+def test_other_files_are_no_pages(path: str) -> None:
+    assert said({path: "# A\n"}) == [("warning", "review.code", path, "added: code or settings", CODE)]
+    assert said({path: None}, before={path: "# A\n"})[0][3] == "removed: code or settings"
+
+
+ACTIVE = "code that tests run, or HTML or links that browsers obey: "
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("```python\nprint()\n```\n", "```python print() ```"),
+        ("**`a/b.py`**\n\n```\nx = 1\n```\n", "**`a/b.py`** ```"),
+        ("> ~~~ x\n", "> ~~~ x"),
+        ("<b onclick='x'>\n", "<b onclick='x'"),
+        ("<!-- x -->\n", "<!-- x --"),
+        ("{a b=", "{a b="),
+        ("&#106;", "&#"),
+        ("---\na: 1\n", "---"),
+        ("\\href{x}", "\\href"),
+        ("![a](https://example.org/x.png)", "!["),
+        ("[a](javascript:x)", "](javascript:"),
+        ("- [a]: javascript:x", "- [a]: javascript:"),
+        ("<i " + "x" * 90 + ">", ("<i " + "x" * 90)[:60]),
+    ],
+)
+def test_what_of_a_page_somebody_obeys_needs_a_person_and_is_shown(text: str, shown: str) -> None:
+    path = "docs/page.md"
+    page = text if text.startswith("---") else f"# Page\n\n{text}\n"
+    (told,) = said({path: page})
+    assert told[:3] == ("warning", "review.code", path) and told[4] == CODE
+    assert told[3].startswith(f"changed: {ACTIVE}{shown}") and len(told[3]) <= len(f"changed: {ACTIVE}") + 60
+    assert codes({path: page + "More.\n"}, before={path: page}) == [("note", "review.page")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "See <https://example.org/a>, [a](https://example.org), [b](other.md#c) and <mailto:x>"[:62],
+        "![a](a/b.png) and ![](c.svg \"A title\")", "a {b} c", "[a]: https://example.org/a:b", "[a](x.md \"b: c\")", "a < b",
+    ],
+)  # fmt: skip
+def test_plain_addresses_and_own_images_are_documentation(text: str) -> None:
+    assert codes({"docs/page.md": f"# Page\n\n{text}\n"}) == [("note", "review.page")]
+
+
+NOTE = "data/lab/ATTRIBUTION.md"
+
+
+def test_attributions_may_gain_words_and_lose_none() -> None:
+    old = "By Zoe and Ann\n"
+    assert said({NOTE: old}) == [("note", "review.page", NOTE, "added: documentation", "")]
+    assert said({NOTE: "By Zoe, Bob and Zoe and Ann\n"}, before={NOTE: old}) == [
+        ("note", "review.page", NOTE, "changed: documentation", "")
+    ]
+    assert said({NOTE: "By\n"}, before={NOTE: "By Ann " + "a" * 70}) == [
+        ("warning", "review.removed", NOTE, "the attribution no longer says: Ann", "")
+    ]
+    (told,) = said({NOTE: "By\n"}, before={NOTE: "By " + "a" * 70})
+    assert told[3] == "the attribution no longer says: " + "a" * 60
+    words = "the attribution was removed, which the licence of the data may require"
+    assert said({NOTE: None}, before={NOTE: old}) == [
+        ("warning", "review.removed", NOTE, words, "restore it from the base branch")
+    ]
+    models = "data/models/ant/ATTRIBUTION.md"
+    assert codes({models: "By Ann"}) == [("note", "review.page")]
+    assert codes({"docs/page.md": "# Other\n"}, before={"docs/page.md": "# Page of many words\n"}) == [
+        ("note", "review.page")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", ["data/bee/ATTRIBUTION.md", "data/lab/more/ATTRIBUTION.md", "data/models/bee/ATTRIBUTION.md"]
+)
+def test_an_attribution_of_nothing_is_no_page(path: str) -> None:
+    assert codes({path: "By Ann"}) == [("warning", "review.code")]
+
+
+# Pins, pointers and objects
+
+
+def test_a_pointer_that_agrees_with_pin_and_object_is_a_note() -> None:
+    assert said({POINTER: pointer() + "# more\n"}) == [
+        ("note", "review.pointer", POINTER, "changed: 4 bytes, as pinned", "")
+    ]
+    assert said({POINTER: pointer()}, before={POINTER: None}) == [
+        ("note", "review.pointer", POINTER, "added: 4 bytes, as pinned", "")
+    ]
+    told = said({DATASET: dataset(title="Another")})
+    assert [one[1] for one in told] == ["review.spec"]  # examined, and nothing to say of what is as it was
+
+
+AGAIN = "`dvc add` the file again"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]\n", "outs: []\n", "outs: {}\n", "outs: [1]\n", "{}\n",
+        yaml.safe_dump({"outs": [{"md5": MD5, "size": 4, "path": "r.nc"}] * 1 + [{"path": "x"}]}),
+        pointer(size="4"), pointer(size=True), pointer(md5=MD5[:-1]), pointer(md5=MD5.upper()), pointer(md5=f"{MD5}0"),
+        pointer(path="x.nc"), pointer(path="../r.nc"), pointer(hash="sha"), pointer(cloud="x"), pointer() + "cmd: x\n",
+        yaml.safe_dump({"outs": [{"md5": MD5, "path": "r.nc"}]}), yaml.safe_dump({"outs": [{"size": 4, "path": "r.nc"}]}),
+    ],
+)  # fmt: skip
+def test_a_pointer_has_one_out_and_nothing_else(text: str) -> None:
+    words = "a pointer has one out with md5, size and `path: r.nc`, and nothing else"
+    assert said({POINTER: text}) == [("error", "review.pointer-wrong", POINTER, words, AGAIN)]
+    assert codes({"docs/page.md": "# Other\n"}, before={POINTER: text}) == [("note", "review.page")]
+
+
+def test_a_pointer_without_the_kind_of_its_hash_is_one() -> None:
+    out = yaml.safe_dump({"outs": [{"md5": MD5, "size": 4, "path": "r.nc"}]})
+    assert codes({POINTER: out}) == [("note", "review.pointer")]
+
+
+def wrong(change: Mapping[str, Content], words: str, fix: str, *, at: str = POINTER) -> None:
+    assert ("error", "review.pointer-wrong", at, words, fix) in said(change)
+
+
+def test_pointer_and_pin_are_of_the_same_bytes() -> None:
+    unpinned = "pin it in its spec, or remove the pointer"
+    other = {"r.nc": {"dvc": True, "size": 5, "sha256": "0" * 64}}
+    elsewhere = {"r.nc": {"url": "https://example.org/r.nc", "size": 4, "sha256": "0" * 64}}
+    again = "`dvc add` it again, and pin it"
+    push = "`dvc add` and `dvc push` it again, and pin it"
+    wrong({"data/lab/x.nc.dvc": pointer(path="x.nc")}, "no spec pins x.nc", unpinned, at="data/lab/x.nc.dvc")
+    wrong({DATASET: None}, "no spec pins r.nc", unpinned)
+    wrong({"data/bee/r.nc.dvc": pointer()}, "no spec pins r.nc", unpinned, at="data/bee/r.nc.dvc")
+    wrong({DATASET: dataset(files=other)}, "4 bytes; the spec pins 5", again)
+    wrong({DATASET: dataset(files=elsewhere)}, "4 bytes; the spec pins 4, which DVC does not provide", again)
+    same = {"r.nc": {"dvc": True, "size": 4, "sha256": "0" * 64}}
+    wrong({DATASET: dataset(files=same)}, "the object does not have the SHA-256 that the spec pins", push)
+    wrong({STORED: b"five5"}, "the object does not have the SHA-256 that the spec pins", push)
+    wrong({STORED: b"fuor"}, "the object does not have the SHA-256 that the spec pins", push)
+    nobody = "no object in the embedded remote: nobody can fetch the file"
+    wrong({STORED: None}, nobody, "`dvc push`, and commit .dvcstore")
+    wrong({STORED: None, POINTER: pointer(remote="embedded")}, nobody, "`dvc push`, and commit .dvcstore")
+    nowhere = "no configuration of DVC has a remote 'near': nobody could fetch anything"
+    wrong({POINTER: pointer(remote="near")}, nowhere, "name a remote of .dvc/config, or none")
+
+
+def test_weights_of_a_model_are_pinned_by_its_spec() -> None:
+    path = "data/models/ant/w.pt.dvc"
+    pin = {"w.pt": {"dvc": True, "size": 4, "sha256": hashlib.sha256(BYTES).hexdigest()}}
+    told = said({path: pointer(path="w.pt"), MODEL: model(version=2, weights=pin)})
+    assert ("note", "review.pointer", path, "added: 4 bytes, as pinned", "") in told
+    assert "error" not in {one[0] for one in told}
+
+
+def test_bytes_of_another_remote_are_verified_when_they_are_fetched() -> None:
+    gone = {STORED: None, POINTER: pointer(remote="far")}
+    assert ("note", "review.pointer", POINTER, "4 bytes of remote far, verified when fetched", "") in said(
+        gone
+    )
+    # An object that lies here is examined wherever the pointer leads.
+    assert ("note", "review.pointer", POINTER, "changed: 4 bytes, as pinned", "") in said(
+        {POINTER: pointer(remote="far")}
+    )
+
+
+def test_objects_have_the_name_of_their_content_and_a_pointer() -> None:
+    other = hashlib.md5(b"other").hexdigest()
+    place = f".dvcstore/files/md5/{other[:2]}/{other[2:]}"
+    unnamed = "the object is not named by the MD5 of its content"
+    assert ("error", "review.object-wrong", place, unnamed, "`dvc push` it again") in said({place: b"otter"})
+    assert said({place: b"other"}) == [
+        ("error", "review.object-wrong", place, "no pointer names this object", "remove it")
+    ]
+    flat = f".dvcstore/files/md5/{other}"
+    assert ("error", "review.object-wrong", flat, unnamed, "`dvc push` it again") in said({flat: b"other"})
+    assert said({STORED: BYTES}, before={STORED: None}) == [("note", "review.object", STORED, "4 bytes", "")]
+    broken = said({STORED: BYTES}, before={STORED: None, "data/lab/a.nc.dvc": "[]\n"})
+    assert broken == [("note", "review.object", STORED, "4 bytes", "")]
+
+
+@pytest.mark.parametrize("path", [POINTER, STORED])
+def test_data_that_disappear_are_told(path: str) -> None:
+    words = "data removed: whoever uses them cannot fetch them"
+    assert ("warning", "review.removed", path, words, "") in said({path: None})
+
+
+def test_git_ignores_the_files_that_dvc_provides_and_no_others() -> None:
+    path = "data/lab/.gitignore"
+    assert said({path: "/r.nc\n\n"}) == [
+        ("note", "review.pointer", path, "added: git ignores the files that DVC provides", "")
+    ]
+    for text in ("r.nc\n", "/r.nc\n/x.nc\n", "/r.nc\n*.nc\n"):
+        assert said({path: text}) == [("warning", "review.code", path, "added: code or settings", CODE)]
+    assert codes({path: None}, before={path: "/r.nc\n"}) == [("warning", "review.code")]
+
+
+def test_private_data_lie_elsewhere() -> None:
+    closed = dataset(
+        "shut",
+        access="private",
+        access_steps=["ask"],
+        files={"r.nc": {"size": 4, "sha256": "0" * 64, "dvc": True}},
+    )
+    path = "specs/datasets/shut.yaml"
+    words = "the data are private, and bytes of them are in the public repository"
+    finding = ("error", "review.private", path, words, "remove pointers and objects, and pin another remote")
+    far = yaml.safe_dump({"outs": [{"md5": "1" * 32, "size": 4, "path": "r.nc", "remote": "far"}]})
+    beside: dict[str, Content] = {
+        "data/shut/.gitignore": "/r.nc\n",
+        "data/shut/ATTRIBUTION.md": "By Ann\n",
+        "data/shut/r.nc.dvc": far,
+    }
+    assert finding not in said({path: closed} | beside)
+    assert finding not in said({path: dataset("shut")} | {"data/shut/r.nc.dvc": pointer()})
+    more: list[tuple[str, Content]] = [
+        ("data/shut/r.nc", b"x"),
+        ("data/shut/r.nc.dvc", pointer(md5="1" * 32)),
+        ("data/shut/r.nc.dvc", pointer(remote="far")),  # its object is embedded
+        ("data/shut/r.nc.dvc", "[]\n"),
+    ]
+    for place, text in more:
+        assert finding in said({path: closed} | beside | {place: text})
+
+
+# Names of which there is one
+
+
+def test_two_specs_have_two_ids() -> None:
+    path = "specs/benchmarks/more/LAB.v4.yaml"
+    words = f"its id is already taken by {BENCHMARK}"
+    assert ("error", "spec.duplicate-id", path, words, "rename it") in said({path: benchmark("LAB.v4")})
+    held = said({"docs/page.md": "# Other\n"}, before={path: benchmark("LAB.v4")})
+    assert held == [("note", "review.page", "docs/page.md", "changed: documentation", "")]  # it was so before
+    assert "spec.duplicate-id" in {
+        one[1] for one in said({BENCHMARK: benchmark(title="Other")}, before={path: benchmark("LAB.v4")})
+    }
+    assert ("error", "spec.duplicate-id") not in codes({"specs/models/lab.V4.yaml": model()})
+
+
+def test_paths_that_are_one_where_case_is_folded_are_refused() -> None:
+    other = "Docs/more.md"
+    assert ("error", "review.path", other, "Docs is the same as docs on some systems", "rename it") in said(
+        {other: "a"}, before={"Alone": "a"}
+    ) or (
+        "error",
+        "review.path",
+        "docs/page.md",
+        "docs is the same as Docs on some systems",
+        "rename it",
+    ) in said({other: "a"})
+    composed, apart = "src/\u00e4.py", "src/a\u0308.py"
+    told = [one for one in said({composed: "a", apart: "a"}) if one[1] == "review.path"]
+    assert told == [
+        ("error", "review.path", apart, f"{apart} is the same as {composed} on some systems", "rename it")
+    ]
+    held = said({"src/x.py": "a"}, before={composed: "a", apart: "a"})
+    assert [one[1] for one in held] == ["review.code"]
+
+
+# The pipeline
+
+
+STAGES = {
+    "stages": {"score": {"cmd": "run", "deps": ["specs"]}, "check": {"cmd": "check", "deps": ["a", "b"]}}
+}
+
+
+def stages(**deps: list[str]) -> str:
+    plain = {name: dict(one) for name, one in STAGES["stages"].items()}
+    for name, listed in deps.items():
+        plain[name]["deps"] = listed
+    return yaml.safe_dump({"stages": plain})
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        (stages(score=["specs", "data/lab/r.nc"]), True),
+        (stages(score=["data/lab/r.nc", "specs"], check=["b", "a", "data/lab/r.nc"]), True),
+        (stages(check=["b", "a"]), True),
+        (stages(score=["data/lab/r.nc"]), False),
+        (stages(score=["specs", "data/lab/x.nc"]), False),
+        (stages(score=["specs", "data/lab/r.nc"], check=["a", "b", "c"]), False),
+        (stages(score=["specs", "data/lab/r.nc"]).replace("cmd: run", "cmd: rm"), False),
+        (stages(score=["specs", "data/lab/r.nc"]) + "vars: [x]\n", False),
+        ("stages: []\n", False),
+        ("[]\n", False),
+        ("stages: {score: {cmd: run}}\n", False),
+        ("stages: {new: {cmd: run, deps: []}}\n", False),
+        ("stages: [\n", False),
+    ],
+)
+def test_stages_may_list_more_of_what_is_pinned_and_nothing_else(text: str, listed: bool) -> None:
+    before = {"dvc.yaml": stages() + "# a comment\n"}
+    note = (
+        "note",
+        "review.derived",
+        "dvc.yaml",
+        "changed: its stages list the data files that are pinned",
+        "",
+    )
+    code = ("warning", "review.code", "dvc.yaml", "changed: code or settings", CODE)
+    assert said({"dvc.yaml": text}, before=before) == [note if listed else code]
+    assert codes({"dvc.yaml": stages()}) == [("warning", "review.code")]  # added: nobody read it yet
+
+
+def test_the_lock_of_the_pipeline_is_each_clones_own() -> None:
+    words = "every clone writes its own lock, so that two proposals with one conflict"
+    assert said({"dvc.lock": "a: 1\n"}) == [
+        ("error", "review.lock", "dvc.lock", f"added: {words}", "git rm --cached dvc.lock")
+    ]
+    old: dict[str, Content] = {"dvc.lock": "a: 1\n"}
+    assert said({"dvc.lock": "a: 2\n"}, before=old) == [
+        ("error", "review.lock", "dvc.lock", f"changed: {words}", "restore dvc.lock from the base branch")
+    ]
+    derived = "removed: written by the pipeline; not needed in a proposal"
+    assert said({"dvc.lock": None}, before=old) == [("note", "review.derived", "dvc.lock", derived, "")]
+
+
+@pytest.mark.parametrize(
+    ("path", "derived"),
+    [
+        ("results/check.json", True), ("results/leaderboard.json", True), ("results/metrics/x.json", True),
+        ("results/metrics/a/b", True), ("results/other.json", False), ("results/checkXjson", False), ("dvcXlock", False),
+        ("specs/schema/model.json", False),
+    ],
+)  # fmt: skip
+def test_what_the_pipeline_writes_may_be_removed(path: str, derived: bool) -> None:
+    assert codes({path: None}, before={path: "{}"}) == [
+        ("note", "review.derived") if derived else ("warning", "review.code")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "derived"),
+    [
+        ("lab.V4", '{"ant": 0.5}', True), ("lab.V4", "{}", True), ("lab.V4", '{"ant": 0.6}', False),
+        ("lab.V4", '{"ant": 0.5, "bee": 0.5}', False), ("lab.V4", '{"bee": null}', True), ("lab.V4", "[0.5]", False),
+        ("lab.IT", '{"ant": 0.5}', False), ("more/lab.V4", "{}", False),
+    ],
+)  # fmt: skip
+def test_metrics_are_what_records_say(name: str, text: str, derived: bool) -> None:
+    path = f"results/metrics/{name}.json"
+    words = "added: written by the pipeline; not needed in a proposal"
+    (told,) = said({path: text})
+    assert (told == ("note", "review.derived", path, words, "")) == derived
+    assert told[1] in ("review.derived", "review.code")
+
+
+def test_metrics_of_a_failed_pair_are_none() -> None:
+    path = "results/metrics/lab.V4.json"
+    assert codes({path: '{"ant": null}'}, before={RECORD: kept(None)}) == [("note", "review.derived")]
+    assert codes({path: '{"ant": 0.0}'}, before={RECORD: kept(None)}) == [("warning", "review.code")]
+
+
+def test_schemas_are_what_the_code_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "specs/schema/suite.json"
+    texts = {False: {"suite.json": "{}\n"}, True: {"suite.json": '{"a plugin": 1}\n'}}
+    monkeypatch.setattr(diff_since, "schema_texts", lambda *, plugins: texts[plugins])
+    assert codes({path: "{}\n"}) == [("note", "review.derived")]
+    for other, text in ((path, "{}"), (path, texts[True]["suite.json"]), ("specs/schema/sweet.json", "{}\n")):
+        assert codes({other: text}) == [("warning", "review.code")]
+
+
+# Results
+
+
+def test_records_that_appear_and_disappear() -> None:
+    words = "as reported; not recomputed here"
+    path = "results/records/lab.V4/bee.json"
+    assert said({path: kept(0.25, "bee")}) == [("note", "review.record", path, f"added: 0.25, {words}", "")]
+    assert said({path: kept(None, "bee")}) == [("note", "review.record", path, f"added: failed, {words}", "")]
+    assert said({RECORD: None}) == [("warning", "review.removed", RECORD, "record removed: 0.5", "")]
+    assert said({RECORD: None}, before={RECORD: "{}"}) == [
+        ("warning", "review.removed", RECORD, "record removed: unreadable", "")
+    ]
+    assert said({RECORD: kept(1 / 3)}, before={RECORD: "{}"}) == [
+        ("note", "review.record", RECORD, f"changed: 0.333333, {words}", "")
+    ]
+    again = kept(0.7, inputs={"code": 2})
+    assert said({RECORD: again}) == [("note", "review.record", RECORD, f"changed: 0.5 → 0.7, {words}", "")]
+
+
+def test_another_outcome_of_the_same_inputs_needs_a_person() -> None:
+    fix = f"`neuroledger verify --recompute {RECORD}`"
+    assert said({RECORD: kept(0.7)}) == [
+        ("warning", "review.record-moved", RECORD, "0.5 → 0.7 from the same inputs", fix)
+    ]
+    assert said({RECORD: kept(None)})[0][3] == "0.5 → failed from the same inputs"
+    other = kept(timing={"wall_s": 9.0})
+    assert codes({RECORD: other}) == [("note", "review.record")]  # where and how long may differ
+
+
+def test_what_is_wrong_with_a_record() -> None:
+    unread = "not a record: a field is missing, unknown or odd"
+    assert said({RECORD: "{}"}) == [
+        ("error", "record.unreadable", RECORD, unread, "`neuroledger run` writes it anew")
+    ]
+    edited = json.loads(kept()) | {"payload_sha256": "0" * 64}
+    assert said({RECORD: json.dumps(edited)}) == [
+        ("error", "record.edited", RECORD, "its content does not match its own hash", "")
+    ]
+    at = "results/records/lab.V4/bee.json"
+    assert said({at: kept()}) == [("error", "record.misplaced", at, "it is the record of lab.V4 · ant", "")]
+    at = "results/records/lab.IT/ant.json"
+    assert said({at: kept()}) == [("error", "record.misplaced", at, "it is the record of lab.V4 · ant", "")]
+    of = {"model": {"id": "bee"}}
+    assert said({RECORD: kept(inputs=of)}) == [
+        ("error", "record.misplaced", RECORD, "its model is ant, and its inputs are of bee", "")
+    ]
+    of = {"benchmark": {"id": "lab.IT"}}
+    assert said({RECORD: kept(inputs=of)}) == [
+        ("error", "record.misplaced", RECORD, "its benchmark is lab.V4, and its inputs are of lab.IT", "")
+    ]
+    few = {"seed": 0, "limit": 3, "device": "cpu"}
+    words = "it is of a run on few of its data, whose records lie in results/scratch"
+    assert said({RECORD: kept(request=few)}) == [
+        ("error", "record.misplaced", RECORD, words, "`neuroledger run` without a limit")
+    ]
+    assert codes({RECORD: kept(None, request=few, inputs={"code": 2})}) == [("note", "review.record")]
+
+
+def test_inputs_without_a_model_speak_of_none() -> None:
+    assert codes({RECORD: kept(inputs={"model": "ant", "benchmark": {}})}) == [("note", "review.record")]
+
+
+STALE = "`neuroledger run` writes it anew"
+
+
+def test_a_record_of_other_specs_than_the_proposal_has_is_stale() -> None:
+    def of(kind: str, text: str, folder: str) -> str:
+        document = parse(text, "x")
+        id = str(document.data["id"])
+        sha = spec_sha256(spec_of(document, folder, stem=id), without=ONLY_SAYS[folder])
+        return kept(inputs={kind: {"id": id, "spec_sha256": sha}})
+
+    for kind, text, other in (
+        ("benchmark", benchmark(), benchmark(select={"region": "V4"})),
+        ("model", model(), model(builder={"name": "pixels", "size": 5})),
+        ("dataset", dataset(), dataset(degrees=8.0)),
+    ):
+        words = f"it is of another {kind} than the proposal has under this id"
+        told = said({RECORD: of(kind, text, f"{kind}s")})
+        assert [one[1] for one in told] == ["review.record"]
+        told = said({RECORD: of(kind, other, f"{kind}s")})
+        assert told[0] == ("warning", "record.stale", RECORD, words, STALE)
+        assert [one[1] for one in told[1:]] == ["review.record"]
+    described = of("benchmark", benchmark(title="Another", defects=["x"]), "benchmarks")
+    assert codes({RECORD: described}) == [("note", "review.record")]
+
+
+def test_a_record_of_nothing_in_the_proposal_is_stale() -> None:
+    told = said({RECORD: kept(inputs={"code": 2}), BENCHMARK: None})
+    assert ("warning", "record.stale", RECORD, "the proposal has no benchmark lab.V4", "") in told
+    assert ("warning", "record.stale") not in codes({MODEL: None, RECORD: kept(inputs={"code": 2})})
+
+
+def held(**controls: Any) -> str:
+    return kept(controls={**CONTROLS, **controls}, inputs={"code": 2})
+
+
+def test_a_score_has_the_controls_that_its_benchmark_declares() -> None:
+    failed = CONTROLS["noise"] | {"passed": False}
+    assert said({RECORD: held(noise=failed)}) == [
+        ("error", "spec.control", RECORD, "a control failed, and a score was recorded", "")
+    ]
+    alone = kept(controls={"noise": CONTROLS["noise"]}, inputs={"code": 2})
+    words = "the control pixels4, which its benchmark declares, is not among its controls"
+    assert said({RECORD: alone}) == [("error", "spec.control", RECORD, words, "")]
+    itself = "results/records/lab.V4/noise.json"
+    own = kept(model="noise", controls={"pixels4": CONTROLS["pixels4"]})
+    assert codes({itself: own}) == [("note", "review.record")]  # a control is not its own
+    none = kept(None, controls={}, inputs={"code": 2})
+    assert codes({RECORD: none}) == [("note", "review.record")]  # a failed job has no score to control
+    stale = kept(controls={}, inputs={"benchmark": {"id": "lab.V4", "spec_sha256": "0" * 64}})
+    assert codes({RECORD: stale}) == [("warning", "record.stale"), ("note", "review.record")]
+
+
+def test_controls_are_held_to_the_bounds_that_the_benchmark_declares() -> None:
+    def said_of(name: str) -> Said:
+        words = f"the control {name} was held to another bound than its benchmark declares"
+        return [("error", "spec.control", RECORD, words, "")]
+
+    def as_(**fields: Any) -> dict[str, Content]:
+        rules = {"positive": ["pixels4"], "negative": ["noise"]} | fields.pop("controls", {})
+        return {BENCHMARK: benchmark(controls=rules, **fields)}
+
+    low = CONTROLS["pixels4"] | {"bound": 0.7}
+    assert said({RECORD: held(pixels4=low)}) == said_of("pixels4")
+    assert codes({RECORD: held(pixels4=low)}, before=as_(controls={"ceiling_at_least": 0.7})) == [
+        ("note", "review.record")
+    ]
+    high = CONTROLS["noise"] | {"bound": 0.2}
+    # The bound of a score that nothing normalises is counted from chance, which the record does not tell.
+    assert codes({RECORD: held(noise=high)}) == [("note", "review.record")]
+    normalised = as_(ceiling="internal_consistency")
+    assert said({RECORD: held(noise=high)}, before=normalised) == said_of("noise")
+    assert codes({RECORD: held()}, before=normalised) == [("note", "review.record")]
+    assert codes({RECORD: held(noise=high)}, before=as_(controls={"floor_at_most": 0.2})) == [
+        ("note", "review.record")
+    ]
+    assert said({RECORD: held()}, before=as_(controls={"floor_at_most": 0.2})) == said_of("noise")
+
+
+SIGNED = "-----BEGIN SSH SIGNATURE-----\nU1NI+/=\n-----END SSH SIGNATURE-----\n"
+
+
+def test_signatures_lie_beside_their_records() -> None:
+    path = f"{RECORD}.sig"
+    words = "a signature; `verify --signers` says whose"
+    assert said({path: SIGNED}) == [("note", "review.signature", path, f"added: {words}", "")]
+    assert codes({path: SIGNED.rstrip()}) == [("note", "review.signature")]
+    assert codes({path: SIGNED + "x"}) == [("warning", "review.code")]
+    assert codes({"results/records/lab.V4/bee.json.sig": SIGNED}) == [("warning", "review.code")]
+    assert codes({"results/records/lab.V4/ant.sig": SIGNED}) == [("warning", "review.code")]
+    before = {path: SIGNED}
+    stays = "the signature of a record that stays was removed"
+    assert said({path: None}, before=before) == [("warning", "review.removed", path, stays, "")]
+    both = said({path: None, RECORD: None}, before=before)
+    assert ("note", "review.signature", path, f"removed: {words}", "") in both
+
+
+def report(**fields: Any) -> str:
+    declared = spec_of(parse(dataset(), "x"), "datasets", stem="lab")
+    assert isinstance(declared, DatasetSpec)
+    known = {
+        "dataset": "lab", "version": 1, "title": "The lab", "access": "public", "simulated": False,
+        "identity": identity(declared), "spec_sha256": spec_sha256(declared), "suite_sha256": "0" * 64,
+        "reader": {"name": "netcdf", "version": 1}, "files": {}, "great_expectations": "",
+        "stages": {"files": "passed", "content": "passed"}, "contents": {}, "checks": (), "findings": (),
+    }  # fmt: skip
+    return json.dumps(seal(ValidationReport(**known | fields)).to_dict())
+
+
+def test_validation_reports() -> None:
+    words = "valid, as reported; not validated here"
+    assert said({REPORT: report()}) == [("note", "review.report", REPORT, f"added: {words}", "")]
+    assert said({REPORT: report(title="x")}, before={REPORT: report()})[0][3] == f"changed: {words}"
+    assert said({REPORT: None}, before={REPORT: report()}) == [
+        ("warning", "review.removed", REPORT, "validation report removed", "")
+    ]
+    for text in ("{}", "[]", "no"):
+        assert said({REPORT: text}) == [
+            ("error", "data.report-edited", REPORT, "not a validation report", "")
+        ]
+    edited = "its content does not match its own hash"
+    assert said({REPORT: json.dumps(json.loads(report()) | {"title": "x"})}) == [
+        ("error", "data.report-edited", REPORT, edited, "")
+    ]
+    assert said({REPORT: report(dataset="bee")}) == [("error", "data.report-edited", REPORT, edited, "")]
+    stale = (
+        "error",
+        "data.report-stale",
+        REPORT,
+        "it is of another spec or reader than the proposal has",
+        "`neuroledger validate lab`",
+    )
+    assert said({REPORT: report(identity="0" * 64)}) == [stale]
+    assert stale in said({REPORT: report(), DATASET: None})
+    assert said({REPORT: report()}, before={DATASET: dataset(reader={"name": "nosuch"})}) == [stale]
+    assert said({REPORT: report(stages={"files": "passed", "content": "failed"})}) == [
+        ("warning", "data.invalid", REPORT, "the data set failed validation", "")
+    ]
+
+
+def calibration(covered: int | None = 95, **fields: Any) -> str:
+    from neuroledger.stats.calibration import Calibration, Figure, share
+
+    declared = spec_of(parse(benchmark(), "x"), "benchmarks", stem="lab.V4")
+    assert isinstance(declared, BenchmarkSpec)
+    few = (share(5, 100, 100), share(2, 100, 100))
+    metrics: dict[str, Any] = {"ridge": {"reason": "nothing is random"}}
+    if covered is not None:
+        width = Figure(1.0, 0.9, 1.1, 100)
+        metrics = {
+            "ridge": Calibration(
+                "new stimuli", {"stimulus": 60}, 0.5, share(covered, 100, 100), width, *few
+            ).to_dict()
+        }
+    known = {
+        "benchmark": "lab.V4", "headline": "ridge", "ceiling": "", "identity": {"benchmark": spec_sha256(declared)},
+        "code": {"sha256": "0" * 64}, "seed": 0, "runs": 100, "reason": "", "metrics": metrics,
+    }  # fmt: skip
+    return json.dumps(known | fields)
+
+
+def test_calibrations() -> None:
+    fix = "`neuroledger calibrate lab.V4`"
+    passed = "passed in 100 experiments, as reported; not simulated here"
+    assert said({CALIBRATION: calibration()}) == [
+        ("note", "review.calibration", CALIBRATION, f"added: {passed}", "")
+    ]
+    again = said({CALIBRATION: calibration(96)}, before={CALIBRATION: calibration()})
+    assert again == [("note", "review.calibration", CALIBRATION, f"changed: {passed}", "")]
+    better = said({CALIBRATION: calibration()}, before={CALIBRATION: calibration(60)})
+    assert better == [("warning", "review.calibration", CALIBRATION, f"changed: {passed}", "")]
+    words = "failed, as reported: all intervals of the benchmark would be withheld"
+    assert said({CALIBRATION: calibration(60)}) == [
+        ("warning", "review.calibration", CALIBRATION, words, fix)
+    ]
+    gone = "calibration removed: intervals that it withheld would be shown again"
+    assert said({CALIBRATION: None}, before={CALIBRATION: calibration()}) == [
+        ("warning", "review.removed", CALIBRATION, gone, "")
+    ]
+    wrong = "not a calibration, or its rates and its verdict are not what the counts give"
+    for text in ("{}", calibration(runs=90)):
+        assert said({CALIBRATION: text}) == [("error", "record.calibration", CALIBRATION, wrong, fix)]
+    other = "it is of another benchmark, or of another version of its spec, than the proposal has"
+    stale = ("error", "record.calibration", CALIBRATION, other, fix)
+    assert said({CALIBRATION: calibration(benchmark="lab.IT")}) == [stale]
+    assert said({CALIBRATION: calibration()}, before={BENCHMARK: benchmark(metric="pls")}) == [stale]
+    assert stale in said({CALIBRATION: calibration(), BENCHMARK: None})
+
+
+def test_a_record_that_cannot_be_read_is_none() -> None:
+    assert record_in(None) is None and record_in(b"[]") is None
+    assert isinstance(record_in(kept().encode()), Record)
