@@ -1,0 +1,56 @@
+"""What users call from Python finds specs and records, and says what it does not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from neuroledger.engine.public import find, load, records, run, score
+from neuroledger.errors import NeuroLedgerError, RequestError
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record
+
+RIDGE = "lab.V4-ridge"
+
+
+def test_specs_are_found_by_kind_and_by_fields(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.benchmark("lab.IT", parent="IT", version=2)
+    monkeypatch.chdir(lab.root)
+    assert find().index.tolist() == sorted(find("benchmark").index)
+    own = find("benchmarks", dataset="lab")
+    assert own.index.name == "id" and own.index.tolist() == ["lab.IT", RIDGE]
+    assert find(dataset="lab", parent="IT").index.tolist() == ["lab.IT"]
+    assert find(dataset="lab", version="2").index.tolist() == ["lab.IT"]  # fields are compared as text
+    assert find(dataset="nosuch").empty
+    assert find("dataset").loc["lab", "license"] == "CC0-1.0"
+    with pytest.raises(
+        RequestError, match="no kind 'colour'; kinds are datasets, metrics, ceilings, benchmarks"
+    ):
+        find("colour")
+    with pytest.raises(
+        RequestError, match="benchmarks have no field 'colour'; fields are id, version, title"
+    ):
+        find("benchmark", colour="red")
+
+
+def test_records_are_those_of_the_repository_or_of_a_folder(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.root)
+    assert records() == []
+    keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, None))
+    assert [(each.model, each.status) for each in records()] == [("noise", "failed"), ("pixels4", "scored")]
+    assert records(lab.root / "results" / "records" / RIDGE) == records()
+    assert records(lab.root / "specs") == []
+
+
+def test_what_is_unknown_is_refused_before_anything_is_computed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.root)
+    for call in (
+        lambda: load("nosuch"), lambda: score("pixels4", "nosuch"), lambda: score("nosuch", RIDGE),
+        lambda: run(["nosuch"]), lambda: run(benchmarks=["nosuch"]), lambda: run(suite="nosuch"),
+    ):  # fmt: skip
+        with pytest.raises(NeuroLedgerError, match="nosuch"):
+            call()
+    assert not (lab.root / "results" / "records").exists()

@@ -1,0 +1,136 @@
+"""Score against cost: where a cost is taken from, what is left out, who is on the front, and how it is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neuroledger.errors import NeuroLedgerError, RequestError
+from neuroledger.report.pareto import front, pareto, pareto_figure
+from neuroledger.report.plots.style import ACCENT, SOFT
+from neuroledger.stats.score import Score
+from tests.engine.lab import Lab
+from tests.report.ledger import record, score
+
+HERE, ELSEWHERE, LATER = "lab.V4-ridge", "lab.V4-cost", "lab.V4-dear"
+
+
+def costly(model: str, benchmark: str, value: float | None, cost: float | None, **fields: Any) -> Any:
+    """A record whose scores hold a cost in bytes beside the headline."""
+    made = record(model, benchmark, value)
+    scores = made.scores | ({} if cost is None else {"size": {"value": cost, "unit": "B"} | fields})
+    return made.model_copy(update={"scores": scores})
+
+
+def test_a_cost_is_of_the_same_benchmark_before_another_and_given_ones_before_both(lab: Lab) -> None:
+    records = [
+        costly("ant", LATER, 0.1, 9.0), costly("ant", ELSEWHERE, 0.1, 7.0), costly("ant", HERE, 0.5, 30.0),
+        costly("bee", LATER, 0.1, 8.0), costly("bee", ELSEWHERE, 0.1, 20.0), costly("bee", HERE, 0.6, None),
+        costly("cat", ELSEWHERE, 0.1, 1.0), costly("cat", HERE, 0.7, 1.0), costly("dog", HERE, 0.4, None),
+        costly("eel", ELSEWHERE, 0.9, 3.0),
+    ]  # fmt: skip
+    table = pareto(HERE, "size", records=records, costs={"cat": 30.0, "eel": 1.0}, catalog=lab.open())
+    assert table.to_dict("records") == [
+        {"model": "bee", "score": 0.6, "low": 0.58, "high": 0.62, "cost": 20.0, "unit": "B",
+         "counted_on": ELSEWHERE, "front": True},
+        {"model": "ant", "score": 0.5, "low": 0.48, "high": 0.52, "cost": 30.0, "unit": "B",
+         "counted_on": HERE, "front": False},
+        {"model": "cat", "score": 0.7, "low": 0.7 - 0.02, "high": 0.7 + 0.02, "cost": 30.0, "unit": "",
+         "counted_on": "given", "front": True},
+    ]  # fmt: skip
+    assert table.attrs == {"benchmark": HERE, "cost": "size"}
+
+
+def test_costs_in_part_and_scores_that_failed_are_left_out(lab: Lab) -> None:
+    partial = Score(1.0, status="partial", reason="some", unit="B")
+    undefined = record("dog", HERE, 0.5).model_copy(update={"score": score(0.5) | {"value": None}})
+    records = [
+        costly("ant", HERE, 0.5, 1.0, status="partial"), costly("bee", HERE, 0.5, None), costly("cat", HERE, None, 1.0),
+        undefined, costly("eel", HERE, 0.5, 0.0),
+    ]  # fmt: skip
+    table = pareto(HERE, "size", records=records, costs={"bee": partial, "dog": 1.0}, catalog=lab.open())
+    assert table["model"].tolist() == ["eel"] and table["cost"].tolist() == [0.0]
+    given = pareto(HERE, "size", records=records, costs={"bee": Score(2.0, unit="B")}, catalog=lab.open())
+    assert given[["model", "cost", "unit"]].values.tolist() == [["eel", 0.0, "B"], ["bee", 2.0, "B"]]
+    failed = costly("ant", ELSEWHERE, None, 1.0)
+    with pytest.raises(RequestError):
+        pareto(HERE, "size", records=[record("ant", HERE, 0.5), failed], costs={"x": 1.0}, catalog=lab.open())
+
+
+def test_what_is_missing_is_said_and_an_unknown_metric_is_named_first(lab: Lab) -> None:
+    catalog = lab.open()
+    words = (
+        rf"no model has both a score on '{HERE}' \(ridge\) and 'pls': score models on a benchmark that lists"
+    )
+    with pytest.raises(RequestError, match=words):
+        pareto(HERE, "pls", records=[], catalog=catalog)
+    with pytest.raises(NeuroLedgerError, match="nosuch"):
+        pareto(HERE, "nosuch", records=[], catalog=catalog)
+    with pytest.raises(RequestError, match="and 'nosuch'"):
+        pareto(HERE, "nosuch", records=[], costs={"ant": 1.0}, catalog=catalog)
+
+
+def test_lower_scores_may_be_better(lab: Lab) -> None:
+    lower = [costly(model, HERE, value, 1.0) for model, value in (("ant", 0.5), ("bee", 0.4))]
+    lower = [each.model_copy(update={"score": each.score | {"direction": "lower"}}) for each in lower]
+    assert pareto(HERE, "size", records=lower, catalog=lab.open())["front"].tolist() == [False, True]
+
+
+def test_the_front_is_of_those_whom_nobody_beats() -> None:
+    assert front([], []) == [] and front([0.1], [5.0]) == [True]
+    assert front([0.5, 0.5, 0.4], [1.0, 1.0, 1.0]) == [True, True, False]  # equals do not beat each other
+    assert front([0.5, 0.5], [1.0, 2.0]) == [True, False]
+    assert front([0.5, 0.6], [1.0, 2.0]) == [True, True]
+    assert front([0.5, 0.6], [1.0, 2.0], lower=True) == [True, False]
+    rng = np.random.default_rng(0)
+    scores, costs = rng.integers(0, 6, 40).tolist(), rng.integers(0, 6, 40).tolist()
+    best = {cost: max(s for s, c in zip(scores, costs, strict=True) if c <= cost) for cost in set(costs)}
+    least = {value: min(c for s, c in zip(scores, costs, strict=True) if s >= value) for value in set(scores)}
+    expected = [s == best[c] and c == least[s] for s, c in zip(scores, costs, strict=True)]
+    assert front(scores, costs) == expected and any(expected) and not all(expected)
+
+
+def table(costs: list[float], **fields: Any) -> pd.DataFrame:
+    scores = [0.5, 0.4, 0.7][: len(costs)]
+    plain = {
+        "model": ["ant", "bee", "cat"][: len(costs)], "score": scores, "low": [0.4, None, 0.6][: len(costs)],
+        "high": [0.6, None, 0.8][: len(costs)], "cost": costs, "unit": ["B", "", "B"][: len(costs)],
+        "front": [True, False, True][: len(costs)],
+    }  # fmt: skip
+    return pd.DataFrame(plain | fields)
+
+
+def test_the_figure_shows_each_model_its_interval_and_the_front() -> None:
+    drawn = table([1.0, 2.0, 4.0])
+    drawn.attrs = {"benchmark": HERE, "cost": "size"}
+    ax = pareto_figure(drawn)
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("size (B)", HERE, "log")
+    assert [text.get_text() for text in ax.texts] == ["ant", "bee", "cat"]
+    assert [text.xyann for text in ax.texts] == [(6, -13), (6, 5), (6, -13)]
+    points = [(*each.get_offsets()[0], each.get_sizes()[0], each.get_zorder()) for each in ax.collections]
+    assert points == [(1.0, 0.5, 36, 3), (2.0, 0.4, 36, 3), (4.0, 0.7, 36, 3)]
+    lines = [(list(each.get_xdata()), list(each.get_ydata()), each.get_color()) for each in ax.lines]
+    assert lines == [
+        ([1.0, 1.0], [0.4, 0.6], ACCENT),
+        ([4.0, 4.0], [0.6, 0.8], ACCENT),
+        ([1.0, 4.0], [0.5, 0.7], ACCENT),
+    ]
+    beaten = pareto_figure(table([1.0, 2.0, 4.0], front=[False, False, True]))
+    assert beaten.lines[0].get_color() == SOFT
+    assert (beaten.get_xlabel(), beaten.get_ylabel()) == ("cost (B)", "score")
+
+
+def test_the_axis_of_costs_is_linear_below_the_least_that_is_not_zero() -> None:
+    ax = pareto_figure(table([0.0, 2.0, 4.0], unit=["", "", ""]))
+    assert ax.get_xscale() == "symlog" and ax.xaxis.get_transform().linthresh == 2.0
+    assert ax.get_xlabel() == "cost"
+    assert pareto_figure(table([0.0])).get_xscale() == "linear"
+    from matplotlib.figure import Figure
+
+    mine = Figure().subplots()
+    assert pareto_figure(table([1.0]), ax=mine) is mine
+    both = pareto_figure(table([1.0, 2.0, 3.0], unit=["s", "B", "s"]))
+    assert both.get_xlabel() == "cost (B, s)"
