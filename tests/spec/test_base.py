@@ -1,0 +1,79 @@
+"""What a validator says is told in this project's words."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from neuroledger.spec.base import worded
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class A(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    kind: Literal["a"]
+
+
+class B(A):
+    kind: Literal["b"]  # type: ignore[assignment]
+
+
+def refuse(value: Any) -> Any:
+    raise ValueError("it is not what we want")
+
+
+Tagged = Annotated[A | B, Field(discriminator="kind")]
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "words"),
+    [
+        (A, {"kind": "a", "more": 1}, "there is no such field"),
+        (A, {}, "it is missing"),
+        (Annotated[int, Field(gt=3)], 3, "3 is not greater than 3"),
+        (Annotated[int, Field(ge=3)], 2, "2 is not greater than or equal to 3"),
+        (Annotated[float, Field(lt=0.5)], 0.5, "0.5 is not less than 0.5"),
+        (Annotated[float, Field(le=0.5)], 1.5, "1.5 is not less than or equal to 0.5"),
+        (Tagged, {"kind": "c"}, "there is no kind 'c'; known are a, b"),
+        (Tagged, {}, "the field kind is missing"),
+        (Literal["a", "b", "c"], "d", "'d' is not one of 'a', 'b', 'c'"),
+        (Literal["a", "b"], [1], "what is there is not one of 'a', 'b'"),
+        (Colour, "green", "'green' is not one of 'red', 'blue'"),
+        (str, 3, "text belongs here"),
+        (int, "x", "a whole number belongs here"),
+        (int, 1.5, "a whole number belongs here"),
+        (float, "x", "a number belongs here"),
+        (Annotated[float, Field(allow_inf_nan=False)], float("inf"), "a finite number belongs here"),
+        (bool, "perhaps", "true or false belongs here"),
+        (dict[str, int], 3, "a mapping of fields belongs here"),
+        (A, 3, "a mapping of fields belongs here"),
+        (tuple[int, ...], 3, "a list belongs here"),
+        (list[int], "x", "a list belongs here"),
+        (set[int], 3, "a list belongs here"),
+        (Annotated[int, AfterValidator(refuse)], 3, "it is not what we want"),
+        (Annotated[str, Field(min_length=2)], "x", "String should have at least 2 characters"),
+    ],
+)
+def test_each_kind_of_error_has_its_words(type_: Any, given: Any, words: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(type_).validate_python(given)
+    (item,) = caught.value.errors(include_url=False)
+    assert worded(item) == words
+    assert worded({"type": "url", "msg": "Input should be an address", "input": 1}) == "it is not an address"
+
+
+def test_a_long_list_of_what_is_known_is_not_told() -> None:
+    def said(count: int) -> str:
+        tags = ", ".join(f"'t{i}'" for i in range(count))
+        context = {"discriminator": "'check'", "tag": "x", "expected_tags": tags}
+        return worded({"type": "union_tag_invalid", "ctx": context, "input": {}, "msg": ""})
+
+    assert said(12).endswith("known are " + ", ".join(f"t{i}" for i in range(12)))
+    assert said(13) == "there is no check 'x'"
