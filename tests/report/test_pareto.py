@@ -106,7 +106,7 @@ def table(costs: list[float], **fields: Any) -> pd.DataFrame:
 def test_the_figure_shows_each_model_its_interval_and_the_front() -> None:
     drawn = table([1.0, 2.0, 4.0])
     drawn.attrs = {"benchmark": HERE, "cost": "size"}
-    ax = pareto_figure(drawn)
+    ax: Any = pareto_figure(drawn)
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("size (B)", HERE, "log")
     assert [text.get_text() for text in ax.texts] == ["ant", "bee", "cat"]
     assert [text.xyann for text in ax.texts] == [(6, -13), (6, 5), (6, -13)]
@@ -124,13 +124,13 @@ def test_the_figure_shows_each_model_its_interval_and_the_front() -> None:
 
 
 def test_the_axis_of_costs_is_linear_below_the_least_that_is_not_zero() -> None:
-    ax = pareto_figure(table([0.0, 2.0, 4.0], unit=["", "", ""]))
+    ax: Any = pareto_figure(table([0.0, 2.0, 4.0], unit=["", "", ""]))
     assert ax.get_xscale() == "symlog" and ax.xaxis.get_transform().linthresh == 2.0
     assert ax.get_xlabel() == "cost"
     assert pareto_figure(table([0.0])).get_xscale() == "linear"
     from matplotlib.figure import Figure
 
-    mine = Figure().subplots()
+    mine: Any = Figure().subplots()
     assert pareto_figure(table([1.0]), ax=mine) is mine
     both = pareto_figure(table([1.0, 2.0, 3.0], unit=["s", "B", "s"]))
     assert both.get_xlabel() == "cost (B, s)"
