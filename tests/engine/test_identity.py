@@ -9,7 +9,7 @@ import pytest
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS, inputs_of
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
-from neuroledger.spec.base import canonical, sha256_of
+from neuroledger.spec.base import canonical, sha256_of, spec_sha256
 from neuroledger.spec.kinds import KINDS
 from tests.engine.lab import Lab
 
@@ -108,3 +108,45 @@ def test_equal_content_gives_equal_text_and_what_json_does_not_know_gives_none()
     assert canonical({"b": [1, 2.5, None], "a": "ü"}) == '{"a":"ü","b":[1,2.5,null]}'
     with pytest.raises(ValueError, match="JSON compliant"):
         canonical({"a": float("nan")})
+
+
+def test_what_determines_an_outcome_is_named(lab: Lab) -> None:
+    """Records are found, compared and told stale by these names."""
+    lab.benchmark("lab.V4-ridge", version=3)
+    catalog = lab.open()
+    spec, data, model = (
+        catalog.benchmark("lab.V4-ridge"), catalog.dataset("lab"), catalog.model("pixels4"),
+    )  # fmt: skip
+    found = inputs_of(catalog, spec, "pixels4", Request(seed=3, limit=5, device="cuda:1"))
+    assert found["schema_version"] == 1
+    assert found["benchmark"] == {
+        "id": "lab.V4-ridge", "version": 3, "spec_sha256": spec_sha256(spec, without=BENCHMARK_ONLY_SAYS),
+    }  # fmt: skip
+    version = {
+        (kind, name): f"{name}@{registry.get(kind, name).version}"
+        for kind, name in (
+            ("reader", "netcdf"), ("paradigm", "recording"), ("metric", "regression"),
+            ("ceiling", "internal_consistency"), ("builder", "pixels"),
+        )
+    }  # fmt: skip
+    assert found["dataset"] == {
+        "id": "lab", "version": 1, "spec_sha256": spec_sha256(data, without=DATASET_ONLY_SAYS),
+        "files": {name: pin.sha256 for name, pin in data.files.items()}, "component": version["reader", "netcdf"],
+    }  # fmt: skip
+    assert found["paradigm"] == version["paradigm", "recording"]
+    assert (found["seed"], found["limit"], found["device"]) == (3, 5, "cuda")
+    assert found["model"] == found["controls"]["pixels4"] == {
+        "id": "pixels4", "version": 1, "spec_sha256": spec_sha256(model, without=MODEL_ONLY_SAYS), "weights": {},
+        "component": version["builder", "pixels"],
+    }  # fmt: skip
+    assert list(found["controls"]) == ["noise", "pixels4"]
+    (metric,) = found["metrics"]
+    for bound, id in ((metric, "ridge"), (found["ceiling"], "internal_consistency")):
+        assert set(bound) == {"id", "spec_sha256", "parameters_sha256", "component"} and bound["id"] == id
+    assert metric["component"] == version["metric", "regression"]
+    assert found["ceiling"]["component"] == version["ceiling", "internal_consistency"]
+    assert set(found) == {
+        "schema_version", "benchmark", "dataset", "paradigm", "metrics", "ceiling", "seed", "limit", "device",
+        "controls", "model",
+    }  # fmt: skip
+    assert "model" not in inputs_of(catalog, spec, None, Request())

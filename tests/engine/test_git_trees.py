@@ -1,0 +1,180 @@
+"""What a commit and a working tree hold: modes, sizes and contents, read without trust in the index."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from neuroledger.engine.git_trees import (
+    FILE,
+    LINK,
+    MODULE,
+    MOST_BYTES,
+    Entry,
+    Tree,
+    committed,
+    fork_point,
+    is_shallow,
+    working,
+)
+from neuroledger.engine.git_trees import git as asked
+from neuroledger.errors import RequestError
+
+
+def git(root: Path, *words: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    return subprocess.run(
+        ["git", *who, *words], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def blob(content: bytes) -> str:
+    """The id that git gives, by its definition."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    (root / "folder").mkdir(parents=True)
+    (root / "a.txt").write_bytes(b"first\n")
+    (root / "folder" / "run").write_bytes(b"x")
+    (root / "folder" / "run").chmod(0o755)
+    (root / "link").symlink_to("a.txt")
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "start")
+    return root
+
+
+def test_a_commit_holds_its_files_with_mode_id_and_size(root: Path) -> None:
+    tree = committed(root, "HEAD")
+    assert dict(tree.entries) == {
+        "a.txt": Entry(FILE, blob(b"first\n"), 6),
+        "folder/run": Entry("100755", blob(b"x"), 1),
+        "link": Entry(LINK, blob(b"a.txt"), 5),
+    }
+    assert tree.read("a.txt") == b"first\n" and tree.read("folder/run") == b"x"
+    assert tree.read("link") is None and tree.read("folder") is None and tree.read("nosuch") is None
+
+
+def test_contents_are_read_up_to_five_megabytes(tmp_path: Path) -> None:
+    def tree(mode: str, size: int) -> Tree:
+        return Tree(tmp_path, {"a": Entry(mode, "id", size)}, {"id": b"held"})
+
+    assert tree(FILE, MOST_BYTES).read("a") == b"held" and tree("100755", 4).read("a") == b"held"
+    assert tree(FILE, MOST_BYTES + 1).read("a") is None
+    assert tree(MODULE, 0).read("a") is None and tree(LINK, 4).read("a") is None
+
+
+def test_a_clean_working_tree_is_the_commit(root: Path) -> None:
+    head = committed(root, "HEAD")
+    assert working(head).entries == head.entries and not working(head).contents
+
+
+def test_the_working_tree_is_read_from_the_disk(root: Path) -> None:
+    head = committed(root, "HEAD")
+    git(root, "update-index", "--assume-unchanged", "a.txt")
+    (root / "a.txt").write_bytes(b"other\n")  # the index says that it is unchanged
+    (root / "folder" / "run").chmod(0o644)
+    (root / "link").unlink()
+    (root / "new").write_bytes(b"new")
+    (root / "dvc.lock").write_bytes(b"own")
+    (root / ".gitignore").write_bytes(b"ignored\n")
+    (root / "ignored").write_bytes(b"x")
+    (root / "inner").mkdir()
+    git(root / "inner", "init", "-q")
+    git(root / "inner", "commit", "--allow-empty", "-qm", "x")
+    git(root, "add", "-f", "new")
+    tree = working(head)
+    expected = {
+        ".gitignore": Entry(FILE, blob(b"ignored\n"), 8),
+        "a.txt": Entry(FILE, blob(b"other\n"), 6),
+        "folder/run": Entry(FILE, blob(b"x"), 1),
+        "inner": Entry(MODULE, "", 0),
+        "new": Entry(FILE, blob(b"new"), 3),
+    }
+    assert dict(tree.entries) == expected
+    assert tree.read("a.txt") == b"other\n" and tree.read("new") == b"new" and tree.read("folder/run") == b"x"
+
+
+def test_the_lock_of_a_clone_counts_once_it_is_committed(root: Path) -> None:
+    (root / "dvc.lock").write_bytes(b"own")
+    assert "dvc.lock" not in working(committed(root, "HEAD")).entries
+    git(root, "add", "dvc.lock")
+    git(root, "commit", "-qm", "lock")
+    (root / "dvc.lock").write_bytes(b"more")
+    assert working(committed(root, "HEAD")).entries["dvc.lock"] == Entry(FILE, blob(b"more"), 4)
+
+
+def test_a_file_behind_a_link_and_a_large_one_are_told(root: Path) -> None:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "run").write_bytes(b"x")
+    (root / "folder" / "run").unlink()
+    (root / "folder").rmdir()
+    (root / "folder").symlink_to(outside)
+    large = b"a" * (MOST_BYTES + 1)
+    (root / "large").write_bytes(large)
+    (root / "most").write_bytes(large[1:])
+    tree = working(committed(root, "HEAD"))
+    assert tree.entries["folder/run"] == Entry(LINK, "", 0)
+    assert tree.entries["folder"] == Entry(LINK, blob(os.fsencode(outside)), len(os.fsencode(outside)))
+    assert tree.entries["large"] == Entry(FILE, blob(large), len(large)) and tree.read("large") is None
+    assert tree.read("most") == large[1:]
+
+
+def test_where_a_proposal_parts(root: Path) -> None:
+    start = git(root, "rev-parse", "HEAD")
+    git(root, "checkout", "-q", "-b", "proposal")
+    git(root, "commit", "--allow-empty", "-qm", "one")
+    git(root, "checkout", "-q", "main")
+    git(root, "commit", "--allow-empty", "-qm", "other")
+    git(root, "tag", "of-main")
+    git(root, "checkout", "-q", "proposal")
+    for since in ("main", "of-main", start, start[:10], "HEAD~1", "refs/heads/main"):
+        assert fork_point(root, since) == start
+    assert fork_point(root, "HEAD") == git(root, "rev-parse", "HEAD")
+    git(root, "checkout", "-q", "--orphan", "alone")
+    git(root, "commit", "--allow-empty", "-qm", "alone")
+    with pytest.raises(RequestError, match="'main' and the present branch have no commit in common"):
+        fork_point(root, "main")
+
+
+def test_what_is_no_repository_is_refused(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (tmp_path, root / "folder"):
+        with pytest.raises(RequestError, match="is not the top folder of a git repository"):
+            fork_point(folder, "main")
+    with pytest.raises(
+        RequestError, match=r"no commit 'nosuch' in this repository; name a branch, a tag or a commit$"
+    ):
+        fork_point(root, "nosuch")
+    assert not is_shallow(root)
+    assert asked(root, "rev-parse", "nosuch", may_fail=True) == b""
+    with pytest.raises(RequestError, match=r"git cat-file failed: .*nosuch"):
+        asked(root, "cat-file", "blob", "nosuch")
+    monkeypatch.setenv("PATH", str(root))
+    with pytest.raises(RequestError, match="git is not installed here"):
+        committed(root, "HEAD")
+
+
+def test_a_git_of_the_repository_itself_is_never_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "git").write_text("#!/bin/sh\ntouch ran\n")
+    (root / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(RequestError, match="git is not installed here"):
+        committed(root, "HEAD")
+    assert not (root / "ran").exists()
+
+
+def test_variables_of_git_do_not_lead_elsewhere(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    assert set(committed(root, "HEAD").entries) == {"a.txt", "folder/run", "link"}
