@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import mmap
 import os
+import pickle
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +24,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from neuroledger.data import sandbox
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate import expectations as gate
 from neuroledger.data.hdf5 import opened, refuse_outside_storage
@@ -427,3 +432,129 @@ def test_libraries_that_start_inside_say_nothing_of_the_limits() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "joblib\n" and not done.stderr
+
+
+# Limits, names and results, by themselves
+
+
+def test_limits_grow_with_the_files_and_leave_a_tenth_of_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NEUROLEDGER_READER_SECONDS", raising=False)
+    monkeypatch.setattr(sandbox, "available_bytes", lambda: 1000)
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(5 * sandbox.BYTES_PER_SECOND + 1)
+    limits = limits_for([large, tmp_path / "gone"], [tmp_path])
+    assert limits == Limits((large, tmp_path / "gone"), (tmp_path,), 305, 900)
+    monkeypatch.setenv("NEUROLEDGER_READER_SECONDS", "7")
+    monkeypatch.setattr(sandbox, "available_bytes", lambda: None)
+    assert limits_for([large]) == Limits((large,), (), 7, None)
+    assert Limits() == Limits((), (), 300, None)
+    monkeypatch.setenv("NEUROLEDGER_READER_SECONDS", "1000000000")
+    with pytest.raises(
+        DataError, match=r"^NEUROLEDGER_READER_SECONDS is '1000000000', not a whole number of seconds"
+    ):
+        limits_for([])
+
+
+def answered(said: bytes | None, status: int = 0, name: bytes = b"") -> Any:
+    with mmap.mmap(-1, sandbox.NOTE_BYTES) as note:
+        note[: len(name)] = name
+        result = os.memfd_create("test")
+        try:
+            return sandbox._received(said, status, result, note, Limits(seconds=2), None, "it")
+        finally:
+            os.close(result)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        (None, 0, "@ did not end in 40 s; if the files are meant to take longer, set NEUROLEDGER_READER_SECONDS"),
+        (b"", -signal.SIGXCPU, "@ took more than 2 s of CPU time; if the files are meant to take longer, set "
+                               "NEUROLEDGER_READER_SECONDS"),
+        (b"", -signal.SIGKILL, "@ crashed the process that parses it (signal SIGKILL): the file is damaged; "
+                               "free memory and try again"),
+        (b"", -signal.SIGSEGV, "@ crashed the process that parses it (signal SIGSEGV): the file is damaged; "
+                               "fetch the file again"),
+        (b"", 3, "@ crashed the process that parses it (exit status 3): the file is damaged; fetch the file "
+                 "again"),
+        (b'{"error": ["KeyError", "x", ""]}', 0, "@ failed (KeyError: x): a file is damaged or of another format"),
+        (b'{"error": ["SpecError", "x", ""]}', 0, "@ failed (SpecError: x): a file is damaged or of another "
+                                                  "format"),
+        (b'{"error": ["DataError", "x", ""]}', 0, "x"),
+        (b"{}", 0, "@ gave an invalid result (KeyError: 'imported'): the file is damaged; fetch it again"),
+        (b"[]", 0, None), (b"no JSON", 0, None), (b'{"error": 3}', 0, None), (b'{"imported": [3], "buffers": []}', 0, None),
+    ],
+)  # fmt: skip
+def test_what_a_child_ends_with_is_one_error_in_words(
+    said: bytes | None, status: int, words: str | None
+) -> None:
+    with pytest.raises(DataError) as caught:
+        answered(said, status, b"a.mat")
+    said_so = str(caught.value).replace("it: reading a.mat", "@", 1)
+    assert said_so == words or (words is None and "gave an invalid result (" in said_so)
+    with pytest.raises(DataError) as caught:
+        answered(None)
+    assert str(caught.value).startswith("it did not end in 40 s")
+
+
+def test_libraries_that_a_child_imported_are_imported_before_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted: set[str] = set()
+    monkeypatch.setattr(sandbox, "_WANTED", wanted)
+    monkeypatch.setattr(sandbox, "_unpacked", lambda *_: 5)
+    assert answered(b'{"imported": ["scipy.io", "os", "mne", "evil.scipy"], "buffers": []}') == 5
+    assert wanted == {"scipy.io", "mne"}
+    imported: list[str] = []
+    monkeypatch.undo()
+    monkeypatch.setattr(sandbox, "_WANTED", {"first", "second"})
+    monkeypatch.setattr(sandbox, "import_module", imported.append)
+    assert run(lambda: 3) == 3 and sorted(imported) == ["first", "second"]
+
+
+def test_a_path_is_below_a_folder_where_it_resolves_to(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    below = sandbox._below
+    assert below(tmp_path / "link" / "x", [tmp_path / "b", tmp_path / "a"]) and below(
+        tmp_path / "a", [tmp_path / "link"]
+    )
+    assert not below(tmp_path / "a" / ".." / "b", [tmp_path / "a"]) and not below(
+        tmp_path / "ab", [tmp_path / "a"]
+    )
+    assert not below(tmp_path, [])
+
+
+def test_values_that_are_written_come_back_aligned_and_only_those_that_may_be_named(tmp_path: Path) -> None:
+    def through(value: Any) -> tuple[Any, list[list[int]]]:
+        result = os.memfd_create("test")
+        try:
+            parts = sandbox._packed(value, result, [tmp_path], tmp_path / "scratch")
+            return sandbox._unpacked(result, parts, [tmp_path], None), parts
+        finally:
+            os.close(result)
+
+    arrays = [np.arange(5.0), np.zeros((0, 3)), np.arange(7, dtype=np.uint8)]
+    got, parts = through({"arrays": arrays, "text": "é"})
+    assert got["text"] == "é" and all(
+        np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(got["arrays"], arrays, strict=True)
+    )
+    assert [size for _, size in parts[1:]] == [40, 0, 7] and all(start % 64 == 0 for start, _ in parts)
+    assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(parts))
+    for wrong in (os.getcwd, zipfile.ZipFile, pickle.Unpickler):
+        with pytest.raises(pickle.UnpicklingError, match="is not part of a data set"):
+            through(wrong)
+    np.arange(6.0).tofile(tmp_path / "x")
+    held = np.memmap(tmp_path / "x", dtype=float, mode="r", shape=(2, 3))
+    got, parts = through(held[1, ::2])
+    assert got.tolist() == [3.0, 5.0] and len(parts) == 1, "as its place"
+    written = np.memmap(tmp_path / "x", dtype=float, mode="r+", shape=(2, 3))
+    assert len(through(written)[1]) == 2, "what may be written to is a copy"
+    (tmp_path / "scratch").mkdir()
+    np.arange(2.0).tofile(tmp_path / "scratch" / "y")
+    assert len(through(np.memmap(tmp_path / "scratch" / "y", dtype=float, mode="r"))[1]) == 2, (
+        "it goes with the child"
+    )
