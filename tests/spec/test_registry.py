@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from neuroledger.errors import RequestError, UnknownError
 from neuroledger.spec import registry
@@ -104,3 +108,127 @@ def test_a_reader_knows_its_call_and_nobody_else_does() -> None:
     ]
     with pytest.raises(RequestError, match="windows are stored by registered readers only"):
         registry.current_call()
+
+
+class Entry:
+    """An entry point of an installed distribution."""
+
+    def __init__(self, module: str, distribution: str | None) -> None:
+        self.module = module
+        self.dist = None if distribution is None else SimpleNamespace(name=distribution)
+
+
+def test_families_of_this_package_are_first_and_each_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [Entry("zeta.parts", "alpha"), Entry("neuroledger.b", "neuroledger"), Entry("beta.parts", None),
+               Entry("neuroledger.a", "neuroledger"), Entry("zeta.parts", "alpha")]  # fmt: skip
+    asked: list[str] = []
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: asked.append(group) or entries)
+    assert registry.families.__wrapped__() == (
+        Family("neuroledger", "neuroledger.a"), Family("neuroledger", "neuroledger.b"),
+        Family("alpha", "zeta.parts"), Family("beta", "beta.parts"),
+    )  # fmt: skip
+    assert asked == ["neuroledger.families"]
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("own_parts", "other_parts", "bare_parts"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('it was run')\n")
+    for name in ("own_parts", "other_parts"):
+        (tmp_path / name / "specs").mkdir()
+    return tmp_path
+
+
+def test_specs_of_other_packages_are_found_and_nothing_of_them_is_run(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = (Family(registry.DISTRIBUTION, "own_parts"), Family("a", "bare_parts"), Family("b", "other_parts"),
+             Family("c", "no_such_parts"), Family("d", "math"), Family("e", "no_such_parts.deeper"))  # fmt: skip
+    monkeypatch.setattr(registry, "families", lambda: known)
+    assert registry.plugin_specs.__wrapped__() == (("b", packages / "other_parts" / "specs"),)
+    assert set(registry._BROKEN) == {"e"} and "importing no_such_parts.deeper raised" in registry._BROKEN["e"]
+
+
+def test_a_family_offers_its_package_and_all_modules_of_the_kinds_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules = (
+        "family_x",
+        "family_x.metrics",
+        "family_x.metrics.deep",
+        "family_x.metrics.deep.one",
+        "family_x.readers",
+    )
+    for module in modules:
+        path = tmp_path / module.replace(".", "/")
+        if module.endswith("one"):
+            path.with_suffix(".py").write_text("")
+        else:
+            path.mkdir()
+            (path / "__init__.py").write_text("")
+    (tmp_path / "single_x.py").write_text("")
+    for module in (*modules, "single_x"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    registry._import_family(Family("x", "family_x"), "metric")
+    assert {name for name in modules if name in sys.modules} == set(modules[:4])
+    registry._import_family(Family("x", "family_x"), "paradigm")
+    registry._import_family(Family("x", "single_x"), "metric")
+    assert "single_x" in sys.modules and "family_x.readers" not in sys.modules
+
+
+def test_parameters_that_do_not_fit_together_are_refused_and_all_others_pass() -> None:
+    def apart(given: Any) -> None:
+        if given.low >= given.high:
+            raise ValueError("low is not below high")
+
+    @registry.metric("apart", version=1, together=apart)
+    def between(source: Any, target: Any, *, low: int = 1, high: int) -> Any:
+        """Doc of it."""
+
+    found = registry.get("metric", "apart")
+    assert found.bind({"high": 2}) == {"low": 1, "high": 2} and found.parameters.__doc__ == "Doc of it."
+    assert found.parameters.__name__ == "BetweenParameters"
+    for wrong, words in (
+        ({"high": 1}, "low is not below high"),
+        ({}, "Field required"),
+        ({"high": 2, "mid": 1}, "Extra"),
+    ):
+        with pytest.raises(ValidationError, match=words):
+            found.bind(wrong)
+
+
+def test_every_decorator_keeps_what_is_declared_and_knows_only_channels() -> None:
+    def called(*_: Any, **__: Any) -> None: ...
+
+    registry.ceiling("c1", version=2, input="behaviour", resampled_by=("subject",))(called)
+    found = registry.get("ceiling", "c1")
+    assert (found.input, found.resampled_by, found.version, found.timed) == (
+        "behaviour",
+        ("subject",),
+        2,
+        False,
+    )
+    registry.metric("m1", version=1, input="trace", timed=True, resampled_by=("stimulus",))(called)
+    found = registry.get("metric", "m1")
+    assert (found.input, found.resampled_by, found.timed, found.trials) == (
+        "trace",
+        ("stimulus",),
+        True,
+        False,
+    )
+    registry.paradigm("p1", version=1, shows={"stimuli"}, asks=lambda values: {f"responses:{values['region']}"},
+                      itself=True, permuted="source")(called)  # fmt: skip
+    found = registry.get("paradigm", "p1")
+    assert (found.itself, found.permuted, found.simulates) == (True, "source", None)
+    assert found.interface({"region": "V4"}).outputs == frozenset({"responses:V4"})
+    registry.stimuli("s1")(called)
+    assert registry.get("stimuli", "s1").version == 1
+    registry.reader("r1", version=1, prepares=True)(called)
+    assert registry.get("reader", "r1").prepares and registry.get("reader", "r1").pins is None
+    with pytest.raises(RequestError, match=r"paradigm 'p2'"):
+        registry.paradigm("p2", version=1, shows={"smells"}, asks=set(), itself=False, permuted=None)
+    with pytest.raises(RequestError, match=r"builder 'b2'"):
+        registry.builder("b2", version=1, takes={"images"}, gives={"smells"})

@@ -9,14 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from neuroledger.engine.check import check
 from neuroledger.engine.run import run
-from neuroledger.errors import ModelError, UntrustedError
+from neuroledger.errors import ModelError, UnavailableError, UntrustedError
 from neuroledger.families.decoding.models.classical_decoders import sklearn_decoder
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.spec import registry
-from neuroledger.spec.trusted import SKLEARN, TORCH, owner_trusts
+from neuroledger.spec import trusted as module
+from neuroledger.spec.trusted import REACHING, SKLEARN, TORCH, Arguments, owner_trusts, trusted
 from tests.engine.lab import Lab
 
 OWN = "neuroledger.families.decoding.models"
@@ -203,3 +205,109 @@ def test_every_import_path_and_every_argument_of_somebody_elses_class_asks_the_g
                     )
                 if each.name in {"arguments", "parameters", "config", "keywords"}:
                     assert "JsonValue" not in str(each.annotation), words
+
+
+PACKAGE = {
+    "__init__.py": "from .nets import Net as Public\nfrom .star import *\n",
+    "nets.py": (
+        "import torch.nn as tn\nimport torch\nfrom torch import nn\nfrom torch.nn import Module as M\n"
+        "class Net(tn.Module): ...\nclass Whole(torch.nn.Module): ...\nclass Half(nn.Linear): ...\nclass Direct(M): ...\n"
+        "class Text('M'): ...\nclass Plain: ...\nclass Deeper(Net): ...\nclass Mixed(Plain, Net): ...\n"
+        "class Lost(nowhere.Module): ...\nclass Called(make()): ...\nclass Sub(tn.modules.conv.Conv2d): ...\n"
+        "if True:\n    class Inner(Net): ...\nelse:\n    class Other(Net): ...\n"
+        "try:\n    class Tried(Net): ...\nexcept ImportError:\n    pass\nelse:\n    class Elsed(Net): ...\n"
+        "finally:\n    class Last(Net): ...\ndef build() -> Net: ...\nvalue = Net\n"
+    ),
+    "star.py": "from .nets import Deeper as Star\nfrom shutil import rmtree\nfrom torch.nn import Conv2d\n",
+    "deep/__init__.py": "from ..nets import Net as Up\nfrom . import side\nfrom .side import Side\n",
+    "deep/side.py": "from ...own_nets.nets import Net\nclass Side(Net): ...\n",
+    "loop.py": "from .loop import Loop\n",
+    "broken.py": "class Net(\n",
+    "latin.py": "",
+}
+
+
+@pytest.fixture
+def own_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package that the owner trusts; none of it may be run."""
+    for name, text in PACKAGE.items():
+        path = tmp_path / "own_nets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "own_nets" / "latin.py").write_bytes(b"# \xe9\nclass Net: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "own_nets")
+    for cached in (module._source, module._defined):
+        cached.cache_clear()
+    return "own_nets"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Public", "Star", "nets:Net", "nets.Whole", "nets.Half", "nets.Direct", "nets.Deeper", "nets.Mixed", "nets.Text",
+     "nets.Sub", "nets.Inner", "nets.Other", "nets.Tried", "nets.Elsed", "nets.Last", "deep.Up", "deep.Side",
+     "deep.side.Side", "star.Star"],
+)  # fmt: skip
+def test_a_class_is_followed_to_its_base_through_imports_and_branches(own_nets: str, name: str) -> None:
+    assert TORCH.refusal(f"{own_nets}.{name}") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nets.Plain", "is not a torch module: its class is not derived from torch.nn.modules.module.Module"),
+        ("nets.Lost", "its class is not derived from"),
+        ("nets.Called", "its class is not derived from"),
+        ("nets.build", "is a function, not a torch module"),
+        ("nets.value", "own_nets.nets defines no class 'value'"),
+        ("loop.Loop", "own_nets.loop defines no class 'Loop'"),
+        ("broken.Net", "own_nets.broken defines no class 'Net'"),
+        ("latin.Net", "own_nets.latin defines no class 'Net'"),
+        ("gone.Net", "own_nets.gone defines no class 'Net'"),
+        ("nets.deeper.Net", "own_nets.nets.deeper defines no class 'Net'"),
+        (
+            "star.rmtree",
+            "is defined in shutil, which is not trusted; the owner of a machine trusts further packages with",
+        ),
+    ],
+)
+def test_what_cannot_be_followed_there_is_refused(own_nets: str, name: str, words: str) -> None:
+    said = TORCH.refusal(f"{own_nets}.{name}")
+    assert said is not None and words in said and said.startswith(f"'{own_nets}.{name}' ")
+    assert SKLEARN.refusal(f"{own_nets}.nets.Net") is not None
+
+
+@pytest.mark.parametrize("path", ["Net", "a b.Net", "1a.Net", ".Net", "own_nets.", ""])
+def test_what_is_no_path_is_told_how_to_write_one(path: str) -> None:
+    assert TORCH.refusal(path) == f"{path!r} is not an import path: write package.module.Class"
+
+
+def test_a_package_that_is_trusted_and_not_installed_is_reported_when_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert TORCH.refusal("own_nets_x.Net").startswith(  # type: ignore[union-attr]
+        "'own_nets_x.Net' is outside the trusted packages (torch.nn, torchvision.models, timm.models, timm.layers, "
+        "transformers, neuroledger); "
+    )
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "not_installed_nets")
+    assert TORCH.refusal("not_installed_nets.deep.Net") is None
+    for call in (
+        lambda: TORCH.resolve("not_installed_nets.deep.Net"),
+        lambda: trusted("not_installed_nets.Net", TORCH, "m"),
+    ):
+        with pytest.raises(
+            UnavailableError, match=r"needs the package 'not_installed_nets', which is not installed$"
+        ):
+            call()
+    with pytest.raises(UntrustedError, match=r"^model 'm': 'os\.system' is outside the trusted packages"):
+        trusted("os.system", TORCH, "m")
+
+
+@pytest.mark.parametrize("name", sorted(REACHING))
+def test_no_argument_reaches_files_or_downloads_however_deep_it_is(name: str) -> None:
+    arguments = TypeAdapter(Arguments)
+    for given in ({name: "x"}, {"a": [{"b": {name: True}}]}, {f"step__{name}": 1}, {"_private": 1}):
+        with pytest.raises(ValidationError, match="reaches files or downloads that nothing pins"):
+            arguments.validate_python(given)
+    plain = {name: None, "a": {f"b__{name}": False}, "steps": [1, {name: ""}], "_private": 0, f"{name}x": 1}
+    assert arguments.validate_python(plain) == plain
