@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroledger.data.factorize import encode, locate, repeated
+from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated, words
 
 
 @given(st.lists(st.text(max_size=9), min_size=1, max_size=40))
@@ -55,3 +56,33 @@ def test_nothing_is_encoded_as_nothing(column):
 def test_repeated_rows_of_several_columns():
     a, b = np.array([0, 0, 1, 0]), np.array([1, 2, 1, 1])
     np.testing.assert_array_equal(repeated(a, b), [3])
+
+
+def test_a_coordinate_is_the_first_that_is_there_one_value_for_each_presentation():
+    assembly = xr.DataArray(
+        np.zeros((3, 2)),
+        dims=("presentation", "neuroid"),
+        coords={
+            "b": ("presentation", np.array([b"x", b"y", b"z"])),
+            "c": ("presentation", [1, 2, 3]),
+            "one": 7,
+        },
+    )
+    assert coordinate(assembly, "a", "b", "c").tolist() == ["x", "y", "z"]
+    assert coordinate(assembly, "c", "b").tolist() == [1, 2, 3]
+    assert coordinate(assembly, "one").tolist() == [7, 7, 7]
+    assert coordinate(assembly, "a") is None and coordinate(assembly) is None
+    assert coordinate(xr.DataArray([1.0, 2.0], dims="x", coords={"x": [4, 5]}), "x").tolist() == [4, 5]
+
+
+def test_words_of_a_column_are_rows_of_integers_and_each_code_has_its_first_row():
+    assert words(np.array(["ab", "c"])).tolist() == [[ord("a") | ord("b") << 32], [ord("c")]]
+    assert words(np.array(["abc", "d"])).tolist() == [[97, 98, 99], [100, 0, 0]]
+    assert words(np.array([1, 2])) is None
+    assert first_rows(np.array([1, 0, 1, 2, 0]), 3).tolist() == [1, 0, 3]
+    assert (
+        repeated(np.array([0, 0, 1])).tolist() == [1]
+        and repeated(np.array([0, 1]), np.array([1, 0])).size == 0
+    )
+    assert repeated(np.array([0, 2, 0]), np.array([2, 0, 2])).tolist() == [2]
+    assert locate([], ["a"]).tolist() == [] and locate(["b", "a"], ["a", "b"]).dtype == np.intp

@@ -22,7 +22,8 @@ from neuroledger.data import fetch as fetching
 from neuroledger.data.fetch import fetch_files
 from neuroledger.data.integrity import verify_file
 from neuroledger.errors import DataError, IntegrityError, UnavailableError
-from neuroledger.spec.base import SourceFile
+from neuroledger.spec.base import SourceFile, Stated
+from tests.engine.lab import Lab
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -475,3 +476,187 @@ def test_a_data_file_that_is_called_like_a_module_is_never_imported(tmp_path: Pa
     with pytest.raises(UnavailableError, match=r"`dvc pull data/X/a\.bin\.dvc` failed"):
         fetching._pull(tmp_path, folder / "a.bin", force=False)
     assert not (tmp_path / "CANARY").exists()
+
+
+# Answers, by themselves
+
+
+class Answer:
+    def __init__(self, status: int, **headers: str) -> None:
+        self.status, self.reason = status, "Why"
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def transfer(path: Path, size: int | None = 100) -> Any:
+    said = Stated(size=size) if size is None else pin(content=bytes(size))
+    return fetching._Transfer("https://a/x", path, said, "x", fetching._silent)
+
+
+@pytest.mark.parametrize(
+    ("answer", "there", "size", "begin"),
+    [
+        (Answer(200), 0, 100, 0), (Answer(200), 40, 100, 0), (Answer(206), 40, 100, 40),
+        (Answer(206, Content_Range="bytes 40-99/100"), 40, 100, 40),
+        (Answer(206, Content_Range="bytes 40-99/*"), 40, 100, 40),
+        (Answer(206, Content_Range="bytes 40-99/7"), 40, None, 40), (Answer(200, Content_Length="100"), 0, 100, 0),
+        (Answer(206, Content_Length="60"), 40, 100, 40), (Answer(200, Content_Length="many"), 0, 100, 0),
+        (Answer(200, Content_Length="9" * 20), 0, 100, 0),
+    ],
+)  # fmt: skip
+def test_an_answer_begins_where_it_was_asked_to_or_at_the_start(
+    tmp_path: Path, answer: Any, there: int, size: int | None, begin: int
+) -> None:
+    (tmp_path / "p").write_bytes(b"kept")
+    assert fetching._start(answer, "https://a/x", there, transfer(tmp_path / "p", size)) == begin
+    assert (tmp_path / "p").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words", "wait"),
+    [
+        (Answer(416), fetching._TransientError, "it does not continue at byte 1,040", 0.0),
+        (
+            Answer(206, Content_Range="bytes 0-9/2000"),
+            fetching._TransientError,
+            "it does not continue at byte 1,040",
+            0.0,
+        ),
+        (
+            Answer(206, Content_Range="bytes 1040-9/1999"),
+            fetching._TransientError,
+            "it does not continue at byte 1,040",
+            0.0,
+        ),
+        (Answer(503, Retry_After="17"), fetching._TransientError, "HTTP 503", 17.0),
+        (Answer(429, Retry_After="1000000"), fetching._TransientError, "HTTP 429", 0.0),
+        *(
+            (Answer(status), fetching._TransientError, f"HTTP {status}", 0.0)
+            for status in (408, 425, 429, 500, 502, 503, 504)
+        ),
+        (Answer(401), fetching._ForbiddenError, "HTTP 401 Why", None),
+        (Answer(403), fetching._ForbiddenError, "HTTP 403 Why", None),
+        (Answer(404), fetching._RefusedError, "HTTP 404 Why", None),
+        (Answer(204), fetching._RefusedError, "HTTP 204 Why", None),
+        (
+            Answer(206, Content_Length="961"),
+            IntegrityError,
+            "more than the 2,000 bytes that are pinned (2,001)",
+            None,
+        ),
+    ],
+)
+def test_every_other_answer_is_an_error_of_its_kind(
+    tmp_path: Path, answer: Any, kind: type[Exception], words: str, wait: float | None
+) -> None:
+    partial = tmp_path / "p"
+    partial.write_bytes(b"begun")
+    with pytest.raises(kind) as caught:
+        fetching._start(answer, "https://a/x", 1040, transfer(partial, 2000))
+    assert type(caught.value) is kind and "https://a/x" in str(caught.value) and words in str(caught.value)
+    assert partial.exists() is ("continue" not in words)
+    if wait is not None:
+        assert caught.value.wait == wait  # type: ignore[attr-defined]
+
+
+def test_a_size_that_nobody_stated_is_the_servers_within_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = transfer(tmp_path / "p", None)
+    assert run.known == "stated" and transfer(tmp_path / "p").known == "pinned"
+    assert fetching._start(Answer(206, Content_Length="60"), "https://a/x", 40, run) == 40 and run.size == 100
+    monkeypatch.setattr(fetching, "MOST", 99)
+    run = transfer(tmp_path / "p", None)
+    with pytest.raises(IntegrityError, match="gives more than the 99 bytes that are stated"):
+        fetching._start(Answer(206, Content_Length="60"), "https://a/x", 40, run)
+    assert transfer(tmp_path / "p", 1 << 15).deadline - transfer(tmp_path / "p", 0).deadline == pytest.approx(
+        2, abs=0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("a\n  b"), "ValueError: a b"),
+        (ValueError(), "ValueError"),
+        (ValueError("x" * 300), f"ValueError: {'x' * 200}"),
+    ],
+)  # fmt: skip
+def test_the_innermost_reason_is_one_line(error: Exception, words: str) -> None:
+    assert fetching._reason(error) == words
+    outer = RuntimeError("outer")
+    outer.__context__ = error
+    assert fetching._reason(outer) == words
+    named = RuntimeError("named")
+    named.reason = error  # type: ignore[attr-defined]
+    assert fetching._reason(named) == words
+
+
+@pytest.mark.parametrize("option", sorted(fetching.CONFIG["remote"]))
+def test_each_option_that_says_where_files_come_from_is_allowed(tmp_path: Path, option: str) -> None:
+    (tmp_path / "config").write_text(f"[core]\n    remote = r\n['remote \"r\"']\n    {option} = x\n")
+    fetching._require_harmless(tmp_path / "config")
+    assert option in {
+        "url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login", "account_name",
+        "projectname", "access_key_id", "secret_access_key", "session_token", "user", "password", "port", "account_key",
+        "sas_token", "jobs", "timeout", "read_timeout", "connect_timeout",
+    }  # fmt: skip
+    assert len(fetching.CONFIG["remote"]) == 21
+
+
+def test_what_is_not_here_is_counted_with_its_size_and_the_command(lab: Lab) -> None:
+    assert fetching.absent(lab.open(), "datasets", "lab") is None
+    size = (lab.data / "stimuli.zip").stat().st_size
+    (lab.data / "stimuli.zip").unlink()
+    said = fetching.absent(lab.open(), "datasets", "lab")
+    assert said is not None and said.what == f"1 of 3 files are not here, {size / 1e6:,.1f} MB"
+    assert (said.code, said.severity, said.where) == ("data.missing", "error", "data set 'lab'")
+    assert said.fix == "run `neuroledger fetch lab`"
+    assert fetching.absent(lab.open(), "models", "pixels4") is None
+    assert fetching.folder_of(lab.root, "models", "m") == lab.root / "data" / "models" / "m"
+    assert fetching.folder_of(lab.root, "datasets", "d") == lab.root / "data" / "d"
+
+
+def test_a_mirror_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fetching.mirror_folder() is None
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path))
+    assert fetching.mirror_folder() == tmp_path
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path / "gone"))
+    with pytest.raises(
+        DataError, match=r"^NEUROLEDGER_MIRROR is '.*gone', which is not a folder; unset it or correct it$"
+    ):
+        fetching.mirror_folder()
+
+
+def test_what_is_stated_is_found_in_the_mirror_by_its_name_or_said_to_be_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, folder = tmp_path / "mirror", tmp_path / "down"
+    for name, content in (("a/x.bin", b"wrong"), ("b/x.bin", CONTENT)):
+        (mirror / name).parent.mkdir(parents=True)
+        (mirror / name).write_bytes(content)
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    said = Stated(size=len(CONTENT))
+    fetching.fetch_stated(tmp_path, folder, {"deep/x.bin": said})
+    assert (folder / "deep" / "x.bin").read_bytes() == CONTENT
+    (mirror / "b" / "x.bin").unlink()
+    fetching.fetch_stated(tmp_path, folder, {"deep/x.bin": said})
+    (folder / "deep" / "x.bin").write_bytes(b"other")
+    with pytest.raises(
+        UnavailableError, match=r"^deep/x\.bin cannot be fetched \(.*x\.bin has 5 bytes where its publisher"
+    ):
+        fetching.fetch_stated(tmp_path, folder, {"deep/x.bin": said})
+    with pytest.raises(
+        UnavailableError, match=r"^y cannot be fetched \(its publisher states no address\): get it as"
+    ):
+        fetching.fetch_stated(tmp_path, folder, {"y": said})
+    asked: list[Any] = []
+
+    def arrived(root: Path, one: Any, name: str, progress: Any, tried: list[str]) -> Path:
+        asked.append((root, one, name))
+        (tmp_path / "arrived").write_bytes(CONTENT)
+        return tmp_path / "arrived"
+
+    monkeypatch.setattr(fetching, "_arrived", arrived)
+    addressed = Stated(size=len(CONTENT), url="https://example.org/x")
+    fetching.fetch_stated(tmp_path, folder, {"y": addressed})
+    assert asked == [(tmp_path, addressed, "y")] and (folder / "y").read_bytes() == CONTENT

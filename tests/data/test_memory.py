@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from neuroledger.data import memory
@@ -54,3 +56,64 @@ def test_decisions_from_a_layer_that_is_too_large_are_refused(system: Path) -> N
         RequestError, match=r"deciding from layer 'maps', 24 features for 48 stimuli.*smaller layer"
     ):
         layered(readout="maps").perform(Task("odd_one_out"), drawn(48))
+
+
+def test_rows_of_a_view_are_taken_changed_and_put_together_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.arange(24.0).tofile(tmp_path / "x")
+    held = np.memmap(tmp_path / "x", dtype=float, mode="r", shape=(8, 3))
+    asked: list[list[int]] = []
+
+    def doubled(taken: Any, rows: Any) -> Any:
+        asked.append(rows.tolist())
+        return taken * 2
+
+    view = memory.LazyRows(held, np.array([7, 0, 3]), np.float32, doubled)
+    assert (view.shape, view.ndim, len(view), view.dtype, view.nbytes) == ((3, 3), 2, 3, np.float32, 36)
+    assert view[1:2].tolist() == [[0.0, 2.0, 4.0]] and view[np.array([2, 0])].tolist() == [
+        [18, 20, 22],
+        [42, 44, 46],
+    ]
+    assert asked == [[0], [3, 7]] and view[:1].dtype == np.float32
+    monkeypatch.setattr(memory, "BLOCK", 13)
+    assert np.array_equal(np.asarray(view), held[[7, 0, 3]] * 2) and asked[3:] == [[7], [0], [3]]
+    assert np.asarray(view, dtype=np.int64).dtype == np.int64
+    part = memory.part_of(view, np.array([2, 1]))
+    assert isinstance(part, memory.LazyRows) and part[:].tolist() == (held[[3, 0]] * 2).tolist()
+    plain = memory.LazyRows(held, np.array([1]))
+    assert (
+        plain.dtype == held.dtype
+        and plain[:].tolist() == held[[1]].tolist()
+        and not np.shares_memory(plain[:], held)
+    )
+    assert memory.part_of(np.arange(4), np.array([3, 1])).tolist() == [3, 1]
+
+
+def test_blocks_cover_every_row_once_and_what_is_in_no_map_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "BLOCK", 32)
+    assert list(memory.row_blocks(np.zeros((5, 2)))) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert list(memory.row_blocks(np.zeros((3, 9)))) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+    assert (
+        list(memory.row_blocks(np.zeros(()))) == [slice(None)]
+        and list(memory.row_blocks(np.zeros((0, 2)))) == []
+    )
+    assert list(memory.row_blocks(np.zeros((40, 0)))) == [slice(0, 32), slice(32, 40)]
+    np.arange(4.0).tofile(tmp_path / "x")
+    held = np.memmap(tmp_path / "x", dtype=float, mode="r")
+    assert memory.mapped(held[1:].reshape(-1, 1)) is memory.mapped(held) is not None
+    assert memory.mapped(np.zeros(3)) is None and memory.mapped("x") is None
+    made: list[int] = []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    assert [memory.found_once(held, "a", make) for _ in range(3)] == [1, 1, 1]
+    assert memory.found_once(held, "b", make) == 2 and memory.found_once(held[1:], "a", make) == 3
+    assert memory.found_once(held[::2], "a", make) == 4 and memory.found_once(held, "a", make) == 1
+    assert [memory.found_once(np.zeros(3), "a", make) for _ in range(2)] == [5, 6]
+    memory.release(held)
+    assert held.tolist() == [0.0, 1.0, 2.0, 3.0]

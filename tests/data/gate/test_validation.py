@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from neuroledger.data.gate.validate import validate
-from neuroledger.data.gate.validation import is_valid, read_report, refusal, report_path, seal, write_report
+from neuroledger.data.gate.validation import (
+    Contents,
+    is_valid,
+    read_report,
+    refusal,
+    report_path,
+    seal,
+    write_report,
+)
 from neuroledger.errors import DataError
 from tests.data.gate.test_validate import with_expectation
 from tests.engine.tiny_repository import Tiny
@@ -76,3 +84,22 @@ def test_asking_whether_data_are_valid_does_not_import_great_expectations() -> N
         "sys.exit(any(m.startswith('great_expectations') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_report_says_in_one_line_what_was_found_and_then_each_finding(tiny: Tiny) -> None:
+    report = validate(tiny.pin(), "tiny")
+    assert str(report) == "✓ tiny: 3 files verified, 9 of 9 expectations hold"
+    (tiny.data / "responses.nc").write_bytes(b"")
+    broken = validate(tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})), "tiny")
+    head, *told = str(broken).splitlines()
+    assert head == "✗ tiny: invalid, 1 found in stage 'structure'"
+    assert told == [f"  {line}" for line in str(broken.findings[0]).splitlines()] and len(told) == 2
+    assert broken.errors == broken.findings and broken.to_dict()["success"] is False
+    refused = refusal(tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})), "tiny")
+    assert refused is not None and refused.fix == "see results/validation/tiny.json"
+
+
+def test_contents_are_written_with_a_hash_only_where_there_is_one() -> None:
+    bare = Contents(dims=("presentation",), shape=(3,))
+    assert bare.model_dump() == {"dims": ("presentation",), "shape": (3,), "dtype": "", "columns": ()}
+    assert bare.model_copy(update={"sha256": "f"}).model_dump()["sha256"] == "f"
