@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from neuroledger.engine import public
 from neuroledger.engine.public import find, load, records, run, score
+from neuroledger.engine.session import Request, Session
 from neuroledger.errors import NeuroLedgerError, RequestError
+from neuroledger.spec.kinds import BenchmarkSpec
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record
 
@@ -54,3 +59,25 @@ def test_what_is_unknown_is_refused_before_anything_is_computed(
         with pytest.raises(NeuroLedgerError, match="nosuch"):
             call()
     assert not (lab.root / "results" / "records").exists()
+
+
+def test_what_is_not_said_of_a_score_is_the_usual(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lab.root)
+    seen: list[tuple[object, ...]] = []
+
+    def asked(session: Session, benchmark: BenchmarkSpec, model: object, *more: object) -> SimpleNamespace:
+        seen.append((session.request, benchmark.id, model, *more))
+        return SimpleNamespace(headline=0.25)
+
+    monkeypatch.setattr(public, "evaluate", asked)
+    monkeypatch.setattr(public, "layer_scores", asked)
+    found: object = public.score("pixels4", RIDGE)
+    assert found == 0.25
+    public.score("pixels4", RIDGE, seed=3, limit=40, device="cuda")
+    public.layers("pixels4", RIDGE)
+    public.layers("pixels4", RIDGE, layers=["a"], seed=3, limit=40, device="cuda")
+    usual, other = Request(seed=0, limit=None, device="cpu"), Request(seed=3, limit=40, device="cuda")
+    assert seen == [
+        (usual, RIDGE, "pixels4"), (other, RIDGE, "pixels4"),
+        (usual, RIDGE, "pixels4", ()), (other, RIDGE, "pixels4", ["a"]),
+    ]  # fmt: skip

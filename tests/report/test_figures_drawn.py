@@ -285,3 +285,12 @@ def test_the_best_that_the_data_allow_is_drawn(scale: str, best: list[float]) ->
     )
     with pytest.raises(MetricError, match="score 'x' has no ceiling to set its samples against"):
         plots.reliability(Score(0.1, id="x"))
+
+
+def test_a_cost_of_nothing_has_no_logarithm(lab: Lab, board: Leaderboard) -> None:
+    plain = score(0.0, None, scale="bytes", direction="lower", ceiling=None)
+    free = record("ant", PLS, 0.1, score=plain, scores={"footprint": plain})
+    ax: Any = plots.tradeoff(RIDGE, PLS, leaderboard([record("ant", RIDGE, 0.9), free], catalog=lab.open()))
+    assert ax.get_xscale() == "linear" and ax.data == {"ant": (0.0, 0.9)}
+    with pytest.raises(RequestError, match=f"no model has scores on both '{RIDGE}' and '{PLS}'"):
+        plots.tradeoff(RIDGE, PLS, leaderboard([free], catalog=lab.open()))
