@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from neuroledger import cli
 from neuroledger.cli import main
 from tests.engine.lab import Lab
 
@@ -44,6 +46,15 @@ def test_the_way_through(run, lab: Lab) -> None:
     code, out, _ = run("score", "pixels4", "lab.V4-ridge")
     assert code == 0 and "of ceiling" in out and "control permuted" in out
     assert run("verify")[0] == 0
+
+
+def test_each_verb_has_its_function() -> None:
+    """Modules are imported when their verb is used: one that moved would be missed only then."""
+    verbs = next(one.choices for one in cli._parser()._actions if one.dest == "verb")
+    assert isinstance(verbs, dict) and len(verbs) > 25
+    for name, parser in verbs.items():
+        module = importlib.import_module(f"neuroledger.cli.{parser.get_default('module')}")
+        assert callable(getattr(module, "bring_in" if name == "import" else name)), name
 
 
 def test_scores_in_json_are_the_record(run) -> None:

@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--dry-run", action="store_true", help="show the spec's changes, write nothing")
 
-    p = verb("embed", "embedding", "stimuli through a model: the table of embeddings that retrieval needs")
+    p = verb("embed", "bridges", "stimuli through a model: the table of embeddings that retrieval needs")
     p.add_argument("model", help="a model that embeds, or one with layers")
     p.add_argument(
         "--table", type=Path, metavar="CSV", help="stimulus_id, and text, or filename, start, duration"
