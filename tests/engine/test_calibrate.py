@@ -7,6 +7,7 @@ import json
 import pytest
 
 from neuroledger.cli import main
+from neuroledger.engine import calibrate
 from neuroledger.engine.calibrate import calibrate_benchmark, calibration_path, refuted
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.session import Session
@@ -41,6 +42,14 @@ def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> Non
     before = path.read_bytes()
     calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)
     assert path.read_bytes() == before, "the same seed gives the same bytes"
+
+
+def test_the_code_of_a_calibration_is_what_it_computes_not_what_it_says() -> None:
+    bare = calibrate._statements("def f(x):\n    return x + 1\n")
+    told = '"""A module."""\n\n\ndef f(x):\n    """Add one."""\n    # a reason\n    return (\n        x + 1\n    )\n'
+    assert calibrate._statements(told) == bare
+    assert calibrate._statements("def f(x):\n    return x + 2\n") != bare
+    assert calibrate._statements('class A:\n    """Empty."""\n') == "class A:\n    pass"
 
 
 def test_simulated_experiments_are_like_the_data(valid: Lab) -> None:

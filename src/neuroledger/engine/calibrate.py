@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
@@ -132,7 +133,7 @@ def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
 
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
-    """What computed it: versions of the components, and the SHA-256 of the sources that make inference and experiments."""
+    """What computed it: versions of the components, and the SHA-256 of the statements that make inference and experiments."""
     parts = [one.component for one in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
     made = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
@@ -142,9 +143,27 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
         files += sorted(Path(str(one.__file__)) for one in near if one and ".families." in one.__name__)
     digest = hashlib.sha256()
     for path in dict.fromkeys(files):
-        digest.update(path.read_bytes())
+        digest.update(_statements(path.read_text(encoding="utf-8")).encode())
     versions = {f"{part.kind}:{part.name}": part.version for part in parts}
     return {"components": versions, "sha256": digest.hexdigest()}
+
+
+def _statements(source: str) -> str:
+    """A module's statements in a canonical layout: a comment, a docstring or a line break computes nothing."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            kept = [one for one in node.body if not _is_text(one)]
+            node.body = kept or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
