@@ -133,7 +133,7 @@ def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
 
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
-    """What computed it: versions of the components, and the SHA-256 of the statements that make inference and experiments."""
+    """Versions of the components, and the SHA-256 of the statements that compute inference and experiments."""
     parts = [one.component for one in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
     made = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
