@@ -1,4 +1,4 @@
-"""Experiments like a recording, drawn from a model that is fitted to it, so that the truth about them is known."""
+"""Simulated recordings, dissimilarities and properties, drawn from a generative model fitted to measured ones."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from neuroledger.stats.splits import Split
 __all__ = ["simulated_properties", "simulated_recordings"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
-# Dimensions of what stimuli share.
+# Maximum number of factors.
 LATENT = 10
-# The most stimuli, neuroids and features that are simulated, and neuroids of each subject.
+# Maximum number of simulated stimuli, neuroids and features, and of neuroids per subject.
 STIMULI, NEUROIDS, FEATURES, OF_A_SUBJECT = 200, 60, 200, 60
-# Items are drawn from those measured, and moved by this share of their deviation: new ones, distributed alike.
+# New items are measured items plus noise of this share of their standard deviation.
 MOVED = 0.5
-# A model sees what stimuli share through noise that is as strong, and has noise of its own in each feature.
+# Standard deviation of a model's noise on the factors (relative to the factors), and of its noise in each feature.
 SEEN, OWN = 1.0, 0.3
-# Deviation of what factors weigh in a subject, in logarithms, where subjects are drawn.
+# Standard deviation, over subjects, of the logarithm of the factors' weights.
 BETWEEN = 0.3
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A factor model of responses: scores (stimulus, factor), loadings (neuroid, bin, factor), what is left, and noise.
+    """Factor model of responses: scores (stimulus, factor), loadings (neuroid, bin, factor), residual signal, and noise.
 
-    ``shown`` is how often each stimulus was; without repetitions nothing is known of noise, and all that is left is signal.
+    ``shown`` is the number of presentations of each stimulus. Without repetitions (``None``), the noise is unknown and the
+    whole residual counts as signal.
     """
 
     scores: Floats
@@ -48,12 +49,12 @@ class _Fitted:
 
 
 def simulated_recordings(measured: Measurement, factors: Collection[str]) -> Draw:
-    """Experiments like a recording: new stimuli and new neuroids, or new subjects, with the data's own variances.
+    """Simulate experiments like a recording: new stimuli and new neuroids or subjects, with the variances of the data.
 
     Raises
     ------
     MetricError
-        The target is neither responses nor dissimilarities, nor times beside responses over time.
+        The target consists neither of responses, nor of dissimilarities, nor of times with responses over time.
     """
     dims = set(measured.target.dims)
     if {"stimulus", "stimulus_b"} <= dims:
@@ -68,7 +69,7 @@ def simulated_recordings(measured: Measurement, factors: Collection[str]) -> Dra
 
 
 def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
-    """Experiments with responses; ``new`` says whether their neuroids are."""
+    """Simulate responses; ``new``: the neuroids are drawn anew in each experiment."""
     target = measured.target.transpose("presentation", "neuroid", ...)
     values = np.asarray(target.values, dtype=np.float64).reshape(*target.shape[:2], -1)
     usable: Booleans = np.isfinite(values).all(axis=(0, 2)) & (np.ptp(values, axis=0) > 0).all(axis=1)
@@ -95,7 +96,7 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
             loadings = loadings * np.exp(BETWEEN * neurons.standard_normal((of.max() + 1, 1, k)))[of]
         signal = np.einsum("sk,ntk->snt", Z, loadings)
         signal += fitted.residual[chosen] * rng.standard_normal(signal.shape)
-        # The means of repetitions come sorted by the first coordinate.
+        # Averaging over repetitions sorts by the first coordinate, so `stimulus_id` comes first.
         described = {"stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in range(count)]))} | {
             name: ("presentation", np.asarray(c.values)[kept])
             for name, c in target.coords.items()
@@ -129,7 +130,7 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
         sources = []
         for _ in range(models):
             seen = Z + SEEN * rng.standard_normal(Z.shape)
-            # Models are equal and do not change between experiments: what they compute is one mixture of what they see.
+            # All models are equally good and the same in all experiments: one mixture of the factors they see.
             features = seen @ mixing / np.sqrt(k) + OWN * rng.standard_normal((count, width))
             sources.append(
                 _source(features, described["stimulus_id"][1], bins if timed else {}, signal.shape[2])
@@ -146,7 +147,7 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
 
 
 def _source(features: Floats, ids: Any, bins: Any, times: int) -> xr.DataArray:
-    """A model's features, the same in every time bin."""
+    """Assembly of a model's features, which are the same in every time bin."""
     coords: dict[str, Any] = {
         "stimulus_id": ("presentation", ids),
         "neuroid_id": ("neuroid", np.array([f"f{i:04d}" for i in range(features.shape[1])])),
@@ -158,7 +159,7 @@ def _source(features: Floats, ids: Any, bins: Any, times: int) -> xr.DataArray:
 
 
 def _fitted(values: Floats, repeated: xr.DataArray | None, target: xr.DataArray, usable: Booleans) -> _Fitted:
-    """The factors of standardised responses (stimulus, neuroid, bin), and how much of the rest is noise."""
+    """Fit factors to standardised responses (stimulus, neuroid, bin), and estimate the noise in the residual."""
     count, neuroids, bins = values.shape
     flat = values.reshape(count, -1)
     level, spread = flat.mean(axis=0), flat.std(axis=0)
@@ -177,7 +178,7 @@ def _fitted(values: Floats, repeated: xr.DataArray | None, target: xr.DataArray,
 
 
 def _noise(repeated: xr.DataArray, target: xr.DataArray, usable: Booleans) -> tuple[Floats, Indices]:
-    """The deviation of one presentation from its stimulus's mean, (neuroid · bin,), and presentations of each stimulus."""
+    """Standard deviation of presentations about the stimulus mean, (neuroid · bin,), and presentations per stimulus."""
     repeated = repeated.transpose("presentation", "neuroid", ...)
     values = np.asarray(repeated.values, dtype=np.float64)[:, usable].reshape(len(repeated), -1)
     ids = encode(repeated["stimulus_id"].values.astype(str))
@@ -193,13 +194,13 @@ def _noise(repeated: xr.DataArray, target: xr.DataArray, usable: Booleans) -> tu
     own = target["stimulus_id"].values.astype(str)
     labels = ids.labels.astype(str)
     at = np.minimum(np.searchsorted(labels, own), len(labels) - 1)
-    # What a ceiling does not see, such as the train stimuli, was shown as often as its usual stimulus.
+    # Stimuli that are not part of `repeated`, such as train stimuli, get the median number of presentations.
     shown = np.where(labels[at] == own, counts[at], int(np.median(counts)))
     return deviation, shown.astype(np.intp)
 
 
 def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[Indices, list[Split] | None]]:
-    """Which measured stimuli lend their coordinates, and a predefined division in its own proportions."""
+    """Function that draws the measured stimuli whose coordinates are used, and a predefined split in its proportions."""
     size = min(count, STIMULI)
 
     def rows(rng: np.random.Generator) -> tuple[Indices, list[Split] | None]:
@@ -222,7 +223,7 @@ def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[I
 def _groups(
     target: xr.DataArray, usable: Booleans, subjects: bool
 ) -> Callable[[np.random.Generator], tuple[Indices, Any]]:
-    """Which neuroids are drawn, and the subject of each: as many subjects as there are, with neuroids of one each."""
+    """Function that draws neuroids and their subjects: as many subjects as measured, each with neuroids of one of them."""
     count = int(usable.sum())
     if not subjects:
         return lambda rng: (rng.integers(0, count, min(count, NEUROIDS)), np.empty(0, dtype=str))
@@ -242,17 +243,17 @@ def _groups(
 
 
 def _smoothed(drawn: Floats, all_: Floats, rng: np.random.Generator) -> Floats:
-    """Items that were drawn, moved by noise and shrunk so that mean and deviation stay those of all."""
+    """Add noise to drawn items and shrink them, so that mean and standard deviation stay those of all items."""
     mean, spread = all_.mean(axis=0), all_.std(axis=0)
     noise = spread * rng.standard_normal(drawn.shape)
     return np.asarray(mean + np.sqrt(1 - MOVED**2) * (drawn - mean) + MOVED * noise)
 
 
 def _dissimilarities(measured: Measurement) -> Draw:
-    """Experiments like dissimilarities: new stimuli in the geometry that subjects share, subjects with some of their own.
+    """Simulate dissimilarities: new stimuli in the geometry that subjects share, plus dimensions specific to each subject.
 
-    The mean RDM of the subjects is embedded in a space [torgerson1952]; the stimuli's places there are drawn anew. What is
-    each subject's own is as strong as it must be for two of them to agree as they do in the data.
+    The mean RDM of the subjects is embedded in a space [torgerson1952], in which new stimuli are drawn. The strength of the
+    subject-specific dimensions is chosen such that two subjects agree as much as in the data.
     """
     rdms = measured.target.transpose(..., "stimulus", "stimulus_b")
     table = np.asarray(rdms.values, dtype=np.float64).reshape(-1, *rdms.shape[-2:])
@@ -311,7 +312,7 @@ def _distances(patterns: Floats) -> Floats:
 
 
 def _own_share(places: Floats, wanted: float) -> float:
-    """Strength of each subject's own dimensions at which the RDMs of two agree as wanted, by bisection."""
+    """Strength of the subject-specific dimensions at which the RDMs of two subjects correlate by ``wanted`` (bisection)."""
     upper = np.triu_indices(len(places), 1)
 
     def agreement(strength: float) -> float:
@@ -332,9 +333,14 @@ def _own_share(places: Floats, wanted: float) -> float:
 
 
 def simulated_properties(measured: Measurement, factors: Collection[str]) -> Draw:
-    """Experiments like a distribution of properties: other neuroids of the same distribution, beside the same model.
+    """Simulate distributions of properties: other neuroids from the measured distribution, and the same model.
 
-    A model has all its neuroids, so equal models are one and the same here.
+    A model is measured in all its neuroids, so equally good models are identical.
+
+    Raises
+    ------
+    MetricError
+        The target does not have the dimensions ``(neuroid, property)``.
     """
     target, source = measured.target, measured.source
     if target.ndim != 2 or "neuroid" not in target.dims:

@@ -1,4 +1,4 @@
-"""Experiments like times at which stimuli are solved, beside responses that grow: stimuli that are solved at other times."""
+"""Simulated solution times of stimuli, with responses over time, drawn from a generative model of measured ones."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from neuroledger.stats.calibration import Experiment
 __all__ = ["simulated_solving"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
-# The most stimuli and neuroids that are simulated.
+# Maximum number of simulated stimuli and neuroids.
 STIMULI, NEUROIDS = 200, 60
-# A stimulus is one that was measured, moved in time by this share of what stimuli differ; and by this share, in variance,
-# for each model alone.
+# Shift in time of a measured stimulus, as a share of the stimuli's standard deviation; and the additional shift of each
+# model, as a share of their variance.
 MOVED, OWN = 0.5, 0.5
-# Directions of responses by which times are explained, and the least that they must explain, without chance.
+# Number of directions of responses that explain times, and the minimum share (adjusted R²) that they must explain.
 DIRECTIONS, LEAST = 10, 0.1
 
 
 def simulated_solving(measured: Measurement) -> Draw:
-    """Experiments like these times: new stimuli, to which responses come, and which are solved, earlier or later.
+    """Simulate experiments with new stimuli, whose responses and solution times are shifted together.
 
-    A stimulus is one that was measured, its responses moved in time so that all stimuli differ as much as they did; the
-    noise of single sessions is added to its time. Each model's are moved once more, by what the brain knows nothing of.
+    A new stimulus is a measured one whose responses are shifted in time, such that the variance of times over stimuli stays
+    the same; the noise of single sessions is added to its time. The responses of each model get an additional shift that is
+    independent of the brain.
 
     Raises
     ------
     MetricError
-        Stimuli have no object, or the responses tell nothing of the times: nothing about solving would be simulated.
+        Stimuli have no object, time bins are not ascending, or the responses do not explain the times.
     """
     source, target = measured.source.transpose("presentation", "neuroid", "time_bin"), measured.target
     named = coordinate(target, "image_label", "object_name", "truth")
@@ -57,7 +58,7 @@ def simulated_solving(measured: Measurement) -> Draw:
     if (np.diff(starts) <= 0).any():
         raise MetricError("no generative model of times is known where time bins do not follow one another")
     sessions, noise = _sessions(measured.repeated)
-    if noise and late[solved].var() > 0:  # what is left is what noise did not add
+    if noise and late[solved].var() > 0:  # subtract the variance due to noise
         late *= np.sqrt(max(0.0, 1 - noise**2 / len(sessions) / late[solved].var()))
     spread = float(late[solved].std())
     described = {str(n): c for n, c in target.coords.items() if c.dims == ("presentation",)}
@@ -101,7 +102,7 @@ def _without(coords: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _moved(responses: Floats, starts: Floats, later: Floats) -> Floats:
-    """Responses (stimulus, neuroid, bin) that come so much later: straight lines between bins, the ends held."""
+    """Shift responses (stimulus, neuroid, bin) by ``later`` ms, by linear interpolation; values at the ends are repeated."""
     place = np.interp(starts - later[:, None], starts, np.arange(len(starts)))
     below = np.minimum(place.astype(int), max(0, len(starts) - 2))
     above = np.minimum(below + 1, len(starts) - 1)
@@ -114,7 +115,7 @@ def _moved(responses: Floats, starts: Floats, later: Floats) -> Floats:
 
 
 def _refuse_unrelated(apart: Floats, times: Floats) -> None:
-    """Times must follow from how responses deviate, as far as a straight line can say."""
+    """Raise MetricError if a linear regression on the responses' deviations explains too little of the times."""
     flat = apart.reshape(len(apart), -1)
     U, s, _ = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
     U = U[:, : min(DIRECTIONS, int((s > 1e-9 * s[0]).sum()))] if s.size and s[0] > 0 else U[:, :0]
@@ -129,7 +130,7 @@ def _refuse_unrelated(apart: Floats, times: Floats) -> None:
 
 
 def _sessions(repeated: xr.DataArray | None) -> tuple[Array, float]:
-    """The repetitions, and the deviation of one from the mean of its stimulus; no noise where there is one alone."""
+    """Names of the repetitions, and the standard deviation about the stimulus mean (0 if there is only one repetition)."""
     if repeated is None or "repetition" not in repeated.coords:
         return np.array(["0"]), 0.0
     values, stimuli = np.asarray(repeated.values, dtype=np.float64), encode(repeated["stimulus_id"].values)

@@ -1,4 +1,4 @@
-"""How alike the representations of different subjects are, by centred kernel alignment."""
+"""Similarity of the representations of different subjects, by centred kernel alignment."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def cka_subjects(
     unbiased: bool = True,
     regularisation: Regularisation = 0.0,
 ) -> xr.DataArray:
-    """Mean alignment of each subject with each of the others, over the stimuli that both were shown.
+    """Mean alignment of each subject with the other subjects, over the stimuli shown to both.
 
-    Neuroids of two subjects have no correspondence, so that subjects cannot be averaged; their mean over subjects is that
-    over all pairs. The pattern of one subject is as noisy as that of another: a model of what subjects share can exceed it.
+    Neuroids of two subjects do not correspond, so subjects are compared in pairs instead of averaged. Both patterns of a
+    pair are noisy: a model of what subjects share can exceed this ceiling.
 
     Parameters
     ----------
     assembly
-        ``(presentation, neuroid)`` with ``subject`` on the neuroids, averaged over repetitions first where it has any.
+        ``(presentation, neuroid)`` with ``subject`` on the neuroids; repetitions are averaged first.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def cka_subjects(
     Raises
     ------
     CeilingError
-        There is one subject, or two that cannot be aligned.
+        There is only one subject, or two subjects cannot be aligned.
     """
     if "repetition" in assembly.coords:
         assembly = average_repetitions(assembly)
@@ -66,7 +66,7 @@ def cka_subjects(
 
 
 def _shared(one: xr.DataArray, other: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Both over the presentations for which each has a response."""
+    """Restrict both to the presentations for which each has a response."""
     shown = [
         side.notnull().any([dim for dim in side.dims if dim != "presentation"]).values
         for side in (one, other)

@@ -1,4 +1,4 @@
-"""A constant ceiling: a number that others published or measured, with where it comes from."""
+"""A constant ceiling: a published or separately measured number, with its source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def constant(
     source: Annotated[str, StringConstraints(min_length=5)],
     error: Annotated[float, Field(ge=0)] | None = None,
 ) -> xr.DataArray:
-    """``value``, whatever the assembly; the notes say that it is not computed here, and its ``source``.
+    """Return ``value`` for any assembly; the notes state that it is not computed here, and its ``source``.
 
     Returns
     -------

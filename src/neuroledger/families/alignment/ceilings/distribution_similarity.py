@@ -1,4 +1,4 @@
-"""The brain's own distribution, resampled, against itself."""
+"""Similarity of the brain's resampled distribution with itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def distribution_similarity(
     generator: Literal["seeded", "legacy"] = "seeded",
     seed: int = 0,
 ) -> xr.DataArray:
-    """Similarity of samples of the data to the data: ``(draw,)``; what a model with the same distribution reaches.
+    """Similarity of samples of the data to the data: ``(draw,)``; the score of a model with the same distribution.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def distribution_similarity(
     Raises
     ------
     CeilingError
-        No such property, no bins, or no values.
+        The property, its bins or its values are missing, or all values are in one bin.
     """
     random = np.random.RandomState(seed) if generator == "legacy" else rng
     try:

@@ -1,4 +1,4 @@
-"""Internal consistency: how well two halves of the repetitions agree, corrected to all of them."""
+"""Internal consistency: split-half reliability, corrected to the number of all repetitions."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from neuroledger.stats.splits import Split
 
 __all__ = ["internal_consistency"]
 
-# Columns are halved together while the means of all halves stay below this many numbers.
+# Maximum number of values in the means of all halves that are computed at a time (limits memory).
 TOGETHER = 16_000_000
-# So many numbers are kept by rows while the halves of all splits are correlated.
+# Up to this many values, the row-major copy of the data is kept while the halves of all splits are correlated.
 HELD = 64_000_000
-# Repetitions are summed in pieces of this many numbers, which stay in the processor's cache,
+# Repetitions are summed in blocks of this many values, which fit into the processor's cache.
 CACHED = 1 << 17
-# and multiplied in pieces of so few operations that a BLAS does not divide them among threads of its own.
+# Products are computed in blocks of at most this many operations, below which a BLAS does not start its own threads.
 SINGLE = 1 << 18
-# Rows that are moved at a time where columns come first in memory.
+# Number of rows copied at a time from column-major arrays.
 SQUARE = 4096
-# Presentations by which a column is known to vary little, by no more than this share of its level.
+# Number of presentations inspected, and the largest range relative to the level, for a column to count as nearly constant.
 SAMPLE, LITTLE = 64, 1e-5
 Correlation = Literal["pearson", "spearman", "kendall"]
-# From a correlation to Pearson's of normal variables, for which the corrections hold, and back.
+# Conversion of each correlation to Pearson's of normal variables, to which the corrections apply, and back.
 LINEAR: Mapping[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
     "pearson": (lambda r: r, lambda r: r),
     "spearman": (lambda r: 2 * np.sin(np.pi * r / 6), lambda r: 6 / np.pi * np.arcsin(np.clip(r / 2, -1, 1))),
     "kendall": (lambda r: np.sin(np.pi * r / 2), lambda r: 2 / np.pi * np.arcsin(np.clip(r, -1, 1))),
 }
-# Splits whose halves fit into one integer, two bits each.
+# Number of splits whose halves fit into one integer, at two bits each.
 DIGITS = 28
 
 
 class _Layout(NamedTuple):
-    """Presentations as a table of stimulus × slot, slots being sets of presentations that always share a half.
+    """Presentations as a table of stimulus × slot; the presentations in one slot are in the same half of every split.
 
-    ``rows`` is the row in each slot (-1: none), ``halves`` (2·split, slot) says which slots form each half.
+    ``rows`` is the presentation in each slot (-1: none), ``halves`` (2·split, slot) is 1 for the slots of each half.
     """
 
     rows: Indices
@@ -69,12 +69,12 @@ def internal_consistency(
 ) -> xr.DataArray:
     """Split-half reliability of each neuroid.
 
-    Every split divides the repetitions in two; each half is averaged per stimulus over the repetitions that are
-    there, and the halves are correlated over stimuli. ``correction: horst`` gives the reliability of all repetitions
-    for halves of any size [horst1951]; ``spearman_brown`` takes them as equal, ``2r / (1 + r)`` [spearman1910, brown1910].
-    ``repetitions`` uses only that many first values of the coordinate that the splits divide; splits are drawn over those.
-    ``correlation`` is ``pearson``, or ``spearman`` or ``kendall`` of the halves, corrected as those of normal variables.
-    ``average: condition`` separates presentations of one stimulus that differ in any coordinate but those of
+    Every split divides the repetitions into two halves; each half is averaged per stimulus over its available
+    repetitions, and the halves are correlated over stimuli. ``correction: horst`` computes the reliability of all
+    repetitions for halves of any size [horst1951]; ``spearman_brown`` assumes equal halves, ``2r / (1 + r)`` [spearman1910,
+    brown1910]. ``repetitions`` restricts the data to the first values of the coordinate that the splits divide.
+    ``correlation`` is ``pearson``, ``spearman`` or ``kendall``; rank correlations are corrected as for normal variables.
+    ``average: condition`` separates presentations of one stimulus that differ in any coordinate other than those of
     ``numbering``, as the peer does.
 
     Parameters
@@ -86,12 +86,13 @@ def internal_consistency(
     Returns
     -------
     xr.DataArray
-        Reliability ``(split, neuroid)`` or ``(time_bin, split, neuroid)``; ``attrs["cells"]``: how stimuli move it.
+        Reliability ``(split, neuroid)`` or ``(time_bin, split, neuroid)``; ``attrs["cells"]`` returns the influence of
+        stimuli on it.
 
     Raises
     ------
     CeilingError
-        There are no repetitions, or too few stimuli were repeated to correlate the halves.
+        There are no repetitions, or too few repeated stimuli to correlate the halves.
     """
     if assembly.sizes.get("time_bin") == 1:
         assembly = assembly.isel(time_bin=0, drop=True)
@@ -141,8 +142,8 @@ def internal_consistency(
 
     def moves() -> Iterator[tuple[Indices, Floats]]:
         pair = layout._replace(halves=layout.halves[:2])
-        held = list(_parts(values, pair)) if values.size <= HELD else None  # laid out by rows once
-        for at in range(len(splits)):  # one at a time: their numbers are those of the means of all halves
+        held = list(_parts(values, pair)) if values.size <= HELD else None  # reused for all splits
+        for at in range(len(splits)):  # one at a time, to limit memory
             own = layout._replace(halves=layout.halves[2 * at : 2 * at + 2])
             parts = _parts(values, own) if held is None else held
             found = [_agreement(part, own, [], correlation, moved=True)[1] for part in parts]
@@ -160,7 +161,7 @@ def internal_consistency(
 
 
 def _conditions(assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]) -> Indices:
-    """Number of each presentation's condition: what all its coordinates say but those that number repetitions."""
+    """Code of each presentation's condition: the combination of all its coordinates except those in ``numbering``."""
     found = stimulus
     for name, coordinate in assembly.coords.items():
         if coordinate.dims == ("presentation",) and name not in numbering:
@@ -187,7 +188,7 @@ def _layout(stimulus: Indices, splits: Sequence[Split]) -> _Layout:
 
 
 def _patterns(splits: Sequence[Split], count: int) -> Indices:
-    """A number for each presentation: those with the same number are in the same halves of every split."""
+    """Code of each presentation; presentations with the same code are in the same half of every split."""
     pattern = np.zeros(count, np.int64)
     for at, split in enumerate(splits, start=1):
         pattern *= 4
@@ -199,7 +200,7 @@ def _patterns(splits: Sequence[Split], count: int) -> Indices:
 
 
 def _slots(stimulus: Indices, pattern: Indices) -> tuple[Indices, int]:
-    """The slot of each presentation, and how many there are: one for each pattern and time it occurs for a stimulus."""
+    """Slot of each presentation, and the number of slots: one per pattern and occurrence of the pattern in a stimulus."""
     count, patterns = len(stimulus), int(pattern.max()) + 1
     key = stimulus * patterns + pattern
     if (int(stimulus.max()) + 1) * patterns > 16 * count:
@@ -208,7 +209,7 @@ def _slots(stimulus: Indices, pattern: Indices) -> tuple[Indices, int]:
         times = np.bincount(key)
         if times.max() == 1:
             return pattern, patterns
-        # Rows of a sparse matrix are counted, not compared, into their order.
+        # Conversion to CSR is a counting sort, which is faster than sorting by comparison.
         place = coo_array((np.ones(count, np.int8), (key, np.arange(count))), shape=(len(times), count))
         order = place.tocsr().indices.astype(np.intp)
     start = np.flatnonzero(np.diff(key[order], prepend=-1))
@@ -221,12 +222,12 @@ def _slots(stimulus: Indices, pattern: Indices) -> tuple[Indices, int]:
 def _parts(values: Array, layout: _Layout) -> Iterator[Array]:
     width = max(1, TOGETHER // (len(layout.halves) * len(layout.rows)))
     for start in range(0, values.shape[1], width):
-        # Rows are gathered below, which costs a cache miss per number where columns come first in memory.
+        # Gathering rows of a column-major array would cost a cache miss per value.
         yield _levelled(_by_rows(values[:, start : start + width]))
 
 
 def _by_rows(values: Array) -> Array:
-    """The same values with each row's next to each other, moved in squares that stay in the cache."""
+    """Copy to row-major order, in blocks that fit into the cache."""
     if values.strides[1] <= values.strides[0]:
         return values
     result = np.empty(values.shape, values.dtype)
@@ -237,9 +238,9 @@ def _by_rows(values: Array) -> Array:
 
 
 def _levelled(values: Array) -> Array:
-    """Columns that vary little about a high level without that level, whose rounding would weigh in their means.
+    """Subtract the level of columns that vary little about it, because its rounding errors would dominate their means.
 
-    The difference of two numbers so near each other is exact.
+    The difference of two numbers this close to each other is exact.
     """
     few = np.asarray(values[:SAMPLE], dtype=np.float64)
     low, high = np.fmin.reduce(few), np.fmax.reduce(few)
@@ -255,9 +256,9 @@ def _levelled(values: Array) -> Array:
 def _agreement(
     values: Array, layout: _Layout, notes: list[str], correlation: Correlation, *, moved: bool = False
 ) -> tuple[Floats, Floats]:
-    """Correlation over stimuli of the means of both halves (split × column), and how each stimulus moves the first split's.
+    """Correlation over stimuli of the half means (split × column), and the influence of stimuli on that of the first split.
 
-    The latter, (stimulus × column), is empty unless it is asked for.
+    The influence (stimulus × column) is empty unless ``moved``.
     """
     idle = np.empty((0, values.shape[1]))
     there = layout.rows >= 0
@@ -301,7 +302,7 @@ def _agreement(
 
 
 def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
-    """Some stimuli at a time."""
+    """Yield slices of stimuli whose tables fit into the cache."""
     stimuli, slots = layout.rows.shape
     width = max(1, CACHED // (slots * columns))
     for start in range(0, stimuli, width):
@@ -351,14 +352,14 @@ def _centred(values: Floats) -> Floats:
     level = values.mean(axis=0)
     values -= level
     size = np.einsum("sn,sn->n", values, values)
-    # What rounding alone may have left is looked at: distinct values near their mean stay distinct without it.
+    # Only sums that could be pure rounding error are checked, so that close but distinct values keep their variance.
     near = np.flatnonzero(size <= 1e-20 * len(values) * level * level)
     size[near[(values[:1, near] == values[:, near]).all(axis=0)]] = 0.0
     return np.asarray(size)
 
 
 def _correlation_of(A: Floats, B: Floats, both: Booleans, correlation: Correlation) -> Floats:
-    """The same over the stimuli that both halves have, which may differ between columns."""
+    """As :func:`_correlation`, over the stimuli present in both halves, which may differ between columns."""
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     for split, column in np.ndindex(result.shape):
         rows = both[split, :, column]

@@ -1,4 +1,4 @@
-"""Predictor consistency: split-half reliability where every stimulus has repetitions of its own."""
+"""Predictor consistency: split-half reliability for stimuli with different numbers of repetitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from neuroledger.stats.resampling import Cells
 __all__ = ["predictor_consistency"]
 
 FEWEST_STIMULI = 10
-# Columns are halved together while they hold fewer numbers than this.
+# Maximum number of values in the columns that are processed at a time.
 TOGETHER = 2_000_000
 
 
@@ -35,11 +35,11 @@ def predictor_consistency(
     by: str = "stimulus_id",
     correction: Literal["horst", "spearman_brown"] = "horst",
 ) -> xr.DataArray:
-    """Reliability of each neuroid from halves drawn anew within every stimulus.
+    """Reliability of each neuroid, from halves drawn separately for every stimulus.
 
     For each of ``halves`` draws and each value of ``by`` in sorted order, the distinct repetitions of that stimulus
     are permuted and divided in two (the smaller half first); halves are averaged, correlated over stimuli, and
-    corrected to all repetitions [horst1951]; ``spearman_brown`` takes halves as equal. Stimuli with one repetition are
+    corrected to all repetitions [horst1951]; ``spearman_brown`` assumes equal halves. Stimuli with one repetition are
     left out.
 
     Parameters
@@ -50,12 +50,12 @@ def predictor_consistency(
     Returns
     -------
     xr.DataArray
-        Reliability ``(split, neuroid)``; ``attrs["cells"]``: how stimuli move it.
+        Reliability ``(split, neuroid)``; ``attrs["cells"]`` returns the influence of stimuli on it.
 
     Raises
     ------
     CeilingError
-        Fewer than 10 stimuli were repeated.
+        A coordinate is missing, or fewer than 10 stimuli were repeated.
     """
     for name in (by, "repetition"):
         if name not in assembly.coords:
@@ -131,7 +131,7 @@ def _halves(
 
 
 def _correlation(A: Floats, B: Floats) -> Floats:
-    """Correlation of each column over the stimuli that both halves have."""
+    """Correlation of each column over the stimuli present in both halves."""
     A, B, count = _centred(A, B)
     with np.errstate(invalid="ignore", divide="ignore"):
         size = np.sqrt((A * A).sum(axis=0) * (B * B).sum(axis=0))
@@ -139,7 +139,7 @@ def _correlation(A: Floats, B: Floats) -> Floats:
 
 
 def _moved(A: Floats, B: Floats) -> Floats:
-    """Influence of each stimulus on that correlation, weighted 1/n (stimulus × column)."""
+    """Influence of each stimulus on :func:`_correlation`, weighted 1/n (stimulus × column)."""
     A, B, _ = _centred(A, B)
     aa, bb = (A * A).sum(axis=0), (B * B).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -148,7 +148,7 @@ def _moved(A: Floats, B: Floats) -> Floats:
 
 
 def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
-    """Both without their means over the stimuli that both have; 0 at the others, and how many those are."""
+    """Centre both over the stimuli present in both halves (0 elsewhere); returns them and the number of these stimuli."""
     both = np.isfinite(A) & np.isfinite(B)
     count = both.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -162,7 +162,7 @@ def _halves_agree(
     draws: list[tuple[Any, Any]],
     measure: Callable[[Floats, Floats], Floats] = _correlation,
 ) -> Floats:
-    """Correlation of the halves in every draw, missing values left out (draw × column), or another measure of them."""
+    """``measure`` (default: correlation) of the halves in every draw, ignoring missing values (draw × column)."""
     values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
     whole = bool(present.all())

@@ -1,4 +1,4 @@
-"""The ceiling of an RDM: the agreement that the noiseless dissimilarities can reach with the measured ones."""
+"""Ceiling of an RDM: the expected agreement of the noiseless dissimilarities with the measured ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from neuroledger.stats.spread import Influence, Items
 __all__ = ["rdm_consistency"]
 
 FEWEST_STIMULI = 4
-# Quantiles of the patterns' power.
+# Number of quantiles at which the distribution of the patterns' power is evaluated.
 QUANTILES = 400
 
 
@@ -44,14 +44,15 @@ def rdm_consistency(
 ) -> xr.DataArray:
     """Expected agreement of the noiseless RDM with the RDM of the responses averaged over all repetitions.
 
-    The products of the patterns of two stimuli have no noise bias, and those of two halves of the repetitions have
-    independent noise. With the products of each half over the norms of the full means, the covariance of the halves over
-    pairs of stimuli is therefore the variance of the noiseless part of the full RDM, at any signal-to-noise ratio and
-    number of repetitions; the Spearman-Brown formula does not hold, because the noise of products falls with the square of
-    the repetitions too. The share of that variance in the RDM's is its reliability, and the root of it the correlation
-    with the noiseless part. Comparisons by ranks need the distribution of the noiseless dissimilarities, which is
-    deconvolved from the measured one [richardson1972, lucy1974]. Noise shrinks correlations of weak patterns more than
-    those of strong ones; what that costs follows from the variance of the patterns' power, taken as lognormal.
+    The products of the patterns of two stimuli have no noise bias, and the products in two halves of the repetitions have
+    independent noise. If the products of each half are divided by the norms of the full means, the covariance of the
+    halves over pairs of stimuli is therefore the variance of the noiseless part of the full RDM, at any signal-to-noise
+    ratio and number of repetitions. The Spearman-Brown formula does not apply, because a part of the noise of products
+    falls with the square of the number of repetitions. The share of that variance in the variance of the RDM is its
+    reliability; the square root of the reliability is the correlation with the noiseless part. Comparisons by ranks need
+    the distribution of the noiseless dissimilarities, which is deconvolved from the measured one [richardson1972,
+    lucy1974]. Noise shrinks correlations of weak patterns more than those of strong ones; this effect is estimated from
+    the variance of the patterns' power, which is assumed to be lognormal.
 
     Parameters
     ----------
@@ -61,12 +62,12 @@ def rdm_consistency(
     Returns
     -------
     xr.DataArray
-        One number. ``attrs["influence"]``: how much each stimulus and neuroid adds to its deviation.
+        One number. ``attrs["influence"]`` is the contribution of each stimulus and neuroid to its deviation.
 
     Raises
     ------
     CeilingError
-        No repetitions, or a reliability whose interval holds 0.
+        There are no repetitions, or the interval of the reliability includes 0.
     """
     if "stimulus_id" not in assembly.coords or set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(
@@ -94,10 +95,10 @@ def rdm_consistency(
 
 
 class _Patterns(NamedTuple):
-    """Mean patterns (stimulus × neuroid), those of halves (split × half), and the noise of the mean pattern.
+    """Mean patterns (stimulus × neuroid), patterns of the halves (split × half), and the noise of the mean pattern.
 
-    ``noise`` is the trace of the noise covariance, ``noise_square`` that of its square, ``across`` that of its product
-    with the second moment of the patterns.
+    ``noise`` is the trace of the noise covariance, ``noise_square`` the trace of its square, and ``across`` the trace of
+    its product with the second moment of the patterns.
     """
 
     mean: Floats
@@ -111,7 +112,7 @@ class _Patterns(NamedTuple):
 
 
 class _Reliability(NamedTuple):
-    """The share of noiseless variance in the measured dissimilarities, and what each item adds to its deviation."""
+    """Share of noiseless variance in the measured dissimilarities, and the contribution of each item to its deviation."""
 
     value: float
     dissimilarities: Floats
@@ -158,7 +159,7 @@ def _patterns(
     share = float((1 / shown[usable]).mean())  # of one trial's noise in the mean over a stimulus's trials
     covariance = residual.T @ residual / freedom * share
     trace = float(np.trace(covariance))
-    # A sample covariance's own sampling adds to the trace of its square.
+    # Sampling error of the covariance inflates the trace of its square.
     square = float((covariance * covariance).sum()) - trace**2 / freedom
     square *= freedom**2 / max(1.0, (freedom - 1) * (freedom + 2))
     mean = mean[usable]
@@ -179,7 +180,7 @@ def _patterns(
 
 
 def _mean(values: Floats, stimulus: Indices, rows: Indices, count: int) -> Floats:
-    """Mean over ``rows`` of each stimulus; NaN where it has none."""
+    """Mean of each stimulus over ``rows`` (stimulus × neuroid); NaN for stimuli without rows."""
     from scipy.sparse import csr_array
 
     members = csr_array(
@@ -191,7 +192,7 @@ def _mean(values: Floats, stimulus: Indices, rows: Indices, count: int) -> Float
 
 
 def _reliability(data: _Patterns) -> _Reliability:
-    """Variance that both halves share over that of the measured dissimilarities, and its derivatives."""
+    """Covariance of the halves divided by the variance of the measured dissimilarities, and its derivatives."""
     normed = bool((data.norm != 1).any())
     full = data.mean / data.norm[:, None]
     n, p = full.shape
@@ -214,7 +215,7 @@ def _reliability(data: _Patterns) -> _Reliability:
     rows = cells.sum(axis=1) / (n - 1)
     by_stimulus = math.sqrt(n / (n - 1)) * 2 * (rows - rows.mean()) / n
     by_neuroid = math.sqrt(p / max(1, p - 1)) * (slope - slope.mean())
-    # A pair's own noise is in the deviations of both of its stimuli, and again in those of the neuroids: it counts once.
+    # The noise of a pair is in the deviations of both of its stimuli and of the neuroids; it must count only once.
     within = max(0.0, float((cells**2).sum()) / count - 2 * float(rows.var()))
     by_stimulus *= _less(by_stimulus, 2 * within / count)
     by_neuroid *= _less(by_neuroid, 4 * within / count)
@@ -222,7 +223,7 @@ def _reliability(data: _Patterns) -> _Reliability:
     signal = float(power.mean()) - data.noise
     spread = float(power.var(ddof=1))
     excess = spread - 2 * data.noise_square - 4 * data.across
-    # An excess within its own sampling error is noise; the weight goes to 0 there and to 1 well above it.
+    # The weight is near 0 for an excess within its sampling error, and near 1 for a much larger one.
     doubt = 4 * 2 / (n - 1) * spread**2
     weight = excess**2 / (excess**2 + doubt) if excess > 0 else 0.0
     relative = min(4.0, weight * excess / signal**2) if normed and signal > 0 else 0.0
@@ -238,13 +239,13 @@ def _reliability(data: _Patterns) -> _Reliability:
 
 
 def _less(deviations: Floats, variance: float) -> float:
-    """The factor that takes ``variance`` off deviations, of which a quarter is kept at least."""
+    """Factor that removes ``variance`` from the deviations; at least a quarter of their variance remains."""
     whole = float(deviations @ deviations)
     return math.sqrt(max(0.25, 1 - variance / whole)) if whole > 0 else 1.0
 
 
 def _pairs(patterns: Floats, normed: bool) -> tuple[Floats, Floats]:
-    """Dissimilarities of all pairs (stimulus × stimulus), and their deviations from the mean, 0 on the diagonal."""
+    """Dissimilarities of all pairs (stimulus × stimulus) and their deviations from the mean; both are 0 on the diagonal."""
     product = patterns @ patterns.T
     own = product.diagonal()
     found = 1 - product if normed else (own[:, None] + own - 2 * product) / patterns.shape[1]
@@ -256,18 +257,18 @@ def _pairs(patterns: Floats, normed: bool) -> tuple[Floats, Floats]:
 
 
 def _moved(weights: Floats, patterns: Floats, full: Floats, normed: bool) -> Floats:
-    """Change of the weighted sum of dissimilarities with the weight of each neuroid."""
+    """Derivative of the weighted sum of dissimilarities with respect to the weight of each neuroid, (neuroid,)."""
     products = np.einsum("ik,ik->k", patterns, weights @ patterns)
     if not normed:
         both = 2 * (weights.sum(axis=1) @ patterns**2) - 2 * products
         return np.asarray(both / patterns.shape[1])
-    # The norms are those of the full means, whatever the products are of.
+    # The norms are those of the full means also for products of halves.
     lost = (weights * (patterns @ patterns.T)).sum(axis=1) @ full**2
     return np.asarray(lost - products)
 
 
 def _agreement(found: _Reliability, reliability: float, distance: Distance, comparison: Comparison) -> float:
-    """What a noiseless RDM of the same geometry can be expected to agree by."""
+    """Expected agreement of a noiseless RDM of the same geometry with the measured one."""
     reliability = min(max(reliability, 1e-9), 1.0)
     d = found.dissimilarities
     mean, variance = float(d.mean()), float(d.var())
@@ -292,7 +293,7 @@ def _agreement(found: _Reliability, reliability: float, distance: Distance, comp
         return lost * math.sqrt(reliability)
     slope = 0.0
     if distance not in ("correlation", "cosine"):
-        # The noise of a squared distance has the variance (8 tr Σ² + 8 tr Σ d) / p², for d without its bias.
+        # The noise variance of a squared distance is (8 tr Σ² + 8 tr Σ d) / p², where d is the distance without bias.
         bias = 2 * found.noise / max(1, len(found.by_neuroid))
         level = found.noise_square + found.noise * (mean - bias)
         slope = found.noise / level if level > 0 else 0.0

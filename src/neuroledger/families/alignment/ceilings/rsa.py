@@ -1,4 +1,4 @@
-"""RSA ceiling: how well one subject's dissimilarities agree with those of the group."""
+"""RSA ceiling: agreement of each subject's dissimilarities with those of the group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rsa_ceiling"]
 
-# Of 4 stimuli.
+# Number of pairs of 4 stimuli.
 FEWEST_PAIRS = 6
 
 
@@ -42,30 +42,30 @@ def rsa_ceiling(
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
 ) -> xr.DataArray:
-    """Agreement of each subject's RDM with what all subjects share.
+    """Agreement of each subject's RDM with the geometry that all subjects share.
 
-    ``upper`` is the agreement with the mean RDM of all subjects, ``lower`` that with the mean of the others; the ceiling
-    is between the two [nili2014], which approach each other as subjects are added. ``expected`` estimates it for any
-    number of subjects: the covariance between subjects is the variance of what they share, and its share in a subject's
-    RDM the reliability. For the bounds, ``pool: mean`` averages the RDMs as they are; ``matched`` first turns them into
-    what the comparison sees (ranks for rank correlations, unit variance for ``pearson``, unit length for ``cosine``), so
-    that no RDM can agree better than the upper bound.
+    ``upper`` is the agreement with the mean RDM of all subjects, ``lower`` the agreement with the mean of the others. The
+    ceiling is between these bounds [nili2014], which converge as subjects are added. ``expected`` estimates it for any
+    number of subjects: the covariance between subjects is the variance of the shared geometry, and its share in the
+    variance of a subject's RDM is the reliability. For the bounds, ``pool: mean`` averages the unchanged RDMs;
+    ``matched`` first transforms them as the comparison does (ranks for rank correlations, unit variance for ``pearson``,
+    unit length for ``cosine``), so that no RDM can agree better than the upper bound.
 
     Parameters
     ----------
     assembly
-        ``(presentation, neuroid)`` with ``subject`` on the neuroids, averaged over repetitions first where it has any,
-        or RDMs ``(subject, stimulus, stimulus_b)``.
+        ``(presentation, neuroid)`` with ``subject`` on the neuroids, whose repetitions are averaged first, or RDMs
+        ``(subject, stimulus, stimulus_b)``.
 
     Returns
     -------
     xr.DataArray
-        The chosen value for each ``subject``; the means of the other bounds in the notes and in ``attrs``.
+        The chosen value for each ``subject``; the means of the other bounds are in the notes and in ``attrs``.
 
     Raises
     ------
     CeilingError
-        There is one subject, fewer than 4 stimuli, or (``expected``) nothing that subjects share.
+        There is only one subject, there are fewer than 4 stimuli, or (``expected``) the subjects' RDMs do not agree.
     """
     if "subject" not in assembly.coords:
         raise CeilingError("an RSA ceiling compares subjects; the assembly has no coordinate 'subject'")
@@ -103,7 +103,7 @@ def rsa_ceiling(
 
 
 def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
-    """Expected agreement of what subjects share with the RDM of each."""
+    """Expected agreement of the shared geometry with the RDM of each subject."""
     count = len(rdms)
     products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
     own = products.diagonal()

@@ -1,4 +1,4 @@
-"""Signal reliability: the share of stimulus-driven variance, from the variances of signal and noise."""
+"""Signal reliability: the share of stimulus-driven variance in the mean responses."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FEWEST_STIMULI = 4
 def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
     """Reliability of each neuroid's mean responses, ``1 − noise / variance · (n − 3) / (n − 1)`` [sahani2003].
 
-    ``variance`` is that of the means over stimuli, ``noise`` the mean over stimuli of the variance of a stimulus's
-    repetitions over their number; stimuli shown once take the mean variance of the others. Nothing is split, so nothing is
-    drawn, and stimuli may differ in their repetitions. The factor, for n stimuli, makes the ratio unbiased under normal
-    noise: for pure noise the reliability is 0 on average, and negative as often as positive.
+    ``variance`` is the variance over stimuli of the mean responses. ``noise`` is the mean over stimuli of the variance of a
+    stimulus's repetitions divided by their number; stimuli presented once get the mean variance of the others. No random
+    splits are involved, and stimuli may differ in their number of repetitions. The factor, for n stimuli, makes the ratio
+    unbiased under normal noise: for pure noise the reliability is 0 on average, and about as often negative as positive.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
     Returns
     -------
     xr.DataArray
-        Reliability ``(neuroid,)`` or ``(neuroid, time_bin)``; ``attrs["cells"]``: how stimuli move it.
+        Reliability ``(neuroid,)`` or ``(neuroid, time_bin)``; ``attrs["cells"]`` returns the influence of stimuli on it.
 
     Raises
     ------
     CeilingError
-        Nothing was repeated, or fewer than 4 stimuli have responses.
+        No stimulus was repeated, or fewer than 4 stimuli have responses.
     """
     dims = ("presentation", "neuroid", *(dim for dim in ("time_bin",) if dim in assembly.dims))
     if set(dims) != set(assembly.dims) or "stimulus_id" not in assembly.coords:
@@ -87,7 +87,10 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
 
 
 class _Variances(NamedTuple):
-    """Noise of each mean and its squared deviation (stimulus × column), where shown, with their means; what is usable."""
+    """Noise variance and squared deviation of each mean (stimulus × column), the mask ``shown``, and values per column.
+
+    ``share`` is the factor ``(n − 3) / (n − 1)``, ``usable`` marks the columns whose reliability is defined.
+    """
 
     noise: Floats
     apart: Floats

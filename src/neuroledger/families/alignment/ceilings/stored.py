@@ -1,4 +1,4 @@
-"""A ceiling that the data carry: a reliability of each neuroid that its authors computed and stored as a coordinate."""
+"""A ceiling stored in the data: the reliability of each neuroid that the authors computed and saved as a coordinate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stored(
     divide_by: Annotated[float, Field(gt=0)] = 1.0,
     root: bool = False,
 ) -> xr.DataArray:
-    """The value that each neuroid carries in ``coordinate``, over ``divide_by`` (100 for percent), its root if asked.
+    """Value of each neuroid in ``coordinate``, divided by ``divide_by`` (100 for percent); with ``root`` its square root.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ def stored(
     Returns
     -------
     xr.DataArray
-        ``(neuroid,)``; what is not above 0 is missing and counted in the notes.
+        ``(neuroid,)``; values that are not above 0 become NaN and are counted in the notes.
 
     Raises
     ------
     CeilingError
-        The neuroids have no such coordinate, or no value of it is above 0.
+        The neuroids have no such coordinate, or none of its values is above 0.
     """
     if coordinate not in assembly.coords or assembly[coordinate].dims != ("neuroid",):
         raise CeilingError(

@@ -1,4 +1,4 @@
-"""Subject predictivity: how well each subject's responses are predicted from those of the other subjects."""
+"""Subject predictivity: prediction of each subject's responses from those of the other subjects."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def subject_predictivity(
     estimator: Estimator = Ridge(),  # noqa: B008 - a frozen default
     correlation: Correlation = "pearson",
 ) -> xr.DataArray:
-    """Correlation of predicted and measured responses, with the other subjects in the place of a model.
+    """Correlation of predicted and measured responses, with the other subjects in place of a model.
 
-    For each subject the neuroids of all others are the features of ``estimator``, and the score is
-    computed as a model's. A model that predicts as well as the pooled other brains reaches this ceiling, which rises with
-    their number.
+    For each subject, the neuroids of all other subjects are the features of ``estimator``, and the score is computed as
+    for a model. A model that predicts as well as the pooled other brains reaches this ceiling, which increases with the
+    number of subjects.
 
     Parameters
     ----------
     assembly
-        ``(presentation, neuroid)`` with ``subject`` on the neuroids; repeated presentations are rows of their own,
-        or averaged before.
+        ``(presentation, neuroid)`` with ``subject`` on the neuroids; repeated presentations are separate rows, or were
+        averaged before.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def subject_predictivity(
     Raises
     ------
     CeilingError
-        Fewer than two subjects have a neuroid without missing responses; those who have none are left out.
+        Fewer than two subjects have a neuroid without missing responses; subjects without such a neuroid are left out.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("subject predictivity needs the coordinate 'subject' on the neuroids")
@@ -98,7 +98,7 @@ def subject_predictivity(
 
     def cells() -> Cells:
         parts = []
-        for at, split in enumerate(splits):  # what was held out comes subject by subject, split by split
+        for at, split in enumerate(splits):  # held-out parts are ordered by subject, then by split
             whole = np.zeros((len(split.test), values.shape[1]))
             for number, subject in enumerate(subjects):
                 held = facts.held[number * len(splits) : (number + 1) * len(splits)]
@@ -114,7 +114,7 @@ def subject_predictivity(
 
 
 def _complete_subjects(own: np.ndarray, complete: np.ndarray) -> tuple[list[str], list[str]]:
-    """The subjects who have a neuroid without missing responses, and a note about the others."""
+    """Subjects that have a neuroid without missing responses, and a note about the others."""
     subjects = np.unique(own[complete]).tolist()
     lost = sorted(set(own.tolist()) - set(subjects))
     if not lost:
@@ -133,22 +133,22 @@ def extrapolated_predictivity(
     bootstraps: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> xr.DataArray:
-    """Subject predictivity of infinitely many subjects, for each neuroid: ``(neuroid,)``.
+    """Subject predictivity of each neuroid, extrapolated to infinitely many subjects: ``(neuroid,)``.
 
-    Subject predictivity is computed in every set of 2, 3, … of the subjects, and ``v (1 − exp(−x / τ))`` is fitted to its
-    means at x subjects. The ceiling is the median of v over bootstraps of the sets and splits.
+    Subject predictivity is computed in every set of 2, 3, … subjects, and ``v (1 − exp(−x / τ))`` is fitted to the means
+    over sets of x subjects. The ceiling is the median of v over bootstraps of the sets and splits.
 
     Parameters
     ----------
     assembly
         As for :func:`subject_predictivity`.
     bootstraps, seed
-        How often sets and splits are drawn with replacement, and the seed, anew for each neuroid as in Brain-Score.
+        Number of bootstraps of sets and splits, and their seed, which is reset for each neuroid as in Brain-Score.
 
     Raises
     ------
     CeilingError
-        There are fewer than three subjects, or no curve can be fitted to a single neuroid.
+        There are fewer than three subjects, or the curve cannot be fitted to any neuroid.
 
     Notes
     -----
@@ -191,7 +191,7 @@ def extrapolated_predictivity(
 
 
 def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int) -> float:
-    """Median over bootstraps of the height of the fitted curve; NaN where a size has no value or no fit converges."""
+    """Median over bootstraps of the height of the fitted curve; NaN if a size has no value or no fit converges."""
     if not all(samples):
         return float("nan")
     rng = np.random.RandomState(seed)
@@ -199,7 +199,7 @@ def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstr
     for _ in range(bootstraps):
         means = [float(np.mean(rng.choice(values, size=len(values), replace=True))) for values in samples]
         try:
-            with warnings.catch_warnings():  # of the covariance, which is not used
+            with warnings.catch_warnings():  # about the covariance of the parameters, which is not used
                 warnings.simplefilter("ignore", OptimizeWarning)
                 (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
         except (RuntimeError, ValueError):

@@ -1,4 +1,4 @@
-"""Centred kernel alignment: whether two representations are the same up to rotation and scale."""
+"""Centred kernel alignment: similarity of two representations up to rotation and scale."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Regularisation = Annotated[float, Field(ge=0)]
 
 # The unbiased estimator divides by n (n - 3).
 FEWEST_STIMULI = 4
-# With fewer stimuli the leave-one-out values say nothing about the spread.
+# With fewer stimuli, leave-one-out values are too few to estimate the spread.
 FEWEST = 8
 
 
@@ -48,14 +48,14 @@ def cka(
     """Linear centred kernel alignment of ``(presentation, neuroid)`` assemblies.
 
     ``HSIC(K, L) / √(HSIC(K, K)·HSIC(L, L))`` of the Gram matrices over stimuli, with the unbiased estimator of HSIC
-    [song2012, nguyen2021], or the classic one [kornblith2019], which grows as stimuli become fewer. The unbiased
-    value is 0 when either side has no unbiased signal. It does not depend on the units of either side, unless a constant
+    [song2012, nguyen2021], or the classic one [kornblith2019], whose value is larger for fewer stimuli. The unbiased
+    value is 0 if either side has no unbiased signal. It does not depend on the units of either side, unless a constant
     ``regularisation`` is added to the denominator of the unbiased value, as the peer does (in squared units).
 
     Returns
     -------
     xr.DataArray
-        One number; ``attrs["influence"]`` says how stimuli and neuroids move it.
+        One number; ``attrs["influence"]`` returns the influence of stimuli and neuroids on it.
 
     Raises
     ------
@@ -80,9 +80,9 @@ def cka_subsets(
     unbiased: bool = True,
     regularisation: Regularisation = 0.0,
 ) -> xr.DataArray:
-    """Linear centred kernel alignment over the test presentations of each split, as :func:`cka` (split).
+    """Linear centred kernel alignment over the test presentations of each split, computed as :func:`cka`: ``(split,)``.
 
-    The mean over splits varies as the alignment over all stimuli that are tested: ``attrs["influence"]``.
+    ``attrs["influence"]`` is computed for the alignment over all tested stimuli, an approximation to the mean over splits.
     """
     K, L, notes = _grams(source, target, workspace, relative=not regularisation)
     if min(len(split.test) for split in splits) < FEWEST_STIMULI:
@@ -102,7 +102,7 @@ def cka_subsets(
 def _grams(
     source: xr.DataArray, target: xr.DataArray, workspace: Workspace, *, relative: bool
 ) -> tuple[Floats, Floats, list[str]]:
-    """Gram matrices of both sides; ``relative``: divided by their traces, so that neither units nor overflow matter."""
+    """Gram matrices of both sides; ``relative`` divides each by its trace, which removes units and avoids overflow."""
     notes: list[str] = []
     found = []
     for name, assembly in (("source", source), ("target", target)):
@@ -120,7 +120,7 @@ def _grams(
 
 
 def _alignment(K: Floats, L: Floats, unbiased: bool, regularisation: float = 0.0) -> float:
-    """The alignment of two Gram matrices; NaN where one does not vary."""
+    """Alignment of two Gram matrices; NaN if one of them does not vary."""
     hsic = _unbiased if unbiased else _biased
     kl, kk, ll = float(hsic(K, L)), float(hsic(K, K)), float(hsic(L, L))
     if not np.trace(K) or not np.trace(L):
@@ -138,7 +138,7 @@ def _biased(K: Floats, L: Floats) -> float:
 
 
 def _unbiased(K: Floats, L: Floats) -> float:
-    """Unbiased HSIC of two Gram matrices whose diagonals are not counted."""
+    """Unbiased HSIC of two Gram matrices; their diagonals are ignored."""
     n = len(K)
     a, b = K.diagonal(), L.diagonal()
     k, m = K.sum(axis=1) - a, L.sum(axis=1) - b
@@ -148,7 +148,7 @@ def _unbiased(K: Floats, L: Floats) -> float:
 
 
 def _influence(K: Floats, L: Floats, target: xr.DataArray, unbiased: bool) -> Influence | None:
-    """How stimuli, by leaving each out, and neuroids, by derivatives, move the alignment."""
+    """Influence on the alignment of stimuli (by leaving each out) and of neuroids (by derivatives)."""
     n = len(K)
     if n < FEWEST:
         return None
@@ -179,7 +179,7 @@ def _centred(K: Floats) -> Floats:
 
 
 def _unbiased_functional(K: Floats) -> Floats:
-    """The matrix M with which :func:`_unbiased` of K and any L is the sum of M∘L."""
+    """The matrix M for which :func:`_unbiased` of K and any L equals the sum of M∘L."""
     n = len(K)
     k = K.sum(axis=1) - K.diagonal()
     M = K + k.sum() / ((n - 1) * (n - 2)) - (k[:, None] + k) / (n - 2)
@@ -188,7 +188,7 @@ def _unbiased_functional(K: Floats) -> Floats:
 
 
 def _without_each(K: Floats, L: Floats, unbiased: bool) -> Floats:
-    """The alignment with each stimulus left out in turn, all from row sums."""
+    """Alignment with each stimulus left out in turn, (stimulus,), computed from row sums."""
     hsic = _left_unbiased if unbiased else _left_biased
     kl, kk, ll = hsic(K, L), hsic(K, K), hsic(L, L)
     with np.errstate(invalid="ignore"):
@@ -210,7 +210,7 @@ def _sums(K: Floats, L: Floats, diagonal: bool) -> tuple[Floats, Floats, Floats,
             np.zeros_like(a),
             np.zeros_like(b),
         )
-    # Row sums of the others lose their entry with the left-out stimulus.
+    # The left-out stimulus is removed from the row sums of all others.
     cross_k, cross_l = K @ m, L @ k
     if not diagonal:
         cross_k, cross_l = cross_k - K.diagonal() * m, cross_l - L.diagonal() * k

@@ -1,4 +1,4 @@
-"""Centred kernel alignment with each subject of an assembly on its own."""
+"""Centred kernel alignment with each subject of an assembly."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def cka_subjects(
     unbiased: bool = True,
     regularisation: Regularisation = 0.0,
 ) -> xr.DataArray:
-    """Alignment of the source with each subject's neuroids, as the metric ``cka``, over what that subject was shown.
+    """Alignment of the source with each subject's neuroids, as the metric ``cka``, over the stimuli shown to that subject.
 
     Parameters
     ----------
     source, target
-        ``(presentation, neuroid)``, rows in the same order; the target with ``subject`` on the neuroids.
+        ``(presentation, neuroid)``, rows in the same order; the target has ``subject`` on its neuroids.
 
     Returns
     -------
     xr.DataArray
-        One number per ``subject``; ``attrs["cells"]`` says how stimuli move each.
+        One number per ``subject``; ``attrs["cells"]`` returns the influence of stimuli on each.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Crossnobis: dissimilarities that are zero on average where patterns differ by noise alone."""
+"""Crossnobis: cross-validated dissimilarities, whose mean is zero if patterns differ only by noise."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def crossnobis(
 ) -> xr.DataArray:
     """Agreement of the source's dissimilarities with the target's cross-validated ones [walther2016].
 
-    The target's squared distances multiply pattern differences of different folds (values of ``fold``), so that
-    noise does not inflate them; ``noise`` scales neuroids by their residual standard deviation, or whitens them by
-    their shrunk residual covariance. The source is compared by ``distance``.
+    The target's squared distances multiply pattern differences of different folds (values of ``fold``), so that noise
+    does not inflate them. ``noise`` scales neuroids by their residual standard deviation (``univariate``), or whitens
+    them by their shrunk residual covariance (``multivariate``). The source's dissimilarities are computed by ``distance``.
 
     Parameters
     ----------
     source
-        ``(presentation, neuroid)``; one pattern per stimulus is taken.
+        ``(presentation, neuroid)``; the first row of each stimulus is used.
     target
         ``(presentation, neuroid)``, not averaged, every stimulus in every fold.
 
     Returns
     -------
     xr.DataArray
-        One number; stimuli move it as they move :func:`~neuroledger.families.alignment.metrics.rdm.rdm`.
+        One number, with the influence of stimuli as in :func:`~neuroledger.families.alignment.metrics.rdm.rdm`.
 
     Raises
     ------
     MetricError
-        There is one fold, a stimulus is missing from a fold, or responses are missing.
+        There is only one fold, a stimulus is missing from a fold, or responses are missing.
     """
     if fold not in target.coords:
         raise MetricError(f"crossnobis needs the coordinate {fold!r} on the target's presentations")
@@ -83,8 +83,8 @@ def crossnobis(
 def cross_validated_distances(patterns: Floats) -> Floats:
     """Squared distances per neuroid (stimulus × stimulus) from ``patterns`` (fold × stimulus × neuroid).
 
-    The mean over all ordered pairs of different folds ``m ≠ l`` of ``(x_i − x_j)ᵐ·(x_i − x_j)ˡ``, from two products:
-    that of the sums over folds, less that of each fold with itself.
+    The mean over all ordered pairs of different folds ``m ≠ l`` of ``(x_i − x_j)ᵐ·(x_i − x_j)ˡ``, computed as the
+    product of the sums over folds minus the products of each fold with itself.
     """
     count, stimuli, neuroids = patterns.shape
     total = patterns.sum(axis=0)

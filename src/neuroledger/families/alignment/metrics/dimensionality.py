@@ -1,4 +1,4 @@
-"""How many dimensions of a representation encode each factor of the stimuli."""
+"""Share of a representation's dimensions that encode each factor of the stimuli."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ RESIDUAL = "residual"
 def factor_dimensionality(
     source: xr.DataArray, target: xr.DataArray, *, factor: str | None = None, by: str = "factor"
 ) -> xr.DataArray:
-    """Share of dimensions estimated to encode ``factor``: ``()``.
+    """Estimated share of dimensions that encode ``factor``: one number.
 
-    For pairs of stimuli that share a factor ``f``, ``s_f`` is the covariance of their responses (about the mean
-    of both sides) summed over neuroids, over the total variance. A softmax over all ``s_f`` and 1 for the
-    residual divides the ``N`` neuroids: ``⌊N · softmax_f⌋`` dimensions for each factor, the rest residual.
+    For pairs of stimuli that share a factor ``f``, ``s_f`` is the covariance of their responses (about the mean of both
+    sides) summed over neuroids and divided by the total variance. A softmax over all ``s_f`` and 1 for the residual
+    divides the ``N`` neuroids: ``⌊N · softmax_f⌋`` dimensions for each factor, the remainder for the residual.
 
     Parameters
     ----------
     source, target
-        Responses ``(presentation, neuroid)`` of the same model to the first and second stimulus of each pair,
-        paired by position, with the coordinate ``by`` naming the factor that the pair shares.
+        Responses ``(presentation, neuroid)`` of the same model to the first and second stimulus of each pair, paired by
+        position. The coordinate ``by`` names the factor that the pair shares.
     factor
-        The factor whose share is wanted, or ``residual``; it may be left out where there is only one.
+        The factor whose share is returned, or ``residual``; optional if there is only one factor.
 
     Raises
     ------
     MetricError
-        The sides do not pair up, the factor is missing, or the responses do not vary.
+        The rows of source and target do not form pairs, the factor is missing, or the responses do not vary.
 
     Notes
     -----

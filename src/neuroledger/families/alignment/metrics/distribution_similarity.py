@@ -1,4 +1,4 @@
-"""Is a tuning property distributed in the model as it is in the brain."""
+"""Similarity of the distributions of a tuning property in the model and in the brain."""
 
 from __future__ import annotations
 
@@ -34,28 +34,29 @@ def distribution_similarity(
     generator: Literal["seeded", "legacy"] = "seeded",
     seed: int = 0,
 ) -> xr.DataArray:
-    """Similarity of the model's distribution to the brain's under resampling: ``(draw,)``.
+    """Similarity of resampled model distributions to the brain's distribution: ``(draw,)``.
 
-    Each draw takes as many model neuroids as the brain has (with replacement); similarity is one minus the
-    Kolmogorov-Smirnov distance of the histograms over the largest distance that these bins allow.
+    Each draw takes as many model neuroids as the brain has, with replacement. The similarity is one minus the
+    Kolmogorov-Smirnov distance of the histograms divided by the largest distance that these bins allow.
 
     Parameters
     ----------
     source, target
-        Properties ``(neuroid, property)`` or one property ``(neuroid,)``; missing values are not counted.
+        Properties ``(neuroid, property)`` or one property ``(neuroid,)``; missing values are ignored.
     property_name, bins
-        Which property, and its bin edges (by default the target's attribute ``<property_name>_bins``). Values
-        outside the edges count in the outermost bins.
+        The property, and its bin edges (default: the target's attribute ``<property_name>_bins``). Values outside the
+        edges count in the outermost bins.
     draws
-        How many samples of the model.
+        Number of samples of the model.
     generator, seed
-        ``seeded``: the request's seed. ``legacy``: NumPy's legacy generator from ``seed``, which gives what the
-        peer computes right after its global generator was seeded so (it never seeds it itself).
+        ``seeded``: the request's seed. ``legacy``: NumPy's legacy generator with ``seed``, which reproduces the peer's
+        result right after seeding its global generator with this value (the peer itself never seeds it).
 
     Raises
     ------
     MetricError
-        No such property, no bins, an empty side, or a target with all its values in the only bin.
+        The property or its bins are missing, one side has no values, or there is only one bin, so that distributions
+        cannot differ.
 
     Notes
     -----

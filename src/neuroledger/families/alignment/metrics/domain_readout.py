@@ -1,4 +1,4 @@
-"""What a readout that was fitted in one domain of stimuli makes of the others."""
+"""Generalisation of a readout that was fitted in one domain of stimuli to other domains."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PENALTIES = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 class Paired(Frozen):
-    """Domains whose tested stimuli have a partner among those that are held out of the fitted domain.
+    """Domains whose tested stimuli are the partners of the held-out stimuli of the fitted domain.
 
-    Partners share a value of the coordinate ``by``: what the readout is fitted to never shows what it is tested with.
+    Partners share a value of the coordinate ``by``, so that no partner of a tested stimulus is in the training data.
     """
 
     by: str
@@ -34,7 +34,7 @@ class Paired(Frozen):
 
 
 class _Division(NamedTuple):
-    """Rows that the readout is fitted to, and the rows that are tested in each domain."""
+    """Rows to which the readout is fitted, and the rows tested in each domain."""
 
     fitted: Indices
     tested: Mapping[str, Indices]
@@ -53,12 +53,12 @@ def domain_readout(
     ties: Literal["half", "lost"] = "half",
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> xr.DataArray:
-    """Share of the other labels that the right one outranks, for each division and domain: ``(split, domain)``.
+    """Share of the other labels that the correct label outranks, for each division and domain: ``(split, domain)``.
 
-    In each division ``tested`` stimuli of every domain are drawn, labels in proportion. A ridge readout of each label
-    against the others, from responses scaled to unit variance, is fitted to the rest of the domain ``fitted``, with the
-    penalty of least squared leave-one-out error. A tested stimulus counts the labels whose decision value is below that
-    of its own: 1 is right among any two labels, one half is chance.
+    In each division, ``tested`` stimuli of every domain are drawn, stratified by label. A ridge readout of each label
+    against the others, from responses scaled to unit variance, is fitted to the remaining stimuli of the domain
+    ``fitted``, with the penalty of least squared leave-one-out error. The value of a tested stimulus is the share of
+    other labels whose decision value is below that of its own label: 1 is perfect, one half is chance.
 
     Parameters
     ----------
@@ -66,19 +66,20 @@ def domain_readout(
         Responses ``(presentation, neuroid)``, and labels ``(presentation,)`` with the coordinate ``domain``. Rows are
         matched by ``stimulus_id``.
     fitted
-        The domain that the readout is fitted in.
+        The domain to which the readout is fitted.
     paired
-        Domains that are not drawn from.
+        Domains whose tested stimuli are determined by their partners instead of drawn.
     ties
-        What an equal decision value counts: one half, or nothing.
+        Value of an equal decision value: one half (``half``), or zero (``lost``).
     seed
-        One stream of scikit-learn's stratified draws: the fitted domain's and then the others', in the order of
-        ``domain``, division after division.
+        Seed of one stream of scikit-learn's stratified draws: in each division first the fitted domain, then the others in
+        the order of ``domain``.
 
     Raises
     ------
     MetricError
-        A coordinate, a domain or a response is missing, a domain cannot be divided so, or a tested label was not fitted.
+        A coordinate, a domain or a response is missing, a domain has too few stimuli to be divided, or a tested label was
+        not fitted.
     """
     domains = coordinate(target, "domain")
     if domains is None or target.ndim != 1:
@@ -118,7 +119,7 @@ def domain_readout(
 
 
 def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:
-    """Responses in the order of the labels, float64."""
+    """Responses in the order of the labels, as float64."""
     if set(source.dims) != {"presentation", "neuroid"}:
         held = ", ".join(map(str, source.dims))
         raise MetricError(f"a readout needs responses (presentation, neuroid), not ({held})")
@@ -139,7 +140,7 @@ def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:
 
 
 class _Rule(NamedTuple):
-    """How stimuli of domains are divided; the first domain is the fitted one."""
+    """Rule that divides the stimuli of each domain; the first domain is the fitted one."""
 
     order: Sequence[str]
     rows: Mapping[str, Indices]
@@ -149,7 +150,7 @@ class _Rule(NamedTuple):
     partners: Any
 
     def draw(self, divisions: int, seed: int) -> Iterator[_Division]:
-        """The divisions, one after the other."""
+        """Yield the divisions in order."""
         stream = np.random.RandomState(seed)
         for _ in range(divisions):
             tested: dict[str, Indices] = {}
@@ -188,7 +189,7 @@ class _Rule(NamedTuple):
 
 
 def _outranked(found: Floats, classes: Indices, truth: Indices, labels: Any, ties: str) -> Floats:
-    """Share of the other labels whose decision value is below that of the truth, (row,)."""
+    """Share of the other labels whose decision value is below that of the true label, (row,)."""
     place = locate(truth, classes)
     if (place < 0).any():
         raise MetricError(

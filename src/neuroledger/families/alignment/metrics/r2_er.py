@@ -1,4 +1,4 @@
-"""The fraction of explainable variance that a readout explains, corrected for noise without a ceiling."""
+"""Fraction of explainable variance that a readout explains, corrected for noise without a ceiling."""
 
 from __future__ import annotations
 
@@ -35,26 +35,27 @@ def r2_er(
 ) -> xr.DataArray:
     """Squared correlation of predictions with the noiseless responses, estimated from noisy ones [pospisil2021].
 
-    The squared product of centred predictions of unit length with the mean responses, and the squares of these, each less
-    what noise of the measured variance adds to it on average, are divided. The readout is fitted to mean responses of the
-    train stimuli and predicts those of the test stimuli.
+    The numerator is the squared product of the centred predictions (of unit length) with the mean responses, the
+    denominator the sum of squares of the mean responses; the expected contribution of noise of the measured variance is
+    subtracted from both. The readout is fitted to the mean responses to the train stimuli and predicts those to the test
+    stimuli.
 
     Parameters
     ----------
     source
-        ``(presentation, neuroid)``, one pattern per stimulus.
+        ``(presentation, neuroid)``, one row per stimulus.
     target
-        ``(presentation, neuroid)`` with ``stimulus_id``, repetitions not averaged.
+        ``(presentation, neuroid)`` with ``stimulus_id``; repetitions are not averaged.
 
     Returns
     -------
     xr.DataArray
-        ``(split, neuroid)``; NaN where the responses of the test stimuli hold no more variance than noise.
+        ``(split, neuroid)``; NaN where the responses to the test stimuli have no more variance than noise.
 
     Raises
     ------
     MetricError
-        Nothing was repeated, responses are missing, or a split tests on fewer than 5 stimuli.
+        A stimulus was presented only once, no neuroid is complete, or a split tests on fewer than 5 stimuli.
     """
     values = np.asarray(target.transpose("presentation", "neuroid").values, dtype=np.float64)
     X = source.transpose("presentation", "neuroid").values
@@ -117,7 +118,7 @@ def r2_er(
 
 
 def unbiased_fraction(predicted: Floats, measured: Floats, noise: Floats) -> Floats:
-    """The corrected squared correlation of each column (stimulus × column), for noise of that variance in the means."""
+    """Corrected squared correlation of each column (stimulus × column); ``noise`` is the variance of noise in the means."""
     x, y = predicted - predicted.mean(axis=0), measured - measured.mean(axis=0)
     size = (x * x).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -129,7 +130,7 @@ def unbiased_fraction(predicted: Floats, measured: Floats, noise: Floats) -> Flo
 def _influence(parts: Sequence[tuple[Floats, Floats]]) -> list[Floats]:
     """Influence of each test stimulus on the fraction of its part, weighted 1/n (stimulus × column).
 
-    The slopes are those of all parts together: what noise leaves of the variance of a single part may be close to 0.
+    The slopes are pooled over all parts, because the variance of a single part without noise may be close to 0.
     """
     product, whole = (
         sum(each.mean(axis=0) for each in which) / len(parts) for which in zip(*parts, strict=True)
@@ -140,7 +141,7 @@ def _influence(parts: Sequence[tuple[Floats, Floats]]) -> list[Floats]:
 
 
 def _parts_of(predicted: Floats, measured: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Numerator and denominator with each stimulus left out in turn, from sums (stimulus × column)."""
+    """Numerator and denominator with each stimulus left out in turn, computed from sums (stimulus × column)."""
     n = len(measured)
     x, y = predicted - predicted.mean(axis=0), measured - measured.mean(axis=0)
     rest = (noise.sum(axis=0) - noise) / (n - 1)

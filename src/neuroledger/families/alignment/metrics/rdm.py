@@ -1,4 +1,4 @@
-"""Representational similarity: whether two systems find the same stimuli alike."""
+"""Representational similarity: agreement of the dissimilarities of stimuli in two systems."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _fits(parameters: Any) -> None:
 
 
 class _Side(NamedTuple):
-    """One side of the comparison: a Gram matrix, or RDMs that were given (subject × row × row)."""
+    """One side of the comparison: a Gram matrix (``found``), or precomputed RDMs (``given``: subject × row × row)."""
 
     found: Gram | None
     given: Floats | None
@@ -61,14 +61,14 @@ class _Side(NamedTuple):
     workspace: Workspace
 
     def usable(self, distance: Distance) -> NDArray[np.bool_]:
-        """Rows that have dissimilarities to others."""
+        """Mask of the rows whose dissimilarities to other rows are defined."""
         if self.given is None:
             return patterned(cast(Gram, self.found), distance)
         off = ~np.eye(self.given.shape[1], dtype=bool)
         return np.asarray((np.isfinite(self.given) & off).any(axis=2).all(axis=0))
 
     def condensed(self, rows: NDArray[np.intp], distance: Distance) -> list[Floats]:
-        """The dissimilarities among ``rows``, for each subject."""
+        """Condensed dissimilarities among ``rows``, one array per subject."""
         if self.given is None:
             found = cast(Gram, self.found)
             return [dissimilarities(found if len(rows) == len(found.K) else found.subset(rows), distance)]
@@ -80,7 +80,7 @@ class _Side(NamedTuple):
         return values
 
     def prepared(self, distance: Distance, comparison: Comparison) -> list[Floats]:
-        """All dissimilarities, ready to be compared, and kept: a brain's serve every layer, a layer's every brain."""
+        """All dissimilarities, prepared for comparison; cached, because every layer is compared with the same brain data."""
 
         def compute() -> list[Floats]:
             rows = np.arange(len(cast(Gram, self.found).K) if self.given is None else self.given.shape[1])
@@ -94,7 +94,7 @@ class _Side(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """Source and target over the same stimuli, and the rows that have a pattern on both sides."""
+    """Source and target over the same stimuli, and the rows that have a pattern in both."""
 
     source: _Side
     target: _Side
@@ -104,7 +104,7 @@ class _Pair(NamedTuple):
     notes: list[str]
 
     def compared(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
-        """Agreement over the pairs of ``rows``, for each subject."""
+        """Agreement over the pairs of ``rows`` for each subject, shape (subject,)."""
         if len(rows) == len(self.usable):
             (a,) = self.source.prepared(self.distance, comparison)
             others = self.target.prepared(self.distance, comparison)
@@ -130,22 +130,22 @@ def rdm(
     Parameters
     ----------
     source, target
-        ``(presentation, neuroid)``, or RDMs ``(stimulus, stimulus_b)``; the target may hold one RDM per
+        ``(presentation, neuroid)``, or RDMs ``(stimulus, stimulus_b)``; the target may contain one RDM per
         ``subject``.
     ties
-        ``exact``: dissimilarities that differ by rounding alone are tied. ``rounding``: ranked as NumPy's correlation
-        coefficients come out, as the peer does (only ``correlation`` compared by ``spearman``).
+        ``exact``: dissimilarities that differ only by rounding are tied. ``rounding``: NumPy's correlation coefficients
+        are ranked without ties for rounding, as the peer does (only ``correlation`` compared by ``spearman``).
 
     Returns
     -------
     xr.DataArray
-        One number, or one per ``subject``. ``attrs["influence"]`` (``cells``) says how stimuli and neuroids (or subjects)
-        move it.
+        One number, or one per ``subject``. ``attrs["influence"]`` (with subjects: ``cells``) returns the influence of
+        stimuli and neuroids on it.
 
     Raises
     ------
     MetricError
-        Fewer than 4 stimuli have a pattern on both sides, or a stimulus has several rows.
+        Fewer than 4 stimuli have a pattern in both, or a stimulus has several rows.
     """
     pair = _pair(source, target, distance, workspace, ties)
     values = pair.compared(np.flatnonzero(pair.usable), comparison)
@@ -168,9 +168,9 @@ def rdm_subsets(
     comparison: Comparison = "spearman",
     ties: Ties = "exact",
 ) -> xr.DataArray:
-    """Agreement of dissimilarities over the test presentations of each split, as :func:`rdm` (split).
+    """Agreement of dissimilarities over the test presentations of each split, computed as :func:`rdm`: ``(split,)``.
 
-    The mean over splits varies as the agreement over all stimuli that are tested: ``attrs["influence"]``.
+    ``attrs["influence"]`` is computed for the agreement over all tested stimuli, an approximation to the mean over splits.
     """
     pair = _pair(source, target, distance, workspace, ties)
     if pair.subjects:
@@ -241,9 +241,9 @@ def _side(
 
 
 def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floats:
-    """Ranks of ``1 − numpy.corrcoef`` of all pairs as a matrix: the order in which rounding left them.
+    """Rank ``1 − numpy.corrcoef`` of all pairs, as a matrix, without treating rounding differences as ties.
 
-    Rows are those sorted by ``stimulus_id``, for NumPy's two halves of the matrix are not rounded alike.
+    Rows are sorted by ``stimulus_id`` first, because the upper and the lower half of NumPy's matrix round differently.
     """
     from scipy.spatial.distance import squareform
     from scipy.stats import rankdata
@@ -261,7 +261,7 @@ def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floa
 
 
 def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
-    """Source rows in the order of the target's stimuli."""
+    """Reorder the source's rows to the order of the target's stimuli."""
     key = "stimulus_id"
     own = {str(id): row for row, id in enumerate(source[key].values)}
     wanted = [str(id) for id in target[key].values]
@@ -275,7 +275,7 @@ def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
 
 
 def _matrices(pair: _Pair) -> tuple[Floats, list[Floats]]:
-    """The dissimilarities of the source, and those of each subject of the target, as matrices of the usable stimuli."""
+    """Square dissimilarity matrices over the usable stimuli: the source's, and one per subject of the target."""
     from scipy.spatial.distance import squareform
 
     rows = np.flatnonzero(pair.usable)
@@ -290,7 +290,7 @@ def _ids(target: xr.DataArray, rows: NDArray[np.bool_]) -> NDArray[np.str_]:
 
 
 def _influence(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Influence:
-    """How stimuli and, where the target holds responses, neuroids move the similarity."""
+    """Influence on the similarity of stimuli and, if the target contains responses, of neuroids."""
     a, (b,) = _matrices(pair)
     ids, left = _ids(target, pair.usable), without_each_stimulus(a, b, comparison)
     pairs = pair_influence(a, b, comparison)
@@ -303,7 +303,7 @@ def _influence(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Inf
 
 
 def _cells(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Cells:
-    """How stimuli move the similarity with each subject."""
+    """Influence of stimuli on the similarity with each subject."""
     a, others = _matrices(pair)
     left = np.stack([without_each_stimulus(a, b, comparison) for b in others], axis=1)
     ids = _ids(target, pair.usable)

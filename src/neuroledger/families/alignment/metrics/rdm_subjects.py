@@ -1,4 +1,4 @@
-"""Representational similarity with each subject of an assembly on its own."""
+"""Representational similarity with each subject of an assembly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rdm_subjects(
     Returns
     -------
     xr.DataArray
-        One number per ``subject``; ``attrs["cells"]`` says how stimuli move each.
+        One number per ``subject``; ``attrs["cells"]`` returns the influence of stimuli on each.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Regression: how well a readout from one assembly predicts another, neuroid by neuroid, on held-out presentations."""
+"""Regression: how well a readout of one assembly predicts each neuroid of another on held-out presentations."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def regression(
     time: Literal["none", "shared", "separate"] = "none",
     reverse: bool = False,
 ) -> xr.DataArray:
-    """Correlation of predicted with measured responses on each split's test presentations.
+    """Correlate predicted with measured responses on the test presentations of each split.
 
     ``estimator`` is fitted on the train presentations from ``source`` (presentation, neuroid) to ``target``
     (presentation, neuroid), and predicts the test presentations; each neuroid's prediction is correlated with its
-    responses. With a ``time_bin`` dimension on both sides, ``time`` says whether one set of weights serves all bins
-    (``shared``: bins are further rows of the fit) or each bin has its own (``separate``). ``reverse`` predicts the
-    source from the target. A ``mask`` needs ``channel``, ``channel_x`` and ``channel_y`` on the neuroids that it
-    predicts from.
+    responses. If both sides have a ``time_bin`` dimension, ``time`` chooses between one set of weights for all bins
+    (``shared``: bins are additional rows of the fit) and separate weights for each bin (``separate``). ``reverse``
+    predicts the source from the target. The estimator ``mask`` needs the coordinates ``channel``, ``channel_x`` and
+    ``channel_y`` on the neuroids that it predicts from.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def regression(
     Raises
     ------
     MetricError
-        The sides do not fit together, features are missing or have no place that a mask could cover, or no neuroid
-        can be predicted.
+        Source and target have different presentations or time bins, features are missing or lack the coordinates that a
+        mask needs, or no neuroid can be predicted.
     """
     if reverse:
         source, target = target, source
@@ -116,7 +116,7 @@ def regression(
 def _by_stimulus(
     source: xr.DataArray, target: xr.DataArray, splits: Sequence[Split]
 ) -> tuple[xr.DataArray, xr.DataArray, Sequence[Split]]:
-    """Both sides with rows sorted by ``stimulus_id``, and the splits among those rows: rounding and draws follow rows."""
+    """Sort both sides and the splits by ``stimulus_id``, so that rounding and random draws do not depend on row order."""
     if "stimulus_id" not in target.coords:
         return source, target, splits
     order = np.argsort(target["stimulus_id"].values, kind="stable")
@@ -138,14 +138,14 @@ def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
 
 
 def _stacked(assembly: xr.DataArray) -> Array:
-    """Rows of all time bins under one another (time-bin major); a two-dimensional assembly as it is."""
+    """Concatenate the rows of all time bins (time-bin major); a two-dimensional assembly is returned unchanged."""
     if assembly.ndim == 2:
         return assembly.values
     return np.concatenate([assembly[..., t].values for t in range(assembly.sizes["time_bin"])])
 
 
 def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
-    """The same presentations in every time bin; the test rows stay grouped by bin."""
+    """Repeat the presentations of each split for every time bin; test rows stay grouped by bin."""
     if bins == 1:
         return splits
     rows = max(int(np.concatenate(split).max()) for split in splits) + 1
@@ -155,13 +155,13 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
 
 
 def _cells(samples: xr.DataArray, target: xr.DataArray, facts: Facts, time: str, refit: float) -> Cells:
-    """How each stimulus moves the correlations of each split."""
+    """Influence of each stimulus on the correlations of each split."""
     rows = target.sizes["presentation"]
     ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(rows)
     bins = samples.sizes.get("time_bin", 1)
     splits = samples.sizes["split"]
     influence = correlation_influence(facts.held)
-    # Bins that are fitted apart come one after the other, those of one fit split by split.
+    # Separately fitted bins are ordered bin by bin; bins of a shared fit are ordered split by split.
     parts = []
     for split in range(splits):
         at = [bin * splits + split if time == "separate" else split * bins + bin for bin in range(bins)]

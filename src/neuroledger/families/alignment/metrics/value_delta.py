@@ -1,4 +1,4 @@
-"""Similarity of two single values, one from the model and one from people."""
+"""Similarity of two single values, one of a model and one of subjects."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["value_delta"]
 
 @metric("value_delta", version=1, input="behaviour")
 def value_delta(source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)] = 1.0) -> xr.DataArray:
-    """``exp(−scale · |a − b|)``: 1 where the values agree, towards 0 as they part.
+    """Similarity ``exp(−scale · |a − b|)``: 1 if the values are equal, approaching 0 as they differ more.
 
     Parameters
     ----------
     source, target
-        One number each, plain or as an array of one element.
+        One number each, as a scalar or an array with one element.
     scale
-        How fast the similarity falls, in units of one over the value's.
+        Rate at which the similarity falls, in reciprocal units of the values.
 
     Raises
     ------
     MetricError
-        A side is not one finite number.
+        A side is not a single finite number.
     """
     sides = [np.asarray(getattr(side, "values", side), dtype=np.float64).ravel() for side in (source, target)]
     if any(side.size != 1 or not np.isfinite(side[0]) for side in sides):

@@ -1,4 +1,4 @@
-"""The single best unit: each neuroid is predicted by the one model unit that follows it best."""
+"""Best single unit: each neuroid is predicted by the model unit with the highest correlation."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from neuroledger.stats.workspace import Array
 
 __all__ = ["BestUnit"]
 
-# Columns of features are compared together while their correlations with the targets stay in the cache.
+# Limits of the number of features that are compared at a time, and of their correlations with the targets (cache size).
 NARROWEST, WIDEST = 256, 2048
 TOGETHER = 100_000
-# Variance on the train rows, as a share of that over all rows, below which a unit counts as constant.
+# A unit counts as constant if its variance on the train rows is below this share of its variance over all rows.
 IDLE = 1e-12
 
 
 class BestUnit(BaseModel):
-    """The unit of greatest (signed) Pearson correlation on the train presentations; its activation is the prediction."""
+    """Unit with the greatest (signed) Pearson correlation on the train presentations; its activation is the prediction."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["best_unit"] = "best_unit"
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """One prediction for each split, in order."""
+        """Yield one prediction for each split, in order."""
         best = _best(problem)
         for split, units in zip(problem.splits, best, strict=True):
             yield Prediction(problem.workspace.put(problem.X[np.ix_(split.test, units)]))
 
 
 class _Part(NamedTuple):
-    """What one split needs of the targets.
+    """Targets of one split.
 
-    ``rows`` are multiplied anew: the left-out ones, to take them away from the product over all rows (``down``), or
-    the train rows where those are fewer. ``Yt`` (target × row) is less the train means: units sum to zero over all
-    rows, so that over the left-out ones they sum to the opposite of what they do over the train rows.
+    ``rows`` are the rows whose products are computed: the left-out rows, whose product is subtracted from that of all
+    rows (``down``), or the train rows if these are fewer. ``Yt`` (target × row) are the targets minus their train means:
+    units sum to zero over all rows, so their sums over the left-out and the train rows differ only in sign.
     """
 
     rows: Array
@@ -52,7 +52,7 @@ class _Part(NamedTuple):
 
 
 def _best(problem: Problem) -> Indices:
-    """The best unit of each split and target, from one product of targets and features per block of units."""
+    """Best unit of each split and target, from one product of targets and features per block of units."""
     workspace, xp = problem.workspace, problem.workspace.xp
     Y = problem.centred
     targets = Y.shape[1]
@@ -92,7 +92,7 @@ def _part(problem: Problem, split: Any, Y: Array) -> _Part:
 def _strongest(part: _Part, X: Array, C: Array, power: Array, xp: Any) -> tuple[Array, Array]:
     """Greatest correlation and its unit, for each target, over the units of one block.
 
-    ``C`` are the units' products with the targets over all rows, ``power`` their squares.
+    ``C`` are the products of the targets with the units over all rows, ``power`` the units' sums of squares.
     """
     rows = X[part.rows]
     sums, squares = rows.sum(0), xp.einsum("ij,ij->j", rows, rows)

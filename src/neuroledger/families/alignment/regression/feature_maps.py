@@ -1,4 +1,4 @@
-"""Places of features: the units of a convolution's maps as a complete grid of channels and places."""
+"""Feature maps: the units of a convolutional layer as a complete grid of channels and places."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AXES = ("channel", "channel_x", "channel_y")
 class Grid:
     """Features that fill ``channels`` maps of ``width`` (channel_x) × ``height`` (channel_y) places.
 
-    ``units`` (channel × width × height, in C order) are the features' columns.
+    ``units`` (channel × width × height, in C order) are the column numbers of the features.
     """
 
     channels: int
@@ -37,30 +37,30 @@ class Grid:
 
     @property
     def deep(self) -> bool:
-        """Whether there are more channels than places: the longer axis is best multiplied first, and comes last."""
+        """Whether there are more channels than places; the longer axis is stored last because it is multiplied first."""
         return self.channels > self.places
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shorter axis and the longer one."""
+        """Lengths of the shorter and the longer axis."""
         return (self.places, self.channels) if self.deep else (self.channels, self.places)
 
     @cached_property
     def order(self) -> Indices:
-        """Columns in the order of ``shape``."""
+        """Column numbers in the order of ``shape``, flattened."""
         units = self.units.reshape(self.channels, self.places)
         return np.ascontiguousarray(units.T if self.deep else units).ravel()
 
 
 def grid(source: xr.DataArray) -> Grid:
-    """The grid that the neuroids of ``source`` fill, by their coordinates channel, channel_x and channel_y.
+    """Grid that the neuroids of ``source`` fill, by their coordinates channel, channel_x and channel_y.
 
-    They may come in any order; places are sorted along each coordinate.
+    Neuroids may be in any order; places are sorted along each coordinate.
 
     Raises
     ------
     MetricError
-        A coordinate is missing, for all neuroids or for some; two have one place; or places are empty.
+        A coordinate is missing (for all or some neuroids), several neuroids are at one place, or a place is empty.
     """
     known = [str(name) for name, coord in source.coords.items() if coord.dims == ("neuroid",)]
     absent = [name for name in AXES if name not in known]
@@ -105,5 +105,5 @@ def _place(at: int, labels: list[NDArray[np.generic]]) -> str:
 
 
 def _named(source: xr.DataArray, at: int) -> str:
-    """The layer of a neuroid, where it is known."""
+    """Text that names the layer of a neuroid; empty if unknown."""
     return f" of layer {source['layer'].values[at]}" if "layer" in source.coords else ""

@@ -32,29 +32,29 @@ __all__ = [
 ]
 
 Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
-# With those that need features with a place: a model's, not a brain's.
+# Includes estimators that need feature maps, which only models have.
 MapEstimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")]
 Correlation = Literal["pearson", "spearman"]
 
-# With fewer test presentations a correlation is 1 or -1 whatever is correlated.
+# With fewer test presentations, any correlation is 1 or -1.
 FEWEST_TESTED = 3
 # Targets are rescaled beyond this power of two, before their squares overflow or underflow.
 EXTREME = 100
-# Predictions of equal rows, as of a stimulus that was entered twice, differ by rounding: in the last places of the target.
-# With so few rows a correlation without one of them is nearly always 1 or -1.
+# With at most this many rows, a correlation without one of them is nearly always 1 or -1.
 FEWEST_LEFT = 3
+# Predictions of equal rows, as of a stimulus entered twice, may differ by this share of the target's level.
 ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
 class _Usable(NamedTuple):
-    """The target's columns that can be predicted, and why others cannot."""
+    """Mask of the target's columns that can be predicted, and notes about the others."""
 
     columns: NDArray[np.bool_]
     notes: tuple[str, ...]
 
 
 class Held(NamedTuple):
-    """Predictions and responses (row, target) of one split and time bin, and which rows of the target they are."""
+    """Predictions and responses (row, target) of one split and time bin, and their row numbers in the target."""
 
     rows: NDArray[np.intp]
     predicted: NDArray[np.float64]
@@ -64,7 +64,7 @@ class Held(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is learnt along the way: notes for the reader, attributes of the samples, and what was held out."""
+    """Additional results: notes for the reader, attributes of the samples, and the held-out predictions."""
 
     notes: list[str]
     attrs: dict[str, Any]
@@ -83,8 +83,8 @@ def correlations(
 ) -> NDArray[np.float64]:
     """Correlation of predicted and measured test responses (split × bin × target).
 
-    ``X`` (row × feature) predicts ``Y`` (row × target); the test rows of a split hold ``bins`` equal parts that are
-    correlated separately. Targets that are constant or have missing values are NaN, and counted in ``facts``.
+    ``X`` (row × feature) predicts ``Y`` (row × target); the test rows of a split consist of ``bins`` equal parts that are
+    correlated separately. Targets that are constant or have missing values are NaN, and counted in the notes of ``facts``.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def correlations(
             alphas.append(predicted.alpha)
         measured = workspace.put(Y[split.test])
         idle = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
-        # A single unit predicts by its own numbers, any other readout by sums of the targets'.
+        # Predictions of a single unit are its own values and are not rounded; other readouts sum over the targets.
         sums = not isinstance(estimator, BestUnit)
         rounding = workspace.put(sums * (predicted.rounding * spread + ULPS * level))
         each = len(split.test) // bins
@@ -145,10 +145,10 @@ def correlations(
 
 
 def correlation_influence(held: Sequence[Held]) -> list[NDArray[np.float64]]:
-    """Influence of each row on the correlation of each of its targets, (row, all targets), for each held-out part.
+    """Influence of each row on the correlation of each target, (row, all targets), for each held-out part.
 
-    The mean of two: of leaving the row out of its own part, which says too much of small parts [efron1981], and of the
-    derivative of the correlation at the moments of all parts together, which says too little.
+    The mean of two estimates: leaving the row out of its own part, which overestimates the influence in small parts
+    [efron1981], and the derivative of the correlation at the pooled moments of all parts, which underestimates it.
     """
     count = sum(len(part.rows) for part in held)
     mean_a = sum(part.predicted.sum(axis=0) for part in held) / count
@@ -181,10 +181,10 @@ def correlation_influence(held: Sequence[Held]) -> list[NDArray[np.float64]]:
 
 
 def refit_of(splits: Sequence[Split], features: int) -> float:
-    """How much more the part that all neuroids share varies than what is tested shows, since folds share training data.
+    """Factor by which the variance shared by all neuroids exceeds that of the tested stimuli: folds share training data.
 
-    Nadeau and Bengio's term [nadeau2003], tested over trained stimuli, as far as the readout can follow its training
-    stimuli: by the number of features over theirs.
+    Nadeau and Bengio's term [nadeau2003], the number of tested over trained stimuli, is scaled by the number of features
+    over trained stimuli (at most 1), because a readout of few features depends little on its training stimuli.
     """
     tested = len(np.unique(np.concatenate([split.test for split in splits])))
     trained = float(np.mean([len(split.train) for split in splits]))
@@ -192,7 +192,7 @@ def refit_of(splits: Sequence[Split], features: int) -> float:
 
 
 def _without_each(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlation of each column with each row left out in turn, from sums, (row, column)."""
+    """Correlation of each column with each row left out in turn, (row, column), computed from sums."""
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     rest = len(a) - 1
     product = (a * b).sum(axis=0) - a * b - a * b / rest
@@ -204,7 +204,7 @@ def _without_each(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 def _apart(
     X: Array, Y: NDArray[np.float64], splits: Sequence[Split]
 ) -> tuple[Array, NDArray[np.float64], Sequence[Split]]:
-    """The same problem with a copy of every row that a split both trains and tests on: the copy is what is tested."""
+    """Copy every row that a split both trains and tests on, and test on the copy instead."""
     shared = [np.intersect1d(split.train, split.test) for split in splits]
     twice = np.unique(np.concatenate(shared))
     if not twice.size:

@@ -1,4 +1,4 @@
-"""Linear regression without penalty, of least norm where features outnumber stimuli."""
+"""Linear regression without penalty; the solution of least norm if features outnumber stimuli."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from neuroledger.stats.workspace import Array
 __all__ = ["Linear"]
 
 
-# Reciprocal condition below which a triangular factor counts as rank deficient.
+# A triangular factor counts as rank deficient if its reciprocal condition number is below this.
 SINGULAR = 1e-11
-# Reciprocal condition of the Gram matrix above which its Cholesky factor is exact enough.
+# The Cholesky factor of the Gram matrix is exact enough if the reciprocal condition number is above this.
 SOUND = 1e-5
-# Below this, a second pass over the features cannot recover the lost digits.
+# Below this reciprocal condition number, a second pass over the features cannot recover the lost digits.
 FIRM = 1e-12
 
 
 class Linear(BaseModel):
-    """Ordinary least squares with an intercept; of all that fit equally well, the one of least norm.
+    """Ordinary least squares with an intercept; among equally good solutions, the one of least norm.
 
-    ``solver: lapack`` fits each split by LAPACK's singular values, cut at the rounding of the largest, as scikit-learn
-    did before 1.9 and as the peer does: where features are rank deficient, which they are on centred rows as soon as
-    they outnumber them, its answer depends on rounding and on the order of the rows.
+    ``solver: lapack`` fits each split by LAPACK's singular values, with a cut-off at the rounding error of the largest, as
+    scikit-learn did before 1.9 and as the peer does. If features are rank deficient (always if they outnumber the centred
+    rows), its solution depends on rounding and on the order of the rows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,11 +42,13 @@ class Linear(BaseModel):
     solver: Literal["exact", "lapack"] = "exact"
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """One prediction for each split, in order; computed on the host, where rank decisions are safest."""
+        """Yield one prediction for each split, in order; computed on the host, where rank decisions are most reliable."""
         rows, count = problem.X.shape
         fewest = min(len(split.train) for split in problem.splits)
         put = problem.workspace.put
-        small = count < rows or self.solver == "lapack"  # else the Gram matrix has seen it
+        small = (
+            count < rows or self.solver == "lapack"
+        )  # otherwise computing the Gram matrix checks the values
         if small and not np.isfinite(np.sum(problem.X, dtype=np.float64)):
             raise MetricError(
                 "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
@@ -70,7 +72,7 @@ class Linear(BaseModel):
 
 
 def _by_lapack(problem: Problem) -> Iterator[Prediction]:
-    """Predictions fitted split by split with LAPACK's own cut-off."""
+    """Predictions fitted split by split with LAPACK's default cut-off."""
     from scipy.linalg import lstsq
 
     X = np.asarray(problem.X, dtype=np.float64)
@@ -82,10 +84,10 @@ def _by_lapack(problem: Problem) -> Iterator[Prediction]:
 
 
 def _wide_inverse(problem: Problem) -> Floats | None:
-    """Inverse of the Gram matrix on the complement of the constant vector, or None when it is rank deficient.
+    """Inverse of the Gram matrix on the complement of the constant vector, or None if it is rank deficient.
 
-    A reflection takes the constant vector to the first axis, which is then left out. Where forming the Gram matrix
-    would cost digits, its triangular factor is taken from the features themselves.
+    A reflection maps the constant vector to the first axis, which is then left out. If forming the Gram matrix costs too
+    many digits, its triangular factor is computed from the features instead.
     """
     from scipy.linalg import lapack, qr
 
@@ -115,10 +117,10 @@ def _wide_inverse(problem: Problem) -> Floats | None:
 
 
 def _refined(X: Array, factor: Floats, v: Floats) -> Floats:
-    """The triangular factor of the features' own rows, from that of their Gram matrix and a second pass.
+    """Triangular factor of the features' rows, from the factor of their Gram matrix and a second pass.
 
-    Rows divided by the first factor are all but orthonormal; the factor of their Gram matrix, which is well
-    conditioned, recovers the digits that squaring had cost (Cholesky QR, done twice).
+    Rows divided by the first factor are nearly orthonormal; the factor of their well-conditioned Gram matrix recovers the
+    digits that were lost by squaring (CholeskyQR2).
     """
     from scipy.linalg import blas, cholesky, solve_triangular
 
@@ -142,7 +144,7 @@ def _reflected(K: Floats, v: Floats) -> Floats:
 
 
 def _tall_basis(problem: Problem) -> Floats | None:
-    """Orthonormal basis of constant and features (row × feature + 1), or None when they are rank deficient."""
+    """Orthonormal basis of the constant and the features (row × feature + 1), or None if they are rank deficient."""
     from scipy.linalg import lapack, qr
 
     X = _centred(problem.X)
@@ -156,7 +158,7 @@ def _tall_basis(problem: Problem) -> Floats | None:
 
 
 def _centred(X: Array) -> Floats:
-    """Features less their means, and less what rounding of large ones left of them."""
+    """Features minus their means, in two passes to remove the rounding error of large means."""
     centred = np.asarray(X - np.mean(X, axis=0, dtype=np.float64), dtype=np.float64)
     return np.asarray(centred - centred.mean(axis=0), dtype=np.float64)
 
@@ -164,7 +166,7 @@ def _centred(X: Array) -> Floats:
 def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
     """Predictions from the projection ``H = QQᵀ``: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
 
-    A split whose train rows lack a direction that all rows together have is fitted on its own.
+    A split whose train rows lack a direction of the full data is fitted separately.
     """
     Y = problem.Y - problem.mean
     residual = Y - Q @ (Q.T @ Y)
@@ -191,7 +193,7 @@ def _rotated(problem: Problem) -> Floats:
 
 
 def _fitted(problem: Problem, Z: Floats, split: Split) -> Prediction:
-    """One split's prediction by singular values, for features that are rank deficient."""
+    """Prediction of one split by singular values, for rank-deficient features."""
     from scipy.linalg import lstsq
 
     A, B = Z[split.train], problem.Y[split.train]

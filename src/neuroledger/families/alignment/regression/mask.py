@@ -1,4 +1,4 @@
-"""A mask and channel weights: each neuroid reads all channels of a map through one spatial window."""
+"""Mask regression: each neuroid is predicted by one spatial mask and one weight per channel of a feature map."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from neuroledger.stats.workspace import Array, Workspace
 
 __all__ = ["Mask", "MaskReadout"]
 
-# Features are kept in their layout on the device while they take at most this many bytes; others are read by batch.
+# Features of at most this many bytes are copied to the device as a whole; larger ones batch by batch.
 HELD = 1 << 30
-# Weights start as standard normal numbers: where steps add up to less than this, many cannot get where they should be.
+# Weights start as standard normal numbers: if all steps together are smaller than this, many cannot reach their optimum.
 REACH = 4.0
-# Adam's decay of both moments, and what keeps its steps finite.
+# Adam's decay rates of both moments, and the constant that keeps its steps finite.
 DECAYS, FLOOR = (0.9, 0.999), 1e-8
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -35,14 +35,14 @@ class Mask(BaseModel):
     """A spatial mask ``s``, channel weights ``d`` and an offset ``b`` for each neuroid: ``Σ_c d_c Σ_xy s_xy X_xyc + b``.
 
     They minimise ``‖prediction - response‖ + spatial_penalty (Σ s² + Σ ‖Δs‖) + channel_penalty Σ d²`` (Klindt et al.
-    2017). The first norm is over a batch of stimuli and all neuroids; ``Δ`` is the discrete Laplacian with zeros
-    around the map, its norm taken for each neuroid. Weights start as standard normal numbers and offsets as zero. Adam
-    runs over shuffled batches; its rate is divided by ten after epoch ``decay + 1`` and every ``decay`` epochs from
-    there. It stops after ``epochs``, or as soon as the first norm of an epoch's last batch is below ``tolerance``.
-    Features are taken as they are, not standardised.
+    2017). The first norm is over a batch of stimuli and all neuroids; ``Δ`` is the discrete Laplacian with zeros around
+    the map, and its norm is computed for each neuroid. Weights start as standard normal numbers, offsets as zero. Adam
+    runs over shuffled batches; its rate is divided by ten after epoch ``decay + 1`` and then every ``decay`` epochs.
+    Training stops after ``epochs``, or as soon as the first norm of an epoch's last batch is below ``tolerance``.
+    Features are not standardised.
 
-    ``seed`` starts one legacy generator of NumPy for all splits in turn: for each neuroid its mask and its channel
-    weights, then the order of stimuli in each epoch.
+    ``seed`` initialises one legacy generator of NumPy that is used for all splits in order: it draws the mask and the
+    channel weights of each neuroid, then the order of stimuli in each epoch.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,18 +58,18 @@ class Mask(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
 
     def over(self, source: xr.DataArray) -> MaskReadout:
-        """The readout of features at the places of the neuroids of ``source``.
+        """Readout of the feature maps that the neuroids of ``source`` form.
 
         Raises
         ------
         MetricError
-            They carry no ``channel``, ``channel_x`` and ``channel_y``, or do not fill a grid of these.
+            The neuroids have no ``channel``, ``channel_x`` and ``channel_y``, or do not fill a grid of these.
         """
         return MaskReadout(self, grid(source))
 
 
 class Weights(NamedTuple):
-    """What is trained: masks (neuroid × place), channel weights (neuroid × channel), offsets (neuroid)."""
+    """Trained parameters: masks (neuroid × place), channel weights (neuroid × channel), offsets (neuroid)."""
 
     masks: Array
     channels: Array
@@ -84,12 +84,12 @@ class MaskReadout:
     grid: Grid
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """One prediction for each split, in order; all neuroids of a split are trained at once.
+        """Yield one prediction for each split, in order; all neuroids of a split are trained together.
 
         Raises
         ------
         MetricError
-            Features are missing or infinite, or either side is so large that training overflows.
+            Features are missing or infinite, or features or responses are so large that training overflows.
         """
         if not np.isfinite(np.sum(problem.X, dtype=np.float64)):
             raise MetricError(
@@ -136,12 +136,12 @@ class MaskReadout:
 
 
 def _rate(rule: Mask, epoch: int) -> float:
-    """The learning rate in an epoch, counted from 0."""
+    """Learning rate in an epoch, counted from 0."""
     return float(rule.learning_rate / 10.0 ** (max(0, epoch - 1) // rule.decay))
 
 
 def _short(rule: Mask, rows: int) -> tuple[str, ...]:
-    """A note where training is too short for weights to move far; with Adam none moves by more than its rate a step."""
+    """Note if training is too short to move weights far: Adam moves none by more than about its rate in a step."""
     batches = -(-rows // rule.batch)
     reach = batches * sum(_rate(rule, epoch) for epoch in range(rule.epochs))
     if reach >= REACH:
@@ -153,7 +153,7 @@ def _short(rule: Mask, rows: int) -> tuple[str, ...]:
 
 
 def _maps(problem: Problem, grid: Grid) -> Callable[[Indices], Array]:
-    """A function from rows to their maps on the device: (row, channel, place), or (row, place, channel) of a deep grid."""
+    """Function that returns the maps of rows on the device: (row, channel, place), or (row, place, channel) if deep."""
     workspace, X = problem.workspace, problem.X
 
     def laid_out(values: Array) -> Array:
@@ -167,7 +167,7 @@ def _maps(problem: Problem, grid: Grid) -> Callable[[Indices], Array]:
 
 
 def _single(values: Array, workspace: Workspace) -> Array:
-    """Values in the precision in which the workspace multiplies."""
+    """Convert values to the precision of the workspace."""
     if workspace.dtype == "float64":
         return values
     tensor: Any = values
@@ -177,19 +177,19 @@ def _single(values: Array, workspace: Workspace) -> Array:
 def _started(grid: Grid, neuroids: int, random: np.random.RandomState, workspace: Workspace) -> Weights:
     drawn = random.standard_normal((neuroids, grid.places + grid.channels))
     parts = (drawn[:, : grid.places], drawn[:, grid.places :], np.zeros(neuroids))
-    # The device's own copies, since they are changed in place.
+    # Copies, because training changes them in place.
     return Weights(*(_single(workspace.put(np.array(part)), workspace) for part in parts))
 
 
 def _read(weights: Weights, X: Array, grid: Grid) -> tuple[Array, Array]:
-    """What the longer axis of the maps gives, (row, shorter axis, neuroid), and the predictions (row × neuroid)."""
+    """Sums over the longer axis of the maps, (row, shorter axis, neuroid), and the predictions (row × neuroid)."""
     long, short = (weights.channels, weights.masks) if grid.deep else (weights.masks, weights.channels)
     inner = (X.reshape(-1, X.shape[2]) @ long.T).reshape(len(X), X.shape[1], -1)
     return inner, (inner * short.T).sum(1) + weights.offsets
 
 
 def _slopes(weights: Weights, X: Array, Y: Array, rule: Mask, grid: Grid) -> tuple[Array, Weights]:
-    """Norm of the errors of a batch, and the slopes of the whole loss with respect to all weights."""
+    """Norm of the errors of a batch, and the gradient of the loss with respect to all weights."""
     inner, predicted = _read(weights, X, grid)
     residual = predicted - Y
     error = (residual * residual).sum() ** 0.5
@@ -208,7 +208,7 @@ def _slopes(weights: Weights, X: Array, Y: Array, rule: Mask, grid: Grid) -> tup
 
 
 def _laplacian(masks: Array, grid: Grid) -> Array:
-    """Four times each place less its four neighbours (zeros around the map); its own transpose."""
+    """Four times each place minus its four neighbours (zeros around the map); this operator is its own transpose."""
     flat = masks.reshape(len(masks), grid.width, grid.height)
     rough = 4 * flat
     rough[:, 1:] -= flat[:, :-1]
@@ -221,7 +221,7 @@ def _laplacian(masks: Array, grid: Grid) -> Array:
 def _descend(
     weights: Weights, slopes: Weights, first: Weights, second: Weights, rate: float, step: int
 ) -> None:
-    """One step of Adam (Kingma and Ba 2015, the form at the end of their section 2), in place."""
+    """Apply one step of Adam (Kingma and Ba 2015, the form at the end of their section 2), in place."""
     rate *= (1 - DECAYS[1] ** step) ** 0.5 / (1 - DECAYS[0] ** step)
     for value, slope, mean, square in zip(weights, slopes, first, second, strict=True):
         mean *= DECAYS[0]
@@ -239,7 +239,7 @@ def _answers(
     batch: int,
     workspace: Workspace,
 ) -> Array:
-    """Predictions (row × neuroid), batch by batch so that no more is held than in training."""
+    """Predictions (row × neuroid), computed batch by batch to need no more memory than training."""
     parts = [_read(weights, maps(rows[at : at + batch]), grid)[1] for at in range(0, len(rows), batch)]
     joined: Array = workspace.xp.concatenate(parts)
     return joined

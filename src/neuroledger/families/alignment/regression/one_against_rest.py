@@ -1,4 +1,4 @@
-"""Ridge readouts of classes: one of each class against the rest, all with one penalty."""
+"""Ridge readouts of classes: each class against the rest, with one penalty for all."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["decisions"]
 def decisions(
     train: Floats, codes: Indices, test: Floats, penalties: Sequence[float]
 ) -> tuple[Indices, Floats]:
-    """The classes of ``codes`` in order, and the decision value of each for the rows of ``test``: (row, class).
+    """Sorted classes of ``codes``, and the decision value of each class for the rows of ``test``: (row, class).
 
-    Features are scaled to mean 0 and variance 1 over ``train``, constant ones to mean 0 alone. Each class is 1 for its
-    own rows and -1 for the others; the penalty is that of least squared leave-one-out error over all classes, the first
-    of equal ones.
+    Features are scaled to mean 0 and variance 1 over ``train``; constant features are only centred. The target of each
+    class is 1 for its own rows and -1 for the others. The penalty minimises the squared leave-one-out error over all
+    classes; the first of equal penalties is used.
 
     Raises
     ------
     MetricError
-        ``train`` shows one class alone.
+        ``train`` contains only one class.
     """
     classes = np.unique(codes)
     if len(classes) < 2:
         raise MetricError("a readout needs stimuli of at least two labels to be fitted to")
     mean, variance = train.mean(axis=0), train.var(axis=0)
-    # A variance that rounding alone explains is none.
+    # A variance within rounding error counts as zero.
     eps, n = np.finfo(np.float64).eps, len(train)
     flat = variance <= n * eps * variance + (n * mean * eps) ** 2
     scale = np.where(flat, 1.0, np.sqrt(variance))

@@ -1,4 +1,4 @@
-"""Partial least squares, all splits at once, from the Gram matrix of the features."""
+"""Partial least squares for all splits at once, from the Gram matrix of the features."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from neuroledger.stats.workspace import Array, device_of
 
 __all__ = ["Pls"]
 
-# Splits are computed together while their targets stay below this many numbers, or this many Gram matrices.
+# Splits are computed together while their targets have at most this many values, or the size of this many Gram matrices.
 TOGETHER, GRAMS = 4_000_000, 4
-# A component is rounding, not signal, if its scores shrink by this factor when the earlier ones are taken out,
+# A component is rounding error if its scores shrink by this factor when earlier components are removed,
 SPENT = 1e-10
-# or if they hold less than this share of the features' variance.
+# or if its scores have less than this share of the features' variance.
 SHARE = 1e-13
-# Of features themselves, which are not squared, rounding is this share of their variance, or of their covariance's square.
+# Rounding level of computations with features instead of Gram matrices: share of their variance or squared covariance.
 ROUNDING = 1e-28
-# Features are taken as they are while a copy of them is at most this many Gram matrices; larger ones are made square first.
+# Features are used directly if a copy is at most as large as this many Gram matrices; larger ones are made square first.
 COPIED = 4
-# Power steps between two looks at the stopping rule.
+# Number of power steps between two evaluations of the stopping rule.
 STEPS = 12
-# The cross-product matrix is computed afresh once its leading value has fallen this far since the last time.
+# The cross-product matrix is recomputed once its leading value has fallen by this factor since the last computation.
 STALE = 1e-7
 
 
 class Pls(BaseModel):
     """PLS2 regression without scaling (NIPALS): ``components`` directions of greatest covariance with the targets.
 
-    Each direction is found by power iteration from the first target, stopped when the squared change of the
-    unit weight vector falls below ``tolerance`` or after ``iterations`` steps: scikit-learn's rule, which shows in
-    the sixth digit. A smaller ``tolerance`` gives the exact singular vector.
+    Each direction is computed by power iteration from the first target. The iteration stops when the squared change of
+    the unit weight vector falls below ``tolerance``, or after ``iterations`` steps: scikit-learn's rule, which affects the
+    sixth digit of predictions. A smaller ``tolerance`` gives the exact singular vector.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,7 +47,7 @@ class Pls(BaseModel):
     iterations: Annotated[int, Field(ge=1)] = 500
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """One prediction for each split, in order."""
+        """Yield one prediction for each split, in order."""
         workspace, xp = problem.workspace, problem.workspace.xp
         Y = problem.centred
         rows, count = Y.shape
@@ -62,7 +62,7 @@ class Pls(BaseModel):
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
                 test = workspace.indices(split.test)
-                # Scores sum to zero over the train rows, so the targets need no centring; the last row is their mean.
+                # Scores sum to zero over the train rows, so targets need no centring; the last row computes their mean.
                 weights = xp.zeros((used + 1, rows), dtype=Y.dtype, **device_of(Y))
                 weights[:, workspace.indices(split.train)] = 1 / len(split.train)
                 weights[:used] = scores[:used] * (weights[:1] > 0)
@@ -79,9 +79,9 @@ class Pls(BaseModel):
 
 
 class _Latent(NamedTuple):
-    """Scores of every row on each component (split × component × row), and how many components carry signal.
+    """Scores of every row on each component (split × component × row), and the number of components with signal.
 
-    ``faint``: some direction is so small beside the first that its square has lost its digits, or was left out.
+    ``faint``: the square of some direction is so much smaller than that of the first that its digits are lost.
     """
 
     scores: Array
@@ -90,10 +90,10 @@ class _Latent(NamedTuple):
 
 
 def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
-    """Coordinates of centred ``Y`` in an orthonormal basis of its rows, for more targets than rows.
+    """Coordinates of centred ``Y`` in an orthonormal basis of its row space, for more targets than rows.
 
-    PLS sees the targets only through ``Y Yᵀ`` and the column it starts from, so this loses nothing. The second
-    matrix takes a column of ``Y`` to that column's unit vector in the new coordinates.
+    PLS depends on the targets only through ``Y Yᵀ`` and the column from which it starts, so the result is the same. The
+    second matrix maps a column of ``Y`` to the unit vector of that column in the new coordinates.
     """
     values, vectors = xp.linalg.eigh(Y @ Y.T)
     keep = values > values[-1] * 1e-14
@@ -103,7 +103,7 @@ def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
 
 
 def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> Array:
-    """The direction that power iteration starts from: the first target that varies on the train rows."""
+    """Start of the power iteration: the direction of the first target that varies on the train rows."""
     column = 0
     for candidate in range(Y.shape[1]):
         values = Y[:, candidate]
@@ -119,7 +119,7 @@ def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> A
 
 
 class _Batch(NamedTuple):
-    """What both ways begin with, for every split: its training rows as ones, and room for what is found."""
+    """Initial state of both algorithms for every split: masks of the train rows, and arrays for the results."""
 
     within: Array
     trained: Array
@@ -133,7 +133,7 @@ class _Batch(NamedTuple):
     alive: Array
 
     def residual(self, Y: Array, at: int, taken: int) -> Array:
-        """The targets of a split's training part, centred, without the first ``taken`` components; zero elsewhere."""
+        """Centred train targets of a split without the first ``taken`` components; other rows are zero."""
         inside = self.within[at]
         centred = (Y - (inside @ Y) / self.trained[at]) * inside[:, None]
         return cast(Array, centred - self.fitted[at, :taken].T @ self.Q[at, :taken] if taken else centred)
@@ -173,14 +173,14 @@ def _latent(
     b = _batch(problem, rule, Y, basis, splits, features.count)
     w, trained, first, components, T, fitted, Q, sizes, used, _ = b
     Z = _cross(problem, features, Y, w, splits)
-    # Columns of Z, like all scores, sum to zero over the train rows, where the targets therefore need no centring.
+    # Columns of Z, like all scores, sum to zero over the train rows, so the targets need no centring.
     M = xp.stack([Y.T @ (Z[at] * w[at][:, None]) for at in range(len(splits))])
     S = xp.zeros_like(T)
     initial: Array | None = None
     for k in range(components):
         c, power = _dominant(M, first, rule, xp)
         initial = power if initial is None else initial
-        # Where one split is faint nothing of this is used.
+        # If one split is faint, the whole batch is recomputed from the features.
         if not bool(((power >= STALE * initial) & (power > 0)).all()):
             return _Latent(T, used, faint=True)
         v = (Z @ c[:, :, None])[:, :, 0]
@@ -198,12 +198,12 @@ def _latent(
             return _Latent(T, used, faint=True)
         s = features.times(kept.T).T
         s = s - ((s * w).sum(1) / trained)[:, None]
-        # Zᵀt is Yᵀ(X Xᵀ t), so that one pass over the targets gives both their loadings and their covariances.
+        # Zᵀt is Yᵀ(X Xᵀ t), so one pass over the targets yields both their loadings and their covariances.
         both = xp.concatenate([kept, s * w]) @ Y
         load, z = both[: len(splits)] / size[:, None], both[len(splits) :]
         if k:
             z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
-        # Taking the component out of M is symmetric: half of its own square goes with each product.
+        # Deflation of M is symmetric: half of the component's square is assigned to each of the two products.
         z -= 0.5 * (kept * s).sum(1)[:, None] * load
         pair = xp.stack([z, load], axis=2)
         M -= pair @ xp.stack([load, z], axis=1)
@@ -214,10 +214,10 @@ def _latent(
 def _latent_of_features(
     problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
 ) -> _Latent:
-    """The same from the features themselves, by their covariance with the targets.
+    """As :func:`_latent`, from the features instead of their Gram matrix, by their covariance with the targets.
 
-    Nothing is squared, so that directions of a millionth of the largest still have most of their digits: of features of
-    low rank in float32, these are what scikit-learn fits the last components to.
+    Nothing is squared, so directions a million times smaller than the largest keep most of their digits: scikit-learn fits
+    its last components to such directions if float32 features have low rank.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
     features = problem.features
@@ -274,7 +274,7 @@ def _latent_of_features(
 def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any) -> Array:
     """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
     workspace, xp = problem.workspace, problem.workspace.xp
-    # A column of ones goes along, to take each split's means out of the targets.
+    # The product with an additional column of ones is used to centre the targets of each split.
     each = xp.concatenate([Y, xp.ones_like(Y[:, :1])], axis=1)
     whole = features.times(each)
     result = xp.empty((len(splits), *Y.shape), dtype=Y.dtype, **device_of(Y))
@@ -294,9 +294,9 @@ def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any
 def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]:
     """Weights ``c`` of the targets for each split and ``cᵀ M c``, by power iteration on ``M = (XᵀY)ᵀ(XᵀY)``.
 
-    The rule watches the unit feature weights ``XᵀYc``, whose inner products are those of ``c`` through ``M``: for
-    ``b[j] = M^j b[0]`` they need only the lengths of the ``b`` and the products of neighbours. Several steps are
-    therefore taken before the rule is asked at which of them to stop.
+    The stopping rule is defined on the unit feature weights ``XᵀYc``, whose inner products can be computed from ``c`` and
+    ``M``: for ``b[j] = M^j b[0]``, only the norms of the ``b`` and the products of neighbours are needed. Several steps
+    are therefore computed before the rule is evaluated for each of them.
     """
     splits, width = start.shape
     trace = xp.einsum("fii->f", M)

@@ -1,4 +1,4 @@
-"""A regression problem: features, targets and splits, and what a readout predicts for the test rows."""
+"""A regression problem (features, targets and splits), and the predictions of a readout for the test rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from neuroledger.stats.workspace import Array, Workspace
 
 __all__ = ["DIFFERENCE", "Prediction", "Problem", "Readout", "column_correlation"]
 
-# The rounding of predictions that are computed as the responses less a residual.
+# Relative rounding error of predictions that are computed as responses minus residuals.
 DIFFERENCE = 1e-12
-# Products below this have lost digits to underflow.
+# Products below this have lost digits by underflow.
 SMALL = 1e-290
 
 
 class Prediction(NamedTuple):
-    """What one split's readout predicts: test row × target, what should be known of it, and the chosen penalty.
+    """Predictions of one split (test row × target), notes about the fit, and the chosen penalty.
 
-    ``rounding`` is the share of a target's variation by which predictions of equal rows may differ.
+    ``rounding`` is the share of a target's standard deviation by which predictions of equal rows may differ.
     """
 
     values: Array
@@ -50,12 +50,12 @@ class Problem:
 
     @cached_property
     def key(self) -> str:
-        """The features' content hash, under which the workspace keeps what is computed from them."""
+        """Content hash of the features: the key of results that the workspace caches."""
         return self.workspace.key(self.X)
 
     @cached_property
     def centred(self) -> Array:
-        """The targets on the device, less their mean over all rows (undone by :attr:`mean`)."""
+        """The targets on the device, minus :attr:`mean`."""
         return self.workspace.put(self.Y - self.mean)
 
     @cached_property
@@ -64,27 +64,27 @@ class Problem:
         return np.asarray(self.Y.mean(axis=0))
 
     def left_out(self, split: Split) -> Indices:
-        """Rows that do not train ``split``: its test rows, and any that it does not use."""
+        """Rows that are not training rows of ``split``: its test rows and unused rows."""
         out = np.ones(len(self.Y), bool)
         out[split.train] = False
         return np.flatnonzero(out)
 
 
 class Readout(Protocol):
-    """A way to predict the targets of test rows from those of train rows, split by split."""
+    """An estimator that predicts the targets of test rows after a fit to the train rows, for each split."""
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """One prediction for each split, in order, on the device."""
+        """Yield one prediction for each split, in order, on the device."""
         ...
 
 
 def column_correlation(A: Array, B: Array, xp: Any) -> Array:
-    """Pearson correlation of each column of ``A`` with that of ``B``; NaN where a column is constant."""
+    """Pearson correlation of each column of ``A`` with the same column of ``B``; NaN if either is constant."""
     constant = (A[:1] == A).all(0) | (B[:1] == B).all(0)
     A = A - A.mean(0)
     B = B - B.mean(0)
     a, b = (A * A).sum(0), (B * B).sum(0)
-    # The product of two small sums of squares underflows before its root does.
+    # The product of two small sums of squares underflows before the product of their roots.
     size = xp.where(a * b > SMALL, xp.sqrt(a * b), xp.sqrt(a) * xp.sqrt(b))
     flat = constant | (size == 0)
     return cast(Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size)))

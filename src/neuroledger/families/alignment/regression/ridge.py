@@ -1,4 +1,4 @@
-"""Ridge regression over splits with one factorisation, by the block leave-out identity."""
+"""Ridge regression over all splits with a single factorisation, by the block leave-out identity."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from neuroledger.stats.workspace import Array, device_of
 
 __all__ = ["Ridge", "Withheld", "leave_out"]
 
-# Under a penalty below this share of the features' variance, directions that they lack cost digits: where rows outnumber
-# features these are left aside.
+# With a penalty below this share of the features' variance, directions that the features lack cost digits in the Gram
+# matrix: if rows outnumber features, the features themselves are used instead.
 LIGHT = 1e-7
-# Squared pivots hold rounding in place of digits when they are this far below the largest product of features.
+# Squared pivots below this share of the largest product of features are rounding errors.
 SINGULAR = 1e-14
 
 
@@ -34,7 +34,7 @@ class Ridge(BaseModel):
     alpha: Annotated[float, Field(gt=0)] = 1.0
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """One prediction for each split, in order."""
+        """Yield one prediction for each split, in order."""
         features = problem.features
         heavy = self.alpha * len(problem.Y) > features.trace
         if features.K is not None and features.count < len(problem.Y) and self.alpha < LIGHT * features.trace:
@@ -50,12 +50,12 @@ class Ridge(BaseModel):
 
 
 class Withheld(NamedTuple):
-    """What the inverse ``P`` of the penalised Gram matrix of all rows says of those that some split leaves out.
+    """Parts of the inverse ``P`` of the penalised Gram matrix of all rows that belong to left-out rows.
 
-    ``rows`` are those rows, ascending; ``P`` their part of the inverse, of which the upper triangle counts; ``PY``
-    (row × target) their part of its product with the targets. ``total`` is the sum of each of their rows of the inverse,
-    ``mass`` that of all its entries and ``level`` (target) that of its product with the targets: with these the constant
-    vector is taken out, or with none of them, as ``None``, it is left.
+    ``rows`` are the rows that some split leaves out, ascending; ``P`` is their part of the inverse, of which only the upper
+    triangle is used; ``PY`` (row × target) is their part of its product with the targets. ``total`` are the sums of these
+    rows of the inverse, ``mass`` the sum of all entries of the inverse, and ``level`` (target) the column sums of its
+    product with the targets. These three are used to remove the constant vector; if ``None``, it is not removed.
     """
 
     rows: Indices
@@ -69,7 +69,7 @@ class Withheld(NamedTuple):
 def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
     """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows.
 
-    The residual of left-out rows ``o`` is the solution of ``P[o, o] r = (P Y)[o]``: no split is fitted again.
+    The residual ``r`` of left-out rows ``o`` is the solution of ``P[o, o] r = (P Y)[o]``: no split is refitted.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
     Y, mean = problem.centred, workspace.put(problem.mean)
@@ -78,7 +78,7 @@ def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
         at = workspace.indices(np.searchsorted(held.rows, out))
         within, product = held.P[at[:, None], at], held.PY[at]
         if held.total is not None and held.level is not None:
-            # Taking the constant vector out of P changes it by a product of its row sums.
+            # Removing the constant vector from P subtracts an outer product of its row sums.
             share = held.total[at] / held.mass
             within -= share[:, None] * held.total[at]
             product -= share[:, None] * held.level
@@ -88,7 +88,7 @@ def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
 
 
 def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction]:
-    """Predictions from a Cholesky factor of all rows, those left out last: its end is that of their part of ``P``."""
+    """Predictions from a Cholesky factor of all rows, with left-out rows last: its last block yields their part of ``P``."""
     workspace, xp = problem.workspace, problem.workspace.xp
     ever = np.zeros(len(problem.Y), bool)
     for split in problem.splits:
@@ -116,7 +116,7 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
 
 
 def _solved_products(L: Array, start: int, Y: Array, xp: Any) -> tuple[Array, Array, Any, Array]:
-    """``PY``, ``total``, ``mass`` and ``level`` of rows from ``start`` on: the factor is solved for all targets."""
+    """``PY``, ``total``, ``mass`` and ``level`` of the rows from ``start`` on, by solving for all targets."""
     Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
     half = divided(L, Y, xp)
     PY = divided(L[start:, start:], half[start:], xp, transposed=True)
@@ -127,7 +127,7 @@ def _solved_products(L: Array, start: int, Y: Array, xp: Any) -> tuple[Array, Ar
 def _products_by_rows(
     L: Array, start: int, Y: Array, order: Array, xp: Any
 ) -> tuple[Array, Array, Any, Array]:
-    """The same where targets are many and such rows few: these rows of the inverse, times targets in their own order."""
+    """As :func:`_solved_products`, for many targets and few such rows: computes these rows of the inverse instead."""
     rows = len(Y)
     unit = xp.zeros((rows, rows - start + 1), dtype=Y.dtype, **device_of(Y))
     last = xp.arange(rows - start, **device_of(Y))
@@ -142,9 +142,9 @@ def _products_by_rows(
 
 
 def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
-    """``K + αI`` with rows and columns in ``order``, and with the constant vector lifted out of its null space.
+    """``K + αI`` with rows and columns in ``order``, plus a constant that raises the eigenvalue of the constant vector.
 
-    The lift is taken out again with the intercept; it keeps that subtraction free of cancellation. On the host only the
+    Removing the intercept also removes this constant; it avoids cancellation in that subtraction. On the host only the
     lower triangle is filled.
     """
     lift = float(K.diagonal().sum()) / len(K) ** 2
@@ -161,16 +161,16 @@ def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
 
 
 def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
-    """The lower Cholesky factor of ``K``, which is overwritten, and the inverse's part from row ``start`` on.
+    """Lower Cholesky factor of ``K``, which is overwritten, and the part of the inverse from row ``start`` on.
 
-    Nothing where ``K`` is singular to rounding. Of the part, only the upper triangle is filled on the host.
+    Empty if ``K`` is numerically singular. On the host, only the upper triangle of the part is filled.
     """
     if xp is not np:
         L, failed = xp.linalg.cholesky_ex(K)
         return () if int(failed) else (L, xp.cholesky_inverse(L[start:, start:]))
     from scipy.linalg import lapack
 
-    # The lower triangle in C order is the upper one in Fortran order: no copy is made.
+    # The lower triangle in C order is the upper triangle in Fortran order: no copy is needed.
     factor, info = lapack.dpotrf(K.T, lower=0, overwrite_a=1, clean=0)
     if info == 0:
         part, info = lapack.dpotri(np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1)
@@ -180,8 +180,8 @@ def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
 def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
     """Predictions of every split from the fit to all rows: left-out rows ``o`` have residual ``(I − H[o,o])⁻¹ (Y − HY)[o]``.
 
-    ``H`` is ``W Wᵀ`` and, for the intercept, the mean over all rows, about which features and targets are centred. A split
-    whose train rows lack a direction that the left-out rows had is fitted again.
+    ``H`` is ``W Wᵀ`` plus, for the intercept, the averaging over all rows; features and targets are centred by their means
+    over all rows. A split whose train rows lack a direction of the left-out rows is refitted.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
     found = workspace.once(
@@ -212,14 +212,14 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
 
 
 def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
-    """``W`` (row × feature) whose product ``W Wᵀ`` takes centred targets to their fitted values; nothing if singular."""
+    """``W`` (row × feature) such that ``W Wᵀ`` maps centred targets to their fitted values; empty if singular."""
     A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
     L = root(A, SINGULAR * float(A.diagonal().max()), xp)
     return () if L is None else (divided(L, X.T, xp).T,)
 
 
 def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
-    """The prediction of one split, fitted to its train rows alone; by singular values where products are singular."""
+    """Prediction of one split, fitted to its train rows; by singular values if the normal equations are singular."""
     workspace, xp = problem.workspace, problem.workspace.xp
     train, test = workspace.indices(split.train), workspace.indices(split.test)
     A, B = X[train], problem.centred[train]
@@ -228,7 +228,7 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     rows, count = A.shape
     wide = count >= rows
     N = A @ A.T if wide else A.T @ A
-    # A wide product has the constant vector, which is in no centred target, as its null space.
+    # The constant vector is in the null space of a wide product; centred targets have no component along it.
     N = N + (float(N.diagonal().sum()) / rows**2 if wide else 0.0)
     N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))
     L = root(N, SINGULAR * float(N.diagonal().max()), xp)
@@ -244,12 +244,12 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
 
 
 def _solved(A: Array, B: Array, xp: Any) -> Array:
-    """``A⁻¹ B`` of symmetric ``A``, of which the upper triangle counts, by its Cholesky factor unless rounding left none."""
+    """``A⁻¹ B`` of symmetric ``A`` (upper triangle), by its Cholesky factor or, if rounding prevents it, by LU."""
     if xp is not np:
         return cast(Array, xp.linalg.solve(A, B))
     from scipy.linalg import lapack
 
-    # The upper triangle in C order is the lower one in Fortran order: no copy is made.
+    # The upper triangle in C order is the lower triangle in Fortran order: no copy is needed.
     _, solution, info = lapack.dposv(A.T, B, lower=1)
     if info == 0:
         return cast(Array, solution)
@@ -257,10 +257,10 @@ def _solved(A: Array, B: Array, xp: Any) -> Array:
 
 
 def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterator[Prediction]:
-    """Predictions fitted split by split, also by eigenvectors, without those that hold rounding.
+    """Predictions fitted split by split; with ``spectral`` by eigenvectors, without those that are rounding errors.
 
-    Under a heavy penalty predictions hardly vary, and must not be computed as a difference from the responses; under one
-    that is lost in rounding the solution is that of least norm.
+    With a heavy penalty, predictions hardly vary and must not be computed as a difference from the responses. With a
+    penalty that is lost in rounding (``spectral``), the solution is that of least norm.
     """
     workspace, xp, features = problem.workspace, problem.workspace.xp, problem.features
     mean = workspace.put(problem.mean)

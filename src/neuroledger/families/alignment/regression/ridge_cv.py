@@ -14,7 +14,7 @@ from neuroledger.stats.workspace import Array, device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 
-# Penalties are tried together while their leave-one-out errors stay below this many numbers.
+# Maximum number of leave-one-out errors that are computed at a time.
 TOGETHER = 4_000_000
 
 
@@ -31,9 +31,9 @@ DEFAULT_ALPHAS = _default_alphas()
 
 
 class RidgeCv(BaseModel):
-    """Ridge regression with the penalty of least squared leave-one-out error, exactly computed.
+    """Ridge regression with the penalty that minimises the exact squared leave-one-out error.
 
-    One penalty serves all targets, or with ``per_target`` each target has its own. The first of equal ones is taken.
+    One penalty is used for all targets, or with ``per_target`` one for each target. The first of equal penalties is used.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +43,7 @@ class RidgeCv(BaseModel):
     per_target: bool = False
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """One prediction for each split, in order, with the chosen penalties."""
+        """Yield one prediction for each split, in order, with the chosen penalties."""
         workspace, xp = problem.workspace, problem.workspace.xp
         for split in problem.splits:
             train, test = workspace.indices(split.train), workspace.indices(split.test)
@@ -65,10 +65,10 @@ class RidgeCv(BaseModel):
 
 
 class _Spectrum(NamedTuple):
-    """Eigenvectors ``Q`` and values ``w`` of the train rows' centred Gram matrix, without its constant vector.
+    """Eigenvectors ``Q`` and eigenvalues ``w`` of the train rows' centred Gram matrix, without its constant vector.
 
-    ``projected`` is ``QᵀY`` of the centred targets; ``onto`` maps it to test predictions after filtering. When
-    ``complete``, the constant vector and ``Q`` span all train rows.
+    ``projected`` is ``QᵀY`` of the centred targets; ``onto`` maps it to test predictions after filtering. If ``complete``,
+    the constant vector and ``Q`` span all train rows.
     """
 
     Q: Array
@@ -84,18 +84,18 @@ def _spectrum(problem: Problem, train: Array, test: Array, Y: Array, xp: Any) ->
         X = cast(Array, features.X)
         mean = X[train].mean(0)
         U, s, V = xp.linalg.svd(X[train] - mean, full_matrices=False)
-        # A test row's scores on the right singular vectors, times s: its inner products with U·s².
+        # The test rows' projections on the right singular vectors, times s, are their inner products with U·s².
         return _Spectrum(U, s * s, U.T @ Y, ((X[test] - mean) @ V.T) * s, complete=False)
     return of_gram(features.block(train, train), features.block(test, train), Y, xp)
 
 
 def of_gram(K: Array, cross: Array, Y: Array, xp: Any) -> _Spectrum:
-    """The spectrum of train rows with the Gram matrix ``K``, and of test rows whose products with them are ``cross``."""
+    """Spectrum of train rows with Gram matrix ``K``; ``cross`` (test × train) are the test rows' products with them."""
     rows = K.mean(0)
     total = rows.mean()
     K = K - rows - rows[:, None] + total
-    # The constant vector is an eigenvector of value 0: the intercept, which is not penalised. Lifted above all
-    # others it cannot mix with further null vectors, and comes last.
+    # The constant vector (the unpenalised intercept) is an eigenvector of value 0. Its eigenvalue is raised above all
+    # others, so that it does not mix with other null vectors and is the last one.
     K = K + 1.5 * float(K.diagonal().sum()) / len(K)
     cross = cross - rows - cross.mean(1)[:, None] + total
     w, Q = _eigh(K, xp)
@@ -115,7 +115,7 @@ def _eigh(K: Array, xp: Any) -> tuple[Array, Array]:
 
 
 def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
-    """Mean squared leave-one-out error of each penalty: (alpha,), or (alpha × target)."""
+    """Mean squared leave-one-out error of each penalty: (alpha,), or with ``per_target`` (alpha × target)."""
     Q, w, projected = spectrum.Q, spectrum.w, spectrum.projected
     rows, count = Y.shape
     alphas = xp.asarray(rule.alphas, dtype=Q.dtype, **device_of(Q))
@@ -126,7 +126,7 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
         filters = w[:, None] / (w[:, None] + alphas)
         share = 1 - 1 / rows - (Q * Q) @ filters
     if not rule.per_target and spectrum.complete and count > rows:
-        # The targets enter through QᵀYYᵀQ alone, so that their number drops out.
+        # The errors depend on the targets only through QᵀYYᵀQ, whose size does not depend on their number.
         inner = projected @ projected.T
         summed = [
             (((Q * filters[:, i]) @ inner * (Q * filters[:, i])).sum(1) / share[:, i] ** 2).sum()
@@ -149,7 +149,7 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
 
 
 def predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
-    """Test rows × targets, with one penalty or one of each target."""
+    """Predictions (test row × target), with one penalty for all targets or one for each."""
     if len(chosen) == 1:
         return spectrum.onto @ (spectrum.projected / (spectrum.w + float(chosen[0]))[:, None])
     result = xp.empty(

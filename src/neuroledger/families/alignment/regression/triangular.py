@@ -1,4 +1,4 @@
-"""Triangular factors of symmetric matrices, and division by them, on the host and on devices."""
+"""Cholesky factors and triangular solves, on the host and on devices."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from neuroledger.stats.workspace import Array
 
 __all__ = ["SHAKY", "divided", "root"]
 
-# What a fit to all rows leaves over of rows that are taken out has squared pivots below this share where the other rows
-# lack a direction that these had.
+# If the remaining rows lack a direction of the left-out rows, ``I − H[o,o]`` of these has a squared pivot below this.
 SHAKY = 1e-5
 
 
 def root(A: Array, least: float, xp: Any) -> Array | None:
-    """The lower Cholesky factor, or None where a squared pivot is no more than ``least``."""
+    """Lower Cholesky factor, or None if a squared pivot does not exceed ``least``."""
     if xp is not np:
         L, info = xp.linalg.cholesky_ex(A)
         failed = bool(info)
@@ -31,7 +30,7 @@ def root(A: Array, least: float, xp: Any) -> Array | None:
 
 
 def divided(L: Array, B: Array, xp: Any, *, transposed: bool = False) -> Array:
-    """``L⁻¹ B`` of a lower triangular matrix, or with its transpose."""
+    """Solve ``L Z = B``, or with ``transposed`` ``Lᵀ Z = B``, for a lower triangular ``L``."""
     if xp is not np:
         triangle = L.T if transposed else L
         return cast(Array, xp.linalg.solve_triangular(triangle, B, upper=transposed))

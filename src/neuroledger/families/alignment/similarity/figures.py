@@ -1,4 +1,4 @@
-"""Figures of representational geometry: dissimilarity matrices of brain and models side by side."""
+"""Figures of representational geometry: dissimilarity matrices of brain and models, next to each other."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ __all__ = ["rdm"]
 def rdm(
     assemblies: Mapping[str, xr.DataArray], *, by: str | None = None, distance: Distance = "correlation"
 ) -> Panels:
-    """Rank percentiles of the dissimilarities of every pair of stimuli, one matrix per assembly, one colour bar.
+    """Draw the rank percentiles of the dissimilarities of all pairs of stimuli, one matrix per assembly.
 
     Parameters
     ----------
     assemblies
         By label: responses ``(presentation, neuroid)``, one row per stimulus, or RDMs ``(stimulus, stimulus_b)``.
     by
-        Coordinate by which the stimuli are grouped (such as ``object_name``); lines divide the groups.
+        Coordinate that groups the stimuli (such as ``object_name``); lines divide the groups.
     distance
-        How responses are compared: see the metric ``rdm``.
+        Dissimilarity of responses, as in the metric ``rdm``.
 
     Returns
     -------
     Panels
-        The axes, one per assembly, of one figure, which a notebook displays;
-        ``ax.data`` holds the percentiles, in the order drawn.
+        The axes, one per assembly, of one figure, which a notebook displays; ``ax.data`` contains the percentiles in
+        the order drawn.
 
     Raises
     ------
     RequestError
-        Nothing to draw, dimensions that are neither of the two, or no such coordinate.
+        There are no assemblies, an assembly has other dimensions, or the coordinate is missing.
     """
     from matplotlib.figure import Figure
 
@@ -98,7 +98,7 @@ def _grouped(label: str, assembly: xr.DataArray, dim: str, by: str | None) -> tu
 
 
 def _percentiles(matrix: Any) -> Any:
-    """Ranks of the pairs (ties shared) from 0 to 100; the diagonal is 0, undefined pairs stay so."""
+    """Ranks of the pairs (ties share a rank) from 0 to 100; the diagonal is 0, undefined pairs are NaN."""
     from scipy.stats import rankdata
 
     upper = np.triu_indices(len(matrix), 1)

@@ -1,4 +1,4 @@
-"""The Gram matrix: one pass over the features, after which their number no longer matters."""
+"""Gram matrices: one pass over the features, after which the cost no longer depends on their number."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ __all__ = [
     "tall",
 ]
 
-# Columns that are centred and multiplied at a time: few enough that a block of them stays in the cache meanwhile.
+# Number of columns centred and multiplied at a time: a block of this width stays in the cache.
 BLOCK = 1024
-# Numbers that a thread is handed at a time.
+# Number of values per thread task.
 PIECE = 1 << 18
-# Columns whose products are summed in float32, where that was asked for, before they are added up in float64.
+# With dtype float32, number of columns whose products are summed in float32 before they are added up in float64.
 SINGLE = 2048
 # Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
 TALL = 0.5
-# Sums of squares within these limits can be squared again without overflow or underflow.
+# Sums of squares within these limits can be squared without overflow or underflow.
 SMALLEST, LARGEST = 1e-120, 1e120
-# Multiplications from which a Gram matrix is kept on disk: about a tenth of a second.
+# Number of multiplications from which a Gram matrix is stored on disk: about a tenth of a second.
 WORTH_KEEPING = 4_000_000_000
 KIND = "grams"
 VERSION = 1
 ARRAYS = ("K", "mean_product", "row_sum")
-# Columns that are made triangular at a time, in rows.
+# Number of columns per QR step, as a multiple of the number of rows.
 QR_BLOCK = 2
 
 
 @dataclass(frozen=True)
 class Gram:
-    """``K = X Xᵀ`` of column-centred ``X`` (row × feature), and what recovers the uncentred one.
+    """``K = X Xᵀ`` of column-centred ``X`` (row × feature), and the terms that recover the uncentred Gram matrix.
 
-    ``offset`` is a number near the mean of all features, taken off so that a large common level costs no digits.
-    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, with ``μ`` the column means less ``offset``;
-    ``row_sum`` is the sum of each uncentred row less ``offset``. ``count`` is the number of features.
+    ``offset`` is a number near the mean of all features; it is subtracted so that a large common level costs no digits.
+    ``mean_product`` is ``X·μ`` per row and ``mean_square`` is ``|μ|²``, where ``μ`` are the column means minus ``offset``;
+    ``row_sum`` is the sum of each uncentred row minus ``offset``. ``count`` is the number of features.
     """
 
     K: Array
@@ -67,23 +67,23 @@ class Gram:
 
     @property
     def nbytes(self) -> int:
-        """Memory held, in bytes."""
+        """Memory used, in bytes."""
         return int(8 * self.K.shape[0] * self.K.shape[1])
 
     def on_host(self, workspace: Workspace) -> Gram:
-        """The same, as NumPy arrays."""
+        """Copy to the host, as NumPy arrays."""
         K, product, total = (workspace.take(a) for a in (self.K, self.mean_product, self.row_sum))
         return Gram(K, product, self.mean_square, total, self.offset, self.count)
 
     def subset(self, rows: NDArray[np.intp]) -> Gram:
-        """The same over ``rows`` alone; features stay centred by the means over all rows."""
+        """Restrict to ``rows``; features stay centred by the means over all rows."""
         K = self.K[np.ix_(rows, rows)]
         return Gram(K, self.mean_product[rows], self.mean_square, self.row_sum[rows], self.offset, self.count)
 
 
 @dataclass(frozen=True)
 class Features:
-    """Column-centred features as the operator ``B → X Xᵀ B``: by their Gram matrix, or tall, by themselves.
+    """Column-centred features as the operator ``B → X Xᵀ B``, stored as Gram matrix or as the features themselves.
 
     Exactly one of ``K`` (row × row) and ``X`` (row × feature) is set.
     """
@@ -101,18 +101,18 @@ class Features:
 
     @property
     def trace(self) -> float:
-        """The trace of ``X Xᵀ``: the features' total squared deviation."""
+        """Trace of ``X Xᵀ``: the total squared deviation of the features."""
         return float(self.K.diagonal().sum() if self.K is not None else (cast(Array, self.X) ** 2).sum())
 
     def times_of(self, rows: Array, B: Array) -> Array:
-        """``X X[rows]ᵀ B``, where ``B`` has a row for each of ``rows``."""
+        """``X X[rows]ᵀ B``, where ``B`` has one row for each of ``rows``."""
         if self.K is not None:
             return self.K[rows].T @ B
         X = cast(Array, self.X)
         return cast(Array, X @ (X[rows].T @ B))
 
     def block(self, rows: Array, columns: Array) -> Array:
-        """The entries of ``X Xᵀ`` at ``rows`` × ``columns``."""
+        """Entries of ``X Xᵀ`` at ``rows`` × ``columns``."""
         if self.K is not None:
             return self.K[rows[:, None], columns]
         X = cast(Array, self.X)
@@ -120,13 +120,13 @@ class Features:
 
 
 def features(X: Array, workspace: Workspace, key: str | None = None) -> Features:
-    """``X`` (row × feature) ready for readouts: as a Gram matrix, or as itself where it is much taller than wide."""
+    """Convert ``X`` (row × feature) for readouts: to its Gram matrix, or centred if it has far fewer columns than rows."""
     rows, count = X.shape
     return tall(X, workspace) if count <= TALL * rows else Features(count, K=gram(X, workspace, key).K)
 
 
 def tall(X: Array, workspace: Workspace) -> Features:
-    """``X`` (row × feature) as itself, centred.
+    """Centre ``X`` (row × feature) without computing a Gram matrix.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def tall(X: Array, workspace: Workspace) -> Features:
     """
     means = _means(X)
     centred = _finite(np.asarray(X, np.float64) - means, 0)
-    # A mean of large numbers is rounded; that of what is left over is not.
+    # The means of large numbers are rounded; a second pass removes the remainder.
     centred -= centred.mean(axis=0)
     deviation = float((centred * centred).sum())
     if deviation > LARGEST**2:
@@ -146,10 +146,10 @@ def tall(X: Array, workspace: Workspace) -> Features:
 
 
 def square(X: Array, workspace: Workspace, key: str) -> Features:
-    """Triangular features (row × row) with the inner products of centred ``X`` (row × feature), kept in the workspace.
+    """Triangular features (row × row) with the inner products of centred ``X`` (row × feature), cached in the workspace.
 
-    By orthogonal transformations (LQ, in blocks of columns), so that unlike in the Gram matrix nothing is squared, and
-    directions of a millionth of the largest keep most of their digits. ``key`` is ``workspace.key(X)``.
+    Computed by orthogonal transformations (LQ, in blocks of columns). Unlike in a Gram matrix, nothing is squared:
+    directions a million times smaller than the largest keep most of their digits. ``key`` is ``workspace.key(X)``.
 
     Raises
     ------
@@ -179,12 +179,12 @@ def square(X: Array, workspace: Workspace, key: str) -> Features:
 
 
 def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
-    """Gram matrix of ``X`` (row × feature; an array or a memory map), kept in the workspace by content.
+    """Gram matrix of ``X`` (row × feature; an array or a memory map), cached in the workspace by content.
 
-    ``key`` is ``workspace.key(X)`` where that is known already.
+    ``key`` is ``workspace.key(X)``, if already known.
 
-    Features are centred and multiplied in blocks of 1,024 columns, so that beside ``X`` itself only one block
-    and the row × row result are in memory. float32 features are widened block by block under ``float64``.
+    Features are centred and multiplied in blocks of 1,024 columns, so that only one block and the row × row result are
+    in memory in addition to ``X``. With dtype ``float64``, float32 features are converted block by block.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
 
 
 def _made(X: Array, workspace: Workspace, key: str) -> Gram:
-    """The Gram matrix from the store of the workspace, or computed and, where that takes a while, kept there."""
+    """Load the Gram matrix from the workspace's store, or compute it and, if that is expensive, store it there."""
     store, (rows, count) = workspace.store, X.shape
     if workspace.device != "cpu":
         return _gram_torch(X, workspace)
@@ -220,7 +220,7 @@ def _made(X: Array, workspace: Workspace, key: str) -> Gram:
     except (
         DataError,
         FileNotFoundError,
-    ):  # a disk that is full or read-only, or a process that needed the room
+    ):  # full or read-only disk, or another process evicted the entry
         return _gram_numpy(X, workspace)
     return Gram(K, product, entry.about["mean_square"], total, entry.about["offset"], count)
 
@@ -233,8 +233,8 @@ def _save(X: Array, workspace: Workspace, folder: Path) -> Written:
 
 
 def _blas() -> list[str]:
-    """What the bits of a product depend on: the libraries that compute it, for which processor, in how many threads."""
-    import scipy.linalg.blas  # so that it is among them
+    """Libraries, processor architecture and thread counts, on which the rounding of a product depends."""
+    import scipy.linalg.blas  # loads SciPy's BLAS, so that it is listed
     from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
     known = ("filepath", "version", "architecture", "num_threads")
@@ -246,12 +246,14 @@ def _blas() -> list[str]:
 
 
 def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missing: bool = False) -> Array:
-    """Responses ``(stimulus, neuroid)`` with one row per stimulus; neuroids with missing responses noted and dropped.
+    """Responses ``(stimulus, neuroid)`` with one row per stimulus.
+
+    With ``drop_missing``, neuroids with missing responses are dropped and counted in ``notes``.
 
     Raises
     ------
     MetricError
-        Other dimensions, several rows for one stimulus, or no complete neuroid.
+        The dimensions are different, a stimulus has several rows, or no neuroid is left.
     """
     if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
         assembly = assembly.isel(time_bin=0)
@@ -275,7 +277,7 @@ def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missin
 
 
 def complete_neuroids(assembly: xr.DataArray) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
-    """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps; the largest is below 1."""
+    """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps, scaled to magnitudes below 1."""
     if "time_bin" in assembly.dims:
         assembly = assembly.isel(time_bin=0)
     X = np.asarray(assembly.transpose("presentation", "neuroid").values)
@@ -290,7 +292,7 @@ def complete_neuroids(assembly: xr.DataArray) -> tuple[NDArray[np.str_], NDArray
 
 
 def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
-    """The Gram matrix on the host for measures that ignore units: extreme values are rescaled by a power of two.
+    """Gram matrix on the host, for measures that ignore units: extreme values are rescaled by a power of two.
 
     Raises
     ------
@@ -327,7 +329,7 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
     offset = float(X[0].mean(dtype=np.float64))
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
-    # All products by one library: the threads of NumPy's and of SciPy's would wait for work at each other's expense.
+    # All products use SciPy's BLAS: the idle threads of NumPy's and SciPy's libraries would compete for the cores.
     times = blas.sgemv if single else blas.dgemv
     part_sum = np.zeros((rows, rows) if single else (0, 0), np.float32, order="F")
     for start in range(0, count, BLOCK):
@@ -355,26 +357,26 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
 
 
 def _widened(part: Array, block: Array) -> tuple[Array, Array]:
-    """``part`` as float64 in ``block``, centred by what is returned, near its column means; and the sums of its rows."""
+    """Write ``part`` centred, as float64, to ``block``; returns the subtracted (near-mean) values and the row sums."""
     from scipy.linalg import blas
 
     pieces = _pieces(block)
     side_by_side(lambda some: np.copyto(block[some], part[some]), pieces)
-    # Any shift near the mean will do, as long as it is the one that is remembered.
+    # The shift need not be the exact mean, as long as the subtracted values are returned.
     mean = blas.dgemv(1.0, block.T, np.full(len(block), 1 / len(block)))
     side_by_side(lambda some: np.subtract(block[some], mean, out=block[some]), pieces)
     return mean, blas.dgemv(1.0, block.T, np.ones(block.shape[1]), trans=1)
 
 
 def _narrowed(part: Array, block: Array) -> tuple[Array, Array]:
-    """The same in float32, where the shift can be written exactly; sums are those of float64."""
+    """As :func:`_widened`, in float32, with a shift that float32 represents exactly; row sums are float64."""
     mean, total = np.empty(block.shape[1]), np.empty(len(block))
     side_by_side(
         lambda some: np.mean(part[:, some], axis=0, dtype=np.float64, out=mean[some]), _pieces(block.T)
     )
     near = mean.astype(np.float32)
     mean = near.astype(np.float64)
-    # Of float32 features the difference is the same, correctly rounded, without widening them.
+    # For float32 features, the float32 difference is correctly rounded, so they need no conversion.
     shift = near if part.dtype == np.float32 else mean
 
     def centre(some: slice) -> None:
@@ -390,7 +392,7 @@ def _add(K: Array, part: Array) -> None:
 
 
 def _pieces(values: Array) -> list[slice]:
-    """Rows of ``values``, enough at a time to be worth a thread of their own."""
+    """Slices of rows of ``values``, each large enough for a thread."""
     step = max(1, PIECE // values.shape[1])
     return [slice(start, start + step) for start in range(0, len(values), step)]
 
@@ -406,7 +408,7 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
     offset = float(X[0].mean(dtype=np.float64))
     for start in range(0, count, BLOCK):
         columns = X[:, start : start + BLOCK]
-        # As a kind of number that torch knows: of the machine's byte order, which that of a file need not be.
+        # torch accepts native byte order only; a file may have the other one.
         native = np.float32 if columns.dtype == np.float32 else np.float64
         part = torch.as_tensor(np.ascontiguousarray(columns, dtype=native), device=place)
         mean = part.to(torch.float64).mean(0).to(kind)
@@ -424,7 +426,7 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
 
 
 def mirror_upper(K: Array, block: int = 512) -> None:
-    """Copy the upper triangle of ``K`` onto the lower, in place, without a second row × row array."""
+    """Copy the upper triangle of ``K`` to the lower one, in place and without a second row × row array."""
     rows = len(K)
     below = np.tri(min(block, rows), k=-1, dtype=bool)
 
@@ -438,7 +440,7 @@ def mirror_upper(K: Array, block: int = 512) -> None:
 
 
 def _idle(deviation: float, level: float) -> bool:
-    """Whether squared deviations from the means are but the rounding of the means themselves."""
+    """Whether the squared deviations from the means are only rounding errors of the means."""
     return deviation <= 1e-28 * level
 
 

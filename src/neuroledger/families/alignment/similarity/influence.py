@@ -1,4 +1,4 @@
-"""How single stimuli and neuroids move the similarity of two representations: derivatives, not resampling."""
+"""Influence of single stimuli and neuroids on the similarity of two representations, by derivatives, not resampling."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-# A dissimilarity's neighbours, as a share of all pairs, over which the density of its values is averaged.
+# Number of neighbours, as a share of all pairs, over which the density of dissimilarities is averaged.
 NEIGHBOURS = 1 / 20
 OFFSETS = 32
-# Neuroids are left out one by one where this is the number of dissimilarities to compute, at most: a quarter of a second.
+# Neuroids are left out one by one if at most this many dissimilarities must be computed (about a quarter of a second).
 AFRESH = 2_000_000
-# A pattern without one neuroid still has this many, so that two stimuli have more than two dissimilarities.
+# Minimum number of neuroids left: the correlation of patterns of two neuroids has only two values.
 FEWEST_LEFT = 3
-# Half a step, in Fisher's z.
+# Half the step of numerical derivatives, in Fisher's z.
 STEP = 1e-4
 
 
@@ -54,21 +54,21 @@ def influence_of(
     cells: Floats | None = None,
     without: Floats | None = None,
 ) -> Influence:
-    """The influence of stimuli, from the value with each of them left out, and of neuroids.
+    """Combine the influence of stimuli, from the values with each left out, with that of neuroids.
 
     Parameters
     ----------
     left
         The value without each stimulus, (stimulus,).
     pairs
-        Influence of each pair of stimuli, (stimulus, stimulus), symmetric. What a pair does beyond its two stimuli is in the
-        values of both, so that it is counted twice and taken off once [efron1981].
+        Influence of each pair of stimuli, (stimulus, stimulus), symmetric. The interaction of a pair is contained in the
+        values of both of its stimuli, so it is counted twice and subtracted once [efron1981].
     cells
         Derivative of the value by the weights of each stimulus in each neuroid's part of it, (stimulus, neuroid): its sum
-        over stimuli is the derivative by the weight of the neuroid. Pairs of stimuli enter, each for both.
+        over stimuli is the derivative by the weight of the neuroid. Each pair of stimuli contributes to both.
     without
-        The value without each neuroid, (neuroid,), if it is known. Of a few dozen neuroids each has a large part in every
-        dissimilarity, and a derivative claims up to a third less variance than there is.
+        The value without each neuroid, (neuroid,), if known. With only a few dozen neuroids, each contributes much to
+        every dissimilarity, and derivatives underestimate the variance by up to a third.
     """
     factors = {"stimulus": left_out(ids, left)}
     rows = np.argsort(ids.astype(str))
@@ -83,9 +83,9 @@ def influence_of(
 
 
 def _sure(items: Items) -> int:
-    """As many normal deviations would tell their variance as surely: ``n`` of kurtosis ``k`` have ``2n / (k - 1)`` degrees.
+    """Effective number of items: ``n`` deviations of kurtosis ``k`` estimate their variance with ``2n / (k - 1)`` degrees.
 
-    A few neuroids of strong responses carry most of what neuroids add, so that fewer than all tell how much that is.
+    If a few neuroids with strong responses dominate the deviation, the estimate is as uncertain as one from few items.
     """
     squares = items.deviation**2
     apart = float(squares.var())
@@ -94,7 +94,7 @@ def _sure(items: Items) -> int:
 
 
 def beyond_each(ids: NDArray[np.str_], pairs: Floats) -> Floats:
-    """What pairs of stimuli add beyond the two, (first < second) in the order of sorted ids."""
+    """Interaction of each pair of stimuli: (stimulus, stimulus), upper triangle, in the order of sorted ids."""
     rows = np.argsort(ids.astype(str))
     own = pairs[np.ix_(rows, rows)].copy()
     np.fill_diagonal(own, 0.0)
@@ -121,9 +121,9 @@ def pair_influence(a: Floats, b: Floats, comparison: Comparison) -> Floats:
 
 
 def without_each_stimulus(a: Floats, b: Floats, comparison: Comparison) -> Floats:
-    """Similarity of two dissimilarity matrices with each stimulus left out in turn, (stimulus,), from row sums.
+    """Similarity of two dissimilarity matrices with each stimulus left out in turn, (stimulus,), computed from row sums.
 
-    Ranks are those among all pairs.
+    Ranks are computed once, among all pairs.
     """
     n = len(a)
     if comparison == "kendall_tau_a":
@@ -147,8 +147,8 @@ def without_each_stimulus(a: Floats, b: Floats, comparison: Comparison) -> Float
 def without_each_neuroid(a: Floats, Y: Floats, distance: Distance, comparison: Comparison) -> Floats | None:
     """Similarity of ``a`` with the dissimilarities of ``Y`` with each neuroid left out in turn, (neuroid,).
 
-    ``a`` is a matrix (stimulus × stimulus), ``Y`` (stimulus × neuroid). ``None`` if that would take long, too few neuroids
-    are left, or a stimulus has no pattern in those that are.
+    ``a`` is a matrix (stimulus × stimulus), ``Y`` (stimulus × neuroid). Returns ``None`` if this would take too long, too
+    few neuroids remain, or a stimulus has no pattern in the remaining neuroids.
     """
     from scipy.spatial.distance import pdist
 
@@ -168,7 +168,7 @@ def without_each_neuroid(a: Floats, Y: Floats, distance: Distance, comparison: C
 def halves_influence(a: Floats, b: Floats, correlation: Literal["pearson", "spearman", "kendall"]) -> Floats:
     """Influence of each row on the correlation of the columns of two tables, weighted 1/n, (row, column).
 
-    Of rank correlations it holds that a row also moves the ranks of others.
+    For rank correlations, the effect of a row on the ranks of other rows is included.
     """
     from scipy.stats import rankdata
 
@@ -195,9 +195,9 @@ def halves_influence(a: Floats, b: Floats, correlation: Literal["pearson", "spea
 
 
 def corrected_influence(influence: Floats, r: Floats, corrected: Callable[[Floats], Floats]) -> Floats:
-    """The influence on corrected correlations, (row, column), from that on the correlations ``r`` of one split, (1, column).
+    """Influence on corrected correlations, (row, column), from the influence on the correlations ``r`` of one split.
 
-    The slope of the correction is taken over half a step of Fisher's z to both sides.
+    ``r`` is (1, column). The slope of the correction is a central difference in Fisher's z.
     """
     inside = np.arctanh(np.clip(r, -1 + STEP, 1 - STEP))
     low, high = np.tanh(inside - STEP), np.tanh(inside + STEP)
@@ -205,7 +205,7 @@ def corrected_influence(influence: Floats, r: Floats, corrected: Callable[[Float
 
 
 def _above(ranks: Floats, other: Floats) -> Floats:
-    """For each row, the sum of ``other`` over the rows of higher rank and half of its own, column by column."""
+    """For each row, the sum of ``other`` over the rows of higher rank plus half of its own value, column by column."""
     order = np.argsort(ranks, axis=0)
     ordered = np.take_along_axis(other, order, axis=0)
     found = np.empty_like(other)
@@ -221,7 +221,7 @@ def _ranked(matrix: Floats) -> Floats:
 
 
 def _tau_without_each(a: Floats, b: Floats) -> Floats:
-    """Kendall's tau-a without each stimulus, to first order: pairs of pairs that agree, counted for each pair."""
+    """Kendall's tau-a with each stimulus left out, to first order, from the concordance of each pair."""
     n = len(a)
     first, second = np.triu_indices(n, 1)
     concordance = _concordance(a[first, second], b[first, second])
@@ -233,7 +233,7 @@ def _tau_without_each(a: Floats, b: Floats) -> Floats:
 
 
 def _concordance(a: Floats, b: Floats) -> Floats:
-    """For each entry, the share of others that both vectors order alike, less those that they order otherwise."""
+    """For each entry, the share of other entries that both vectors order equally minus the share ordered differently."""
     count = len(a)
     by_a = np.lexsort((b, a))
     ranks = np.empty(count, np.int64)
@@ -247,7 +247,7 @@ def _concordance(a: Floats, b: Floats) -> Floats:
 
 
 def _smaller_before(ranks: NDArray[np.int64]) -> Floats:
-    """How many earlier entries are smaller, for a permutation: bit by bit, each group of equal leading bits apart."""
+    """Number of earlier entries that are smaller, for a permutation: bit by bit, within groups of equal leading bits."""
     count = len(ranks)
     order, found = np.arange(count), np.zeros(count)
     for bit in range(max(1, (count - 1).bit_length()) - 1, -1, -1):
@@ -265,8 +265,9 @@ def _smaller_before(ranks: NDArray[np.int64]) -> Floats:
 def pair_slopes(a: Floats, b: Floats, comparison: Comparison) -> Floats:
     """Derivative of the similarity of two condensed matrices by each entry of the second, (pair,).
 
-    A rank moves with the density of values around its own, estimated from the nearest twentieth of them, and takes the
-    place of its neighbours': what counts is how its partner in ``a`` differs from theirs.
+    The rank of an entry changes with the density of values around it, estimated from the nearest twentieth of all
+    entries, and the entry exchanges ranks with its neighbours: the derivative depends on the difference between its
+    value in ``a`` and the values of these neighbours.
     """
     if comparison in ("pearson", "cosine"):
         if comparison == "pearson":
@@ -302,13 +303,13 @@ def pair_slopes(a: Floats, b: Floats, comparison: Comparison) -> Floats:
 def rdm_neuroids(a: Floats, Y: Floats, distance: Distance, comparison: Comparison) -> Floats:
     """Derivative of the similarity of ``a`` with the dissimilarities of ``Y`` by neuroids' weights, (stimulus, neuroid).
 
-    ``a`` is a matrix (stimulus × stimulus), ``Y`` (stimulus × neuroid); the sum over stimuli is that by the weight of a
-    neuroid.
+    ``a`` is a matrix (stimulus × stimulus), ``Y`` (stimulus × neuroid); the sum over stimuli is the derivative by the
+    weight of a neuroid.
 
     Raises
     ------
     MetricError
-        The distance is not known here.
+        The distance is not supported.
     """
     from scipy.spatial.distance import squareform
 

@@ -1,4 +1,4 @@
-"""What noise leaves of the agreement between dissimilarities."""
+"""Effect of noise on the agreement between dissimilarities."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from neuroledger.families.alignment.similarity.rdm import Comparison
 
 __all__ = ["NOISELESS", "rank_agreement"]
 
-# Above this reliability no noise is left to take out.
+# Above this reliability, dissimilarities are treated as noiseless.
 NOISELESS = 0.999
-# The density of noiseless dissimilarities: points, and steps of its deconvolution.
+# Number of points of the density of noiseless dissimilarities, and of steps of its deconvolution.
 POINTS, STEPS = 240, 200
 
 
 def rank_agreement(d: Floats, reliability: float, comparison: Comparison, slope: float = 0.0) -> float:
     """Expected rank agreement of noiseless dissimilarities with measured ones.
 
-    The density of the noiseless values is deconvolved from that of the measured ones [richardson1972, lucy1974], with
-    Gaussian noise that makes up the unreliable share of the variance.
+    The density of the noiseless values is deconvolved from that of the measured values [richardson1972, lucy1974],
+    assuming Gaussian noise with the unreliable share of the variance.
 
     Parameters
     ----------
     d
         Measured dissimilarities, condensed.
     reliability
-        Share of their variance that is not noise, between 0 and 1.
+        Share of the variance of ``d`` that is not noise, between 0 and 1.
     comparison
         ``spearman``, ``rho_a`` (the same without ties) or ``kendall_tau_a``.
     slope
@@ -61,7 +61,7 @@ def rank_agreement(d: Floats, reliability: float, comparison: Comparison, slope:
     marginal = joint.sum(axis=0)
     if comparison == "kendall_tau_a":
         below = np.cumsum(np.cumsum(joint, axis=0), axis=1)
-        # Mass strictly below in both, with half of what shares a cell's row or column.
+        # Mass strictly below in both, plus half of the mass in the same row or column.
         inner = np.pad(below, ((1, 0), (1, 0)))
         mid = (inner[1:, 1:] + inner[:-1, 1:] + inner[1:, :-1] + inner[:-1, :-1]) / 4
         return 4 * float((joint * mid).sum()) - 1

@@ -1,4 +1,4 @@
-"""Representational dissimilarity matrices as condensed vectors, and how two of them are compared."""
+"""Representational dissimilarity matrices as condensed vectors, and their comparison."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
 Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "cosine"]
 Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
 
-# Comparisons that see ranks alone.
+# Comparisons that use only ranks.
 RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
-# From this many values on, ranks are found by levels; a level and a position share one integer.
+# From this many values on, ranks are computed by levels; a level and a position share one integer.
 MANY = 1 << 12
 POSITION = 27
 LEVELS = 1 << 35
 
-# Dissimilarities below this (relative to the rows' size) are rounding: identical rows are exactly alike, and tied.
+# Dissimilarities below this (relative to the rows' size) are rounding errors and set to 0, so that identical rows tie.
 ROUNDING = 1.5e-14
 PAIR = 2
 # Dissimilarities that differ by less than this share of the largest are tied.
@@ -47,7 +47,7 @@ def dissimilarities(found: Gram, distance: Distance) -> Floats:
 
     ``correlation`` is ``1 − r`` between rows over features; ``cosine`` is one minus the cosine of the angle between
     them; ``squared_euclidean`` is the squared distance divided by the number of features, and ``euclidean`` the
-    distance itself. Rows without a pattern (see :func:`patterned`) have NaN.
+    distance without this division. Rows without a pattern (see :func:`patterned`) get NaN.
     """
     rows = len(found.K)
     result = np.empty(rows * (rows - 1) // 2)
@@ -64,7 +64,7 @@ def dissimilarities(found: Gram, distance: Distance) -> Floats:
             part += 1.0
             part[np.abs(part) < ROUNDING] = 0.0
         if distance == "correlation" and found.count == PAIR:
-            np.rint(result, out=result)  # two neuroids go up or down together, or they do not
+            np.rint(result, out=result)  # with two neuroids, the correlation is 1 or -1
         return result
     power = found.K.diagonal()
     for row, part in _triangle(result, rows):
@@ -80,7 +80,7 @@ def dissimilarities(found: Gram, distance: Distance) -> Floats:
 
 
 def _triangle(values: Floats, rows: int) -> Iterator[tuple[int, Floats]]:
-    """Each row's part of a condensed matrix."""
+    """Yield each row number with its part (a view) of a condensed matrix."""
     start = 0
     for row in range(rows - 1):
         end = start + rows - 1 - row
@@ -89,9 +89,9 @@ def _triangle(values: Floats, rows: int) -> Iterator[tuple[int, Floats]]:
 
 
 def _uncentred(found: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
-    """What turns an entry of ``K`` into the product of two rows: per-row terms, a constant, and scaled row sums.
+    """Terms that convert an entry of ``K`` to the product of two rows: per-row terms, a constant, and scaled row sums.
 
-    About the rows' means for ``correlation``, where a common level drops out; of the rows as they are for ``cosine``.
+    The rows are centred by their means for ``correlation`` and uncentred for ``cosine``.
     """
     if distance == "correlation":
         return found.mean_product, found.mean_square, found.row_sum / found.count
@@ -100,7 +100,7 @@ def _uncentred(found: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
 
 
 def patterned(found: Gram, distance: Distance) -> Booleans:
-    """Rows whose dissimilarity is defined: not constant for ``correlation``, not zero for ``cosine``."""
+    """Mask of the rows whose dissimilarity is defined: not constant for ``correlation``, not zero for ``cosine``."""
     if distance not in ("correlation", "cosine"):
         return np.ones(len(found.K), bool)
     product, level, shift = _uncentred(found, distance)
@@ -118,10 +118,10 @@ def condensed(matrix: Floats) -> Floats:
 
 
 def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
-    """Ranks from 1, ties sharing their mean rank (values are finite).
+    """Ranks of finite values, from 1; ties share their mean rank.
 
-    Neighbours that differ by no more than ``alike`` times the largest value are ties. With :data:`ALIKE`, rounding has
-    no say in the order of dissimilarities that are equal, as for identical stimuli or for counts.
+    Neighbours in order that differ by no more than ``alike`` times the largest value are ties. With :data:`ALIKE`,
+    rounding does not affect the order of equal dissimilarities, such as those of identical stimuli or of counts.
     """
     count = len(values)
     lowest, highest = (float(values.min()), float(values.max())) if count else (0.0, 0.0)
@@ -146,10 +146,10 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
 
 
 def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: float) -> Floats | None:
-    """As :func:`mean_ranks`, of many values, whose tolerance is less than half a level; ``None`` if ties abound.
+    """As :func:`mean_ranks`, for many values and a tolerance below half a level; ``None`` if there are too many ties.
 
-    Values are cut into :data:`LEVELS` equal levels, and these, joined by their positions, are sorted as integers. Only
-    values whose neighbours are on the same or the next level need to be looked at again: mostly few.
+    Values are quantised to :data:`LEVELS` equal levels; integers that combine a level with a position are sorted. Only
+    values whose neighbours are on the same or the next level, usually few, are then compared again.
     """
     count = len(values)
     key = values - lowest
@@ -163,7 +163,7 @@ def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: fl
     close = place[1:] - place[:-1] <= 1
     if np.count_nonzero(close) > count // 8:
         return None
-    ranks = key  # its memory serves again
+    ranks = key  # reuses the memory
     ranks[order] = np.arange(1.0, count + 1)
     after = np.flatnonzero(close) + 1
     if after.size:
@@ -182,10 +182,10 @@ def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: fl
 
 
 def _sorting(values: Floats) -> NDArray[np.int64]:
-    """Order that sorts finite values.
+    """Indices that sort finite values.
 
-    Sorting integers is several times as fast as sorting positions: the leading bits of each value, in an integer of
-    the same order, are joined by its position. The few that agree in those bits are put in order afterwards.
+    Sorting integers is several times faster than an argsort: the leading bits of each value, as an integer of the same
+    order, are combined with its position. The few values that agree in these bits are sorted afterwards.
     """
     count = len(values)
     bits = max(1, (count - 1).bit_length())
@@ -209,7 +209,7 @@ def _sorting(values: Floats) -> NDArray[np.int64]:
 
 
 def prepared(values: Floats, comparison: Comparison) -> Floats:
-    """What of a condensed RDM enters the comparison, made once: (centred) ranks, centred values, or the values."""
+    """Transform a condensed RDM as the comparison needs it: (centred) ranks, centred values, or unchanged values."""
     if comparison in ("spearman", "rho_a"):
         ranks = mean_ranks(values, ALIKE)
         ranks -= (len(values) + 1) / 2
@@ -220,17 +220,17 @@ def prepared(values: Floats, comparison: Comparison) -> Floats:
 
 
 def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
-    """Similarity of two condensed RDMs, NaN when one of them does not vary.
+    """Similarity of two condensed RDMs; NaN if one of them does not vary.
 
-    ``spearman`` and ``pearson`` correlate; ``cosine`` does not subtract the mean; ``kendall_tau_a`` counts
-    concordant less discordant pairs over all pairs; ``rho_a`` is Spearman's coefficient expected when ties are
-    broken at random (Schütt et al., 2023).
+    ``spearman`` and ``pearson`` are correlations; ``cosine`` does not subtract the mean; ``kendall_tau_a`` is the number
+    of concordant minus discordant pairs, divided by the number of all pairs; ``rho_a`` is the expected Spearman
+    coefficient if ties are broken at random (Schütt et al., 2023).
     """
     return agreement(prepared(a, comparison), prepared(b, comparison), comparison)
 
 
 def agreement(a: Floats, b: Floats, comparison: Comparison) -> float:
-    """As :func:`compare`, of RDMs that are :func:`prepared`."""
+    """As :func:`compare`, for RDMs transformed by :func:`prepared`."""
     if comparison == "kendall_tau_a":
         return _tau_a(a, b)
     if comparison == "rho_a":

@@ -1,4 +1,4 @@
-"""Comparisons with each subject on its own: the assembly of each, and how stimuli move all their values."""
+"""Comparisons with each subject separately: the assembly of each, and the influence of stimuli on all values."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ __all__ = ["by_subject", "by_subject_values", "moved_together"]
 def by_subject(
     target: xr.DataArray, hint: str, error: type[MetricError] = MetricError
 ) -> dict[str, xr.DataArray]:
-    """The part of each subject, in the order of the file: its neuroids, or its RDM.
+    """Part of the assembly for each subject, by name in order of appearance: its neuroids, or its RDM.
 
     Raises
     ------
     MetricError
-        The neuroids have no subject; ``hint`` names the component for such an assembly.
+        The neuroids have no subject; ``hint`` in the message names the component for such an assembly. ``error`` replaces
+        the class.
     """
     dim = "subject" if {"stimulus_b", "subject"} <= set(target.dims) else "neuroid"
     if "subject" not in target.coords or target["subject"].dims != (dim,):
@@ -36,7 +37,7 @@ def by_subject(
 
 
 def by_subject_values(parts: dict[str, xr.DataArray]) -> xr.DataArray:
-    """One value for each ``subject`` from its own result; notes say whose they are."""
+    """One value per ``subject`` from the separate results; notes are prefixed by the subject."""
     notes = [f"{name}: {note}" for name, part in parts.items() for note in part.attrs["notes"]]
     attrs: dict[str, Any] = {"notes": notes, "cells": lambda: moved_together(list(parts.values()))}
     values = [float(part) for part in parts.values()]
@@ -44,7 +45,7 @@ def by_subject_values(parts: dict[str, xr.DataArray]) -> xr.DataArray:
 
 
 def moved_together(parts: Sequence[xr.DataArray]) -> Cells | None:
-    """How each stimulus moves the value of every subject, from the influence of each; None where one has none."""
+    """Influence of each stimulus on the value of every subject; None if a result has no influence."""
     found = [part.attrs["influence"]() for part in parts]
     if any(each is None for each in found):
         return None

@@ -1,8 +1,8 @@
-"""Tuning curves and what is read off them: selectivity, bandwidth, size and texture indices.
+"""Properties of tuning curves: selectivity, bandwidth, size and texture indices.
 
-Curves are ``(neuroid, condition)``; every function takes all neuroids at once. Definitions of Marques et al. (2021),
-after Ringach et al. (2002), De Valois et al. (1982), Schiller et al. (1976), Cavanaugh et al. (2002) and Freeman et
-al. (2013).
+Curves are ``(neuroid, condition)``; every function processes all neuroids at once. The definitions are those of Marques
+et al. (2021), after Ringach et al. (2002), De Valois et al. (1982), Schiller et al. (1976), Cavanaugh et al. (2002) and
+Freeman et al. (2013).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _smooth(curves: Floats, smoothing: Smoothing | None, mode: Literal["constant
 
 
 def circular_variance(curves: Floats, orientations: Floats) -> Floats:
-    """``1 − |Σ r e^{2iθ}| / Σ |r|``: 0 for one orientation only, 1 for no preference. Degrees."""
+    """``1 − |Σ r e^{2iθ}| / Σ |r|`` of orientations in degrees: 0 for responses to one orientation, 1 for no preference."""
     resultant = np.abs(curves @ np.exp(2j * np.deg2rad(orientations)))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(1 - resultant / np.abs(curves).sum(axis=-1))
@@ -93,8 +93,8 @@ def orientation_bandwidth(
 ) -> Bandwidth:
     """Distance between the nearest crossings of ``threshold`` × maximum on both sides of the peak.
 
-    The curve is repeated over 540°, smoothed, and interpolated by a cubic spline at every degree. NaN where a
-    crossing is missing or the width exceeds 180°; ``half`` halves it.
+    The curve is repeated over 540°, smoothed, and interpolated by a cubic spline at every degree. The width is NaN if a
+    crossing is missing or the width exceeds 180°; ``half`` returns half of it.
     """
     extended = np.concatenate([orientations - 180, orientations, orientations + 180])
     tiled = _smooth(np.tile(curves, (1, 3)), smoothing, "constant")
@@ -111,7 +111,7 @@ def orientation_bandwidth(
 
 
 def orthogonal_preferred_ratio(curves: Floats) -> Floats:
-    """Response half a circle of orientations away from the largest one, over the largest one."""
+    """Response to the orientation orthogonal to the preferred one, divided by the response to the preferred one."""
     count = curves.shape[1]
     rows, preferred = np.arange(len(curves)), curves.argmax(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -128,8 +128,8 @@ def spatial_frequency_tuning(
 ) -> FrequencyTuning:
     """Peak and bandwidth on an axis of log₂ frequency, interpolated at 100 points by a cubic spline.
 
-    ``ratio``: 100 × lower over upper frequency at ``threshold`` × maximum; ``octaves``: upper over lower minus 1 (as
-    the peer has it; an octave would be its log₂). NaN where a side does not fall below the threshold.
+    ``ratio``: 100 × lower / upper frequency at ``threshold`` × maximum; ``octaves``: upper / lower − 1 (as in the peer;
+    octaves would be the log₂ of the ratio). NaN if a side does not fall below the threshold.
     """
     axis = np.log2(frequencies)
     fine = np.linspace(axis[0], axis[-1], num=100)
@@ -152,11 +152,11 @@ def spatial_frequency_tuning(
 
 
 def size_tuning(curves: Floats, radii: Floats) -> SizeTuning:
-    """Where a growing grating excites most, and where it suppresses.
+    """Summation field, surround diameter and suppression of responses to gratings of increasing radius.
 
-    Suppression is ``(max − last) / max``. Where it exceeds .1: the summation field is twice the first radius with 95 %
-    of the maximum, the surround diameter twice the first radius beyond the peak at which the response is within 5 % of
-    the last one. NaN elsewhere.
+    Suppression is ``(max − last) / max``. If it exceeds 0.1, the summation field is twice the first radius with 95 % of
+    the maximum, and the surround diameter is twice the first radius beyond the peak at which the response is within 5 % of
+    the last one; otherwise both are NaN.
     """
     peaks, last = curves.max(axis=1), curves[:, -1]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -172,7 +172,7 @@ def size_tuning(curves: Floats, radii: Floats) -> SizeTuning:
 
 
 def texture_modulation(noise: Floats, texture: Floats) -> Floats:
-    """Mean over families ``(neuroid, family)`` of ``(texture − noise) / (texture + noise)``, 0/0 left out."""
+    """Mean over families ``(neuroid, family)`` of ``(texture − noise) / (texture + noise)``, ignoring 0/0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         each = (texture - noise) / (texture + noise)
     known = ~np.isnan(each)
@@ -182,7 +182,7 @@ def texture_modulation(noise: Floats, texture: Floats) -> Floats:
 
 
 def sparseness(responses: Floats) -> Floats:
-    """``(1 − (Σr/n)² / (Σr²/n)) / (1 − 1/n)`` over all conditions of each neuroid: 0 dense, 1 for a single one."""
+    """``(1 − (Σr/n)² / (Σr²/n)) / (1 − 1/n)`` over all conditions of each neuroid: 0 dense, 1 for a single response."""
     flat = responses.reshape(len(responses), -1)
     n = flat.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):

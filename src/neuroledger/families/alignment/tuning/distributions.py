@@ -22,15 +22,15 @@ __all__ = [
     "resampled_similarity",
 ]
 
-CHUNK = 4_000_000  # draws at a time
-SAMPLES = 20  # of the source, over which the influence of neuroids is averaged
+CHUNK = 4_000_000  # number of values drawn at a time
+SAMPLES = 20  # number of samples of the source over which the influence of neuroids is averaged
 
 
 def ks_similarity(p: Any, q: Any) -> Floats:
-    """``1 − D / D_max``: Kolmogorov-Smirnov distance ``D`` of ``p (…, bin)`` to ``q (…, bin)``, scaled.
+    """``1 − D / D_max``, where ``D`` is the Kolmogorov-Smirnov distance of ``p (…, bin)`` to ``q (…, bin)``.
 
-    ``D_max`` is the largest distance that any distribution over these bins has to ``q``: that of all mass in the
-    first or in the last bin. NaN where ``q`` has a single bin.
+    ``D_max`` is the largest distance of any distribution over these bins to ``q``, which has all its mass in the first or
+    in the last bin. NaN if there is a single bin.
     """
     p, q = np.atleast_1d(np.asarray(p, dtype=np.float64)), np.asarray(q, dtype=np.float64)
     below = np.cumsum(q, axis=-1)
@@ -43,12 +43,12 @@ def ks_similarity(p: Any, q: Any) -> Floats:
 
 
 def property_values(assembly: Any, name: str | None) -> Floats:
-    """Values ``(neuroid,)`` of one property: of a ``(neuroid, property)`` assembly, or of a flat one.
+    """Values ``(neuroid,)`` of one property of an assembly ``(neuroid, property)`` or ``(neuroid,)``.
 
     Raises
     ------
     MetricError
-        The assembly holds several properties and ``name`` is not among them.
+        The assembly has several properties and ``name`` is not among them, or it has other dimensions.
     """
     if isinstance(assembly, xr.DataArray) and assembly.ndim == 2:
         along = next((str(dim) for dim in assembly.dims if dim != "neuroid"), "property")
@@ -67,7 +67,7 @@ def property_values(assembly: Any, name: str | None) -> Floats:
 
 
 def ids_of(assembly: xr.DataArray) -> Array:
-    """Names of the neuroids whose property is given; their numbers where they have none."""
+    """Ids of the neuroids; their positions if the ids are missing or not unique."""
     if (
         "neuroid_id" in assembly.coords
         and len(np.unique(assembly["neuroid_id"].values)) == assembly.sizes["neuroid"]
@@ -77,12 +77,12 @@ def ids_of(assembly: xr.DataArray) -> Array:
 
 
 def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
-    """Bin edges: those given, or the target's attribute ``<name>_bins``.
+    """Bin edges: ``bins``, or the target's attribute ``<name>_bins``.
 
     Raises
     ------
     MetricError
-        There are none, or they do not increase.
+        The edges are missing or do not increase.
     """
     edges = np.asarray(
         bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()), dtype=np.float64
@@ -95,7 +95,7 @@ def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
 
 
 def histogram(values: Floats, edges: Floats) -> Indices:
-    """Bin of each value, values outside taken into the first or last bin; -1 where missing."""
+    """Bin of each value; values outside the edges belong to the first or last bin, missing values to -1."""
     clipped = np.clip(values, edges[0], edges[-1])
     places = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, len(edges) - 2)
     return np.where(np.isnan(values), -1, places)
@@ -109,7 +109,7 @@ def resampled_similarity(
     draws: int,
     rng: np.random.Generator | np.random.RandomState,
 ) -> Floats:
-    """Similarity to the target of ``draws`` samples of the source, each as large as the target: ``(draw,)``.
+    """Similarity of ``draws`` samples of the source, each as large as the target, to the target: ``(draw,)``.
 
     Raises
     ------
@@ -140,9 +140,9 @@ def resampled_similarity(
 
 
 def of_new_neuroids(source: Floats, target: Floats, edges: Floats, names: Array, own: bool) -> Influence:
-    """How the target's neuroids move the mean similarity of samples of the source, as large as the target, to the target.
+    """Influence of the target's neuroids on the mean similarity between samples of the source and the target.
 
-    ``own``: the source is the target.
+    Samples are as large as the target. ``own``: the source is the target.
     """
     there, bins = histogram(target, edges), len(edges) - 1
     known = there >= 0
@@ -150,7 +150,7 @@ def of_new_neuroids(source: Floats, target: Floats, edges: Floats, names: Array,
     mass = np.bincount(histogram(source, edges) + 1, minlength=bins + 1)[1:].astype(np.float64)
 
     def again(weights: Mapping[str, Floats]) -> Floats:
-        # Samples are drawn alike for all weights, so that only the weights differ.
+        # The same random numbers for all weights, so that only the weights differ.
         rng = np.random.default_rng(0)
         q = weights["neuroid"] @ cells
         q = q / q.sum(axis=1, keepdims=True)

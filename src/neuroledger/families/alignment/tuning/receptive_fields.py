@@ -1,4 +1,4 @@
-"""Where neuroids look: receptive-field centres from responses to small gratings at many places."""
+"""Receptive-field centres of neuroids, from responses to small gratings at many positions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from neuroledger.errors import DataError
 
 __all__ = ["centres"]
 
-SUPPORT = 0.05  # of the largest response: what counts as part of the field
+SUPPORT = 0.05  # share of the largest response from which a position belongs to the field
 
 
 def centres(responses: xr.DataArray, blank: Floats) -> Floats:
-    """Receptive-field centres ``(neuroid, (y, x))`` in degrees; NaN for neuroids that respond nowhere.
+    """Receptive-field centres ``(neuroid, (y, x))`` in degrees; NaN for neuroids without a response.
 
-    The map of a neuroid is its largest response above ``blank`` at each place; its centre is the mean place, weighted
-    by the map where it exceeds 5 % of its maximum.
+    The map of a neuroid is its largest response minus ``blank`` at each position. Its centre is the mean position,
+    weighted by the map where the map exceeds 5 % of its maximum.
 
     Parameters
     ----------
     responses
-        ``(presentation, neuroid)``, not negative, with ``position_y`` and ``position_x`` in degrees.
+        ``(presentation, neuroid)``, nonnegative, with ``position_y`` and ``position_x`` in degrees.
     blank
         Response of each neuroid to an empty screen.
 

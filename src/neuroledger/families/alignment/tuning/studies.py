@@ -1,4 +1,4 @@
-"""Tuning properties of neuroids from their responses to gratings and textures, study by study."""
+"""Tuning properties of neuroids, computed from responses to gratings and textures as in published studies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from neuroledger.families.alignment.tuning import curves as tuning
 
 __all__ = ["STUDIES", "Grid", "grating_grid", "property_table", "texture_grid"]
 
-RESPONSE_THRESHOLD = 5.0  # spikes/s that a neuroid must reach to be counted
-ORIENTATION_LIMIT = 157.5  # degrees from which an orientation is counted as the one below zero
+RESPONSE_THRESHOLD = 5.0  # spikes/s above baseline that a neuroid must reach to be included
+ORIENTATION_LIMIT = 157.5  # degrees; orientations from here on are reported minus 180
 
 
 class Grid(NamedTuple):
@@ -39,7 +39,7 @@ def _coded(assembly: xr.DataArray, name: str) -> tuple[Indices, Array]:
 def _on_grid(
     assembly: xr.DataArray, names: tuple[str, ...], rest: str | None
 ) -> tuple[Floats, dict[str, Array]]:
-    """Responses ``(neuroid, rest, *names)``; ``rest`` ranks what remains within each cell."""
+    """Responses ``(neuroid, rest, *names)`` and the axes; rows within a cell are sorted by the coordinate ``rest``."""
     coded = {name: _coded(assembly, name) for name in names}
     remaining = (
         encode(coordinate(assembly, rest)) if rest and coordinate(assembly, rest) is not None else None
@@ -54,7 +54,7 @@ def _on_grid(
         raise DataError(
             f"stimuli are no full grid of {', '.join(names)}: cells have {counts.min()} to {counts.max()}"
         )
-    # within a cell rows are ranked by what remains, so that a size that grows with the period still lines up
+    # Rows within a cell are sorted, not matched, by `rest`, because sizes may increase with the period.
     order = np.lexsort((keys[-1], cell))
     values = assembly.transpose("presentation", "neuroid").values.astype(np.float64)[order]
     shape = [len(coded[name][1]) for name in names]
@@ -71,7 +71,7 @@ def grating_grid(assembly: xr.DataArray) -> Grid:
     Raises
     ------
     DataError
-        A parameter is missing or the stimuli are no full grid.
+        A parameter is missing, or the stimuli do not form a full grid.
     """
     return Grid(*_on_grid(assembly, ("spatial_frequency", "orientation", "phase"), "radius"))
 
@@ -82,7 +82,7 @@ def texture_grid(assembly: xr.DataArray) -> Grid:
     Raises
     ------
     DataError
-        A parameter is missing, the stimuli are no full grid, or there are not two types.
+        A parameter is missing, the stimuli do not form a full grid, or there are not exactly two types.
     """
     responses, axes = _on_grid(assembly, ("type", "family", "sample"), None)
     if len(axes["type"]) != 2:
@@ -91,7 +91,7 @@ def texture_grid(assembly: xr.DataArray) -> Grid:
 
 
 def _best(responses: Floats) -> tuple[Indices, ...]:
-    """Indices of the largest response of each neuroid."""
+    """Indices of the largest response of each neuroid, one array per axis."""
     return np.unravel_index(responses.reshape(len(responses), -1).argmax(axis=1), responses.shape[1:])
 
 
@@ -99,7 +99,7 @@ Columns = dict[str, Floats]
 
 
 def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
-    """After Ringach et al. (2002)."""
+    """Orientation tuning after Ringach et al. (2002)."""
     mean, modulation = tuning.mean_and_modulation(grid.responses)
     rows, (size, frequency, orientation) = np.arange(len(mean)), _best(mean)
     curves = mean[rows, size, frequency]
@@ -128,7 +128,7 @@ def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
 
 
 def _preferred_orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
-    """After De Valois, Yund and Hepler (1982)."""
+    """Preferred orientation after De Valois, Yund and Hepler (1982)."""
     mean = grid.responses.mean(axis=-1)
     rows, (size, frequency, _) = np.arange(len(mean)), _best(mean)
     angles = grid.axes["orientation"].astype(np.float64)
@@ -141,13 +141,13 @@ def _preferred_orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Boole
 
 
 def _components(grid: Grid, baseline: Floats) -> Floats:
-    """Mean above baseline and modulation, ``(neuroid, size, frequency, orientation, 2)``."""
+    """Mean minus baseline, and modulation: ``(neuroid, size, frequency, orientation, 2)``."""
     mean, modulation = tuning.mean_and_modulation(grid.responses)
     return np.stack([mean - baseline[:, None, None, None], modulation], axis=-1)
 
 
 def _peak_frequency(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
-    """After De Valois, Albrecht and Thorell (1982)."""
+    """Peak spatial frequency after De Valois, Albrecht and Thorell (1982)."""
     both = _components(grid, baseline)
     rows, (size, _, orientation, component) = np.arange(len(both)), _best(both)
     curves = both[rows, size, :, orientation, component]
@@ -157,7 +157,7 @@ def _peak_frequency(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
 
 
 def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
-    """After Schiller, Finlay and Volman (1976)."""
+    """Selectivity for spatial frequency after Schiller, Finlay and Volman (1976)."""
     mean = grid.responses.mean(axis=-1)
     rows, (size, _, orientation) = np.arange(len(mean)), _best(mean)
     frequencies = grid.axes["spatial_frequency"].astype(np.float64)
@@ -172,7 +172,7 @@ def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, Boole
 
 
 def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
-    """After Cavanaugh, Bair and Movshon (2002)."""
+    """Size tuning after Cavanaugh, Bair and Movshon (2002)."""
     if "radius" not in grid.axes or len(grid.axes["radius"]) != grid.responses.shape[1]:
         raise DataError(
             "size tuning needs gratings of the same radii at every frequency, orientation and phase"
@@ -192,7 +192,7 @@ def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
 
 
 def _texture(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
-    """After Freeman et al. (2013)."""
+    """Texture tuning after Freeman et al. (2013)."""
     above = grid.responses - baseline[:, None, None, None]
     families = above.mean(axis=3)
     scaled = grid.responses / 10
@@ -226,12 +226,12 @@ STUDIES: Mapping[str, tuple[Callable[[xr.DataArray], Grid], Study]] = {
 
 
 def property_table(study: str, responses: xr.DataArray, baseline: Floats) -> xr.DataArray:
-    """Properties ``(neuroid, property)`` of the neuroids that respond strongly enough.
+    """Properties ``(neuroid, property)`` of the neuroids whose responses exceed the threshold.
 
     Parameters
     ----------
     study
-        Which properties: one of :data:`STUDIES`.
+        One of :data:`STUDIES`, which determines the properties.
     responses
         Spikes/s ``(presentation, neuroid)`` with the stimulus parameters as coordinates.
     baseline
