@@ -270,7 +270,7 @@ def test_embeddings_are_made_by_a_model_of_the_catalog(
     assert main([*said, str(tmp_path / "m.nc"), "--mean", "9"]) != 0
     assert "axes to average are among 1 to" in capsys.readouterr().err
     assert main(["embed", "pixels16", "--images", str(place / "specs"), "--out", str(tmp_path / "x.nc")]) != 0
-    assert "holds no images" in capsys.readouterr().err
+    assert "contains no images" in capsys.readouterr().err
 
 
 def test_a_data_set_lists_the_images_that_its_embeddings_are_made_of(
@@ -290,7 +290,7 @@ def test_a_data_set_lists_the_images_that_its_embeddings_are_made_of(
     made = folder / "embedding.nc"
     said = ["embed", "pixels16", "--dataset", "Seen", "--from", str(folder), "--layer", "pixels"]
     assert main([*said, "--out", str(made)]) != 0
-    assert "say where it lies with --images, --sounds or --videos" in capsys.readouterr().err
+    assert "give its folder with --images, --sounds or --videos" in capsys.readouterr().err
     assert main([*said, "--images", str(images), "--out", str(made)]) == 0
     assert "24 stimuli" in capsys.readouterr().out
     assert main(["pin", "Seen", "--from", str(folder)]) == 0

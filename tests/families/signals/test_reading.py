@@ -192,7 +192,7 @@ def test_published_score_of_distilgpt2(mirror: Path, tmp_path: Path) -> None:
     found = reading(model, syntax_suite(suite), give="reading_times", passage="sentence", unread=0.0)
     score = nl.metric("formula", formulas=[])(found.source, found.target)
     assert score.value == pytest.approx(13 / 23, abs=1e-12)
-    with pytest.raises(ModelError, match="no stored reading time of stimulus"):
+    with pytest.raises(ModelError, match="no stored reading time for stimulus"):
         table.write_text("\n".join(["stimulus_id,surprisal", *rows[1:]]) + "\n", encoding="utf-8")
         short = stored_readings(id="distilgpt2", weights={"surprisal.csv": table})
         reading(short, syntax_suite(suite), give="reading_times", passage="sentence")

@@ -37,21 +37,21 @@ from neuroledger.spec.channels import Sense
 TEXTS: dict[str, str] = {
     "stimulus_id,words\na,b\n": r"has no column 'text', which a model that takes text needs; it has stimulus_id, words",
     "text\nb\n": "has no column 'stimulus_id'",
-    "stimulus_id,text\n": "names no stimulus",
-    "stimulus_id,text\na,x\na,y\n": "names 1 stimuli twice, first 'a'",
-    "stimulus_id,text\na,x\n ,y\n": r"without a name \(`stimulus_id`\)",
+    "stimulus_id,text\n": "lists no stimulus",
+    "stimulus_id,text\na,x\na,y\n": "lists 1 stimuli twice, first 'a'",
+    "stimulus_id,text\na,x\n ,y\n": r"without a `stimulus_id`",
     "stimulus_id,text\na,x\nb, \n": "stimulus 'b': its text is empty",
-    "stimulus_id,text,text\na,x,y\n": "two columns 'text'",
+    "stimulus_id,text,text\na,x,y\n": "two columns named 'text'",
     "": "cannot be read as a CSV table",
 }
 SOUNDS: dict[str, str] = {
     "stimulus_id,filename,start\na,a.wav,0\n": "has no column 'duration', which a model that takes sound needs",
     "stimulus_id,filename,start,duration\na,a.wav,0,\n": "stimulus 'a': its duration is empty",
-    "stimulus_id,filename,start,duration\na,a.wav,soon,1\n": "its start is 'soon', not seconds",
-    "stimulus_id,filename,start,duration\na,a.wav,0,nan\n": "its duration is 'nan', not seconds",
+    "stimulus_id,filename,start,duration\na,a.wav,soon,1\n": "its start is 'soon', not a number of seconds",
+    "stimulus_id,filename,start,duration\na,a.wav,0,nan\n": "its duration is 'nan', not a number of seconds",
     "stimulus_id,filename,start,duration\na,a.wav,0,-1\n": "its duration is -1 s",
     "stimulus_id,filename,start,duration\na,b.wav,0,1\n": r"names 1 files that .* lacks, first b\.wav",
-    "stimulus_id,filename,start,duration\na,../a.wav,0,1\n": "no path below a folder",
+    "stimulus_id,filename,start,duration\na,../a.wav,0,1\n": "not a relative path below a folder",
 }
 
 
@@ -99,7 +99,7 @@ def test_files_need_a_folder(tmp_path: Path) -> None:
     text = "stimulus_id,filename,start,duration\na,a.wav,0.5,2\n"
     (one,) = source(tmp_path, text).shown("sound")
     assert (one.start, one.duration, one.file) == (0.5, 2.0, tmp_path / "files" / "a.wav")
-    with pytest.raises(RequestError, match="say where it lies with --images, --sounds or --videos"):
+    with pytest.raises(RequestError, match="give its folder with --images, --sounds or --videos"):
         source(tmp_path, text, folder=False).shown("sound")
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_called_by_its_name_is_found_below_the_folder(tmp_path: P
     assert one.path == tmp_path / "files/cat/cat_01.jpg"
     (tmp_path / "files/dog/cat_01.jpg").write_bytes(b"")
     with pytest.raises(
-        RequestError, match=r"several files are called cat_01\.jpg: cat/cat_01\.jpg, dog/cat_01"
+        RequestError, match=r"several files are named cat_01\.jpg \(cat/cat_01\.jpg, dog/cat_01"
     ):
         source(tmp_path, "stimulus_id,filename\na,cat_01.jpg\n").shown("images")
 
@@ -132,7 +132,7 @@ def test_what_was_asked_stands_in_the_table_of_embeddings(tmp_path: Path, reposi
     assert embed(session, "lengths", texts, layer="2,3").values[0].tolist() == [4, 5]
     with pytest.raises(RequestError, match="has hidden states by number, from 0"):
         embed(session, "lengths", texts, layer="last")
-    with pytest.raises(RequestError, match="the spec of model 'lengths' says what it averages"):
+    with pytest.raises(RequestError, match="the spec of model 'lengths' declares what it averages"):
         embed(session, "lengths", texts, mean=[1])
     session.models["other"] = StoredAnswers("other", xr.DataArray([]))
     with pytest.raises(ModelError, match="'other' makes no embeddings"):
@@ -170,14 +170,17 @@ def test_a_place_that_takes_no_file_is_told_before_anything_is_embedded(
     said = ["--root", str(repository), "embed", "pixels16", "--images", str(tmp_path), "--out"]
     for out in ("e.txt", "gone/e.nc"):
         assert main([*said, str(tmp_path / out)]) != 0
-        assert "embeddings are written to a file .nc in a folder that is there" in capsys.readouterr().err
+        assert (
+            "embeddings are written to a file that ends in .nc, in an existing folder"
+            in capsys.readouterr().err
+        )
 
     def refused(**given: object) -> None:
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("tempfile.TemporaryFile", refused)
     assert main([*said, str(tmp_path / "e.nc")]) != 0
-    assert "cannot be written (Read-only file system): name a folder that is yours" in capsys.readouterr().err
+    assert "cannot be written (Read-only file system): choose a writable folder" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_told_and_the_embeddings_that_were_there_stay(
@@ -232,17 +235,17 @@ def test_a_recording_becomes_one_channel_at_the_rate_that_is_asked_for(tmp_path:
     with pytest.raises(DataError, match="cannot be decoded as sound"):
         waveform(tmp_path / "b.wav", 16_000)
     soundfile.write(tmp_path / "c.wav", np.zeros((0, 1)), 44_100)
-    with pytest.raises(DataError, match="holds no sound"):
+    with pytest.raises(DataError, match="contains no samples of sound"):
         waveform(tmp_path / "c.wav", 16_000)
 
 
 def test_clips_of_a_film_end_at_equal_steps() -> None:
     one = Shown("a", path=Path("a.mp4"))
-    taken = moments(1.0, 2.0, clips_per_second=4, span=0.25, frames=64, one=one)
+    taken = moments(1.0, 2.0, clips_per_second=4, span=0.25, frames=64, film=one)
     assert taken.shape == (8, 64)
     np.testing.assert_allclose(taken[:, -1], 1 + 0.25 * np.arange(1, 9))
     np.testing.assert_allclose(taken[0, 0], 1.25 - 63 / 64 / 4)
-    early = moments(0.0, 0.1, clips_per_second=4, span=0.25, frames=2, one=one)
+    early = moments(0.0, 0.1, clips_per_second=4, span=0.25, frames=2, film=one)
     assert early.tolist() == [[0.0, 0.1]]
 
 
@@ -297,7 +300,7 @@ def test_windows_that_were_cut_elsewhere_list_what_they_show(place: Path, tmp_pa
     assembly.write(two, folder / "signals.nc")
     with pytest.raises(DataError, match="stimulus 'w0' has two descriptions"):
         source_of_dataset(open_catalog(place), "Read", folder)
-    with pytest.raises(RequestError, match="say with --from where the downloads of Read lie"):
+    with pytest.raises(RequestError, match="give the folder with the downloads of Read by --from"):
         source_of_dataset(open_catalog(place), "Read")
 
 

@@ -1,4 +1,4 @@
-"""Channels of a recording that was filtered in several bands: their names tell channel and band."""
+"""Names of the channels of a recording that was filtered in several frequency bands."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def named_by(channel: str, low: float, high: float) -> str:
 
 
 def groups_of(names: Sequence[str]) -> int | None:
-    """How many bands these channels are of; None where they are not the same in each, one band after the other."""
-    found = [BAND.fullmatch(name) for name in names]
+    """Number of bands of these channels; None unless every band has the same channels, in one block per band."""
     bands: dict[str, list[str]] = {}
-    for one in found:
-        if one is None:
+    for name in names:
+        match = BAND.fullmatch(name)
+        if match is None:
             return None
-        bands.setdefault(one["band"], []).append(one["channel"])
+        bands.setdefault(match["band"], []).append(match["channel"])
     ordered = [
         name for band, channels in bands.items() for name in (f"{channel} {band}" for channel in channels)
     ]
-    alike = len({tuple(channels) for channels in bands.values()}) == 1
-    return len(bands) if alike and ordered == list(names) else None
+    equal = len({tuple(channels) for channels in bands.values()}) == 1
+    return len(bands) if equal and ordered == list(names) else None

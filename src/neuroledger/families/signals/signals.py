@@ -1,4 +1,4 @@
-"""Signals: windows of a recording, (presentation, channel, sample), with who, where and when on plain coordinates."""
+"""Signals: windows of recordings, (presentation, channel, sample), with subject, recording and onset as coordinates."""
 
 from __future__ import annotations
 
@@ -56,31 +56,31 @@ def signals(
     positions: Array | None = None,
     attrs: Mapping[str, Any] | None = None,
 ) -> xr.DataArray:
-    """Checked signals from an array and what is known about its three axes.
+    """Return checked signals, built from an array and the coordinates of its three axes.
 
     Parameters
     ----------
     values
         (presentation, channel, sample), in `units`.
     channels, channel_types
-        Name and type of each channel; one type may stand for all.
+        Name and type of each channel; a single type applies to all channels.
     sampling_rate, start
-        In Hz, and in seconds from the event to the first sample.
+        Rate in Hz, and seconds from the event to the first sample.
     events
         Coordinates of the presentations: `stimulus_id`, `subject`, `recording`, `onset` (seconds from the start of
-        the recording to the event), and whatever is to be decoded, held out or grouped by.
+        the recording to the event), and the columns to decode, hold out or group by.
     positions
         (channel, 3) in metres, head frame; NaN where unknown.
 
     Raises
     ------
     AssemblyError
-        What `check` finds.
+        The array is not three-dimensional, or `check` finds a problem.
     """
     values = np.asarray(values)
     if values.ndim != 3:
         raise AssemblyError(
-            f"signals are (presentation, channel, sample); these values have {values.ndim} dimensions"
+            f"values have {values.ndim} dimensions; signals need three: (presentation, channel, sample)"
         )
     bins = 1000.0 * (start + np.arange(values.shape[2] + 1) / sampling_rate)
     types = [channel_types] * len(channels) if isinstance(channel_types, str) else list(channel_types)
@@ -101,17 +101,17 @@ def signals(
 
 
 def check(assembly: xr.DataArray, *, name: str = "signals") -> xr.DataArray:
-    """Return `assembly` if it keeps the conventions of signals.
+    """Return `assembly` if it follows the conventions of signals.
 
     Coordinates: `stimulus_id`, `subject`, `recording`, `onset` (s) on presentation; `channel_id` (unique) and
     `channel_type` on channel; `time_bin_start` and `time_bin_end` (ms from the event) on sample, in even steps that
     agree with the attribute `sampling_rate` (Hz); attribute `units`. Values are finite, no window is flat on every
-    channel, and a channel named like an eye or heart channel is not typed as brain signal.
+    channel, and a channel named like an eye, heart or muscle channel is not typed as EEG or MEG.
 
     Raises
     ------
     AssemblyError
-        Naming every broken rule.
+        A rule is broken; the message lists all broken rules.
     """
     if not is_signals(assembly):
         raise AssemblyError(f"{name}: dimensions are {tuple(assembly.dims)}, not {DIMS}")
@@ -140,7 +140,7 @@ def _time_problems(assembly: xr.DataArray) -> list[str]:
     if np.abs(ends - starts - step).max() > _JITTER_MS or (
         len(starts) > 1 and np.abs(np.diff(starts) - step).max() > _JITTER_MS
     ):
-        problems.append(f"samples are not {step:g} ms apart, as {rate:g} Hz asks")
+        problems.append(f"samples are not {step:g} ms apart, as sampling_rate {rate:g} Hz requires")
     if not np.isfinite(assembly["onset"].values.astype(float)).all():
         problems.append("onset (s) has missing values")
     return problems
@@ -153,7 +153,7 @@ def _channel_problems(assembly: xr.DataArray) -> list[str]:
         problems.append("channel_id is not unique")
     unknown = sorted(set(types) - CHANNEL_TYPES)
     if unknown:
-        problems.append(f"channel_type {', '.join(unknown)} is none of {', '.join(sorted(CHANNEL_TYPES))}")
+        problems.append(f"channel_type {', '.join(unknown)} is not one of {', '.join(sorted(CHANNEL_TYPES))}")
     for kind in ("eog", "ecg", "emg"):
         wrong = [
             i for i, t in zip(ids, types, strict=True) if i.lower().startswith(kind) and t in ("eeg", "meg")
@@ -161,7 +161,7 @@ def _channel_problems(assembly: xr.DataArray) -> list[str]:
         if wrong:
             typed = ", ".join(f"{name}: {kind}" for name in wrong)
             problems.append(
-                f"{', '.join(wrong)} typed as brain signal: type as {kind}, or drop (where a reader prepares files: "
+                f"{', '.join(wrong)} typed as brain signal: type as {kind}, or drop (in the reader's parameters: "
                 f"`preprocessing: {{types: {{{typed}}}}}`, or `{{drop: [{', '.join(wrong)}]}}`)"
             )
     return problems
@@ -170,22 +170,22 @@ def _channel_problems(assembly: xr.DataArray) -> list[str]:
 def _value_problems(assembly: xr.DataArray) -> list[str]:
     if assembly.dtype.kind not in "iuf":
         return [f"values are {assembly.dtype}, not{' real' if assembly.dtype.kind == 'c' else ''} numbers"]
-    return found_once(assembly.transpose(*DIMS).values, "problems", lambda: _looked_through(assembly))
+    return found_once(assembly.transpose(*DIMS).values, "problems", lambda: _scan_values(assembly))
 
 
-def _looked_through(assembly: xr.DataArray) -> list[str]:
+def _scan_values(assembly: xr.DataArray) -> list[str]:
     wrong, flat, first = 0, 0, -1
-    # A window in which no unit fires is silent, not broken.
+    # A window without spikes is valid.
     silent = set(assembly["channel_type"].values.astype(str)) == {"spikes"}
     for start, values in blocks(assembly):
         wrong += values.size - int(np.isfinite(values).sum())
-        still = (
+        flat_rows = (
             np.array([], dtype=int)
             if silent
             else np.flatnonzero((values.max(axis=2) == values.min(axis=2)).all(axis=1))
         )
-        first = start + int(still[0]) if len(still) and first < 0 else first
-        flat += len(still)
+        first = start + int(flat_rows[0]) if len(flat_rows) and first < 0 else first
+        flat += len(flat_rows)
     if wrong:
         return [f"{wrong} values are missing or infinite"]
     if assembly.sizes["sample"] > 1 and flat:
@@ -194,7 +194,7 @@ def _looked_through(assembly: xr.DataArray) -> list[str]:
 
 
 def blocks(assembly: xr.DataArray) -> Iterator[tuple[int, Array]]:
-    """Windows some at a time, with the number of the first; of those on the disk no more is in memory than these."""
+    """Yield blocks of windows with the row of their first; only one block of values on disk is in memory at a time."""
     values = assembly.transpose(*DIMS).values
     for rows in row_blocks(values):
         yield rows.start, values[rows]
@@ -202,14 +202,14 @@ def blocks(assembly: xr.DataArray) -> Iterator[tuple[int, Array]]:
 
 
 def extents(assembly: xr.DataArray) -> tuple[Array, Array]:
-    """Start and end of every window in seconds from the start of its recording, each (presentation,)."""
+    """Start and end of each window in seconds from the start of its recording, each (presentation,)."""
     onset = assembly["onset"].values.astype(float)
     first, last = float(assembly["time_bin_start"].values[0]), float(assembly["time_bin_end"].values[-1])
     return onset + first / 1000.0, onset + last / 1000.0
 
 
 def digests(assembly: xr.DataArray) -> list[str]:
-    """SHA-256 of the samples of every window: equal windows have equal digests, whatever they are called."""
+    """SHA-256 of the samples of each window, independent of all coordinates."""
     return [
         hashlib.sha256(window.astype("<f4").tobytes()).hexdigest()
         for _, values in blocks(assembly)
@@ -218,10 +218,10 @@ def digests(assembly: xr.DataArray) -> list[str]:
 
 
 def recording_digests(assembly: xr.DataArray) -> dict[str, str]:
-    """SHA-256 of every recording by its name.
+    """SHA-256 of each recording, by name.
 
-    The coordinate `recording_sha256` (hash of the file the windows were cut from) is used where it is given; the
-    hash of the windows in order of onset otherwise.
+    This is the coordinate `recording_sha256` (hash of the file that the windows were cut from) if there is one, and
+    otherwise the hash of the windows in order of onset.
     """
     recordings = assembly["recording"].values.astype(str)
     if "recording_sha256" in assembly.coords:
@@ -234,9 +234,9 @@ def recording_digests(assembly: xr.DataArray) -> dict[str, str]:
         )
     windows = np.array(digests(assembly))
     onset = assembly["onset"].values.astype(float)
-    found = {}
+    hashes = {}
     for recording in sorted(set(recordings.tolist())):
         rows = np.flatnonzero(recordings == recording)
         joined = "".join(windows[rows[np.argsort(onset[rows], kind="stable")]].tolist())
-        found[recording] = hashlib.sha256(joined.encode()).hexdigest()
-    return found
+        hashes[recording] = hashlib.sha256(joined.encode()).hexdigest()
+    return hashes

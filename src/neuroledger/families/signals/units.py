@@ -1,4 +1,4 @@
-"""Amplitudes that channels of a kind have, so that a wrong unit is found before anything is decoded."""
+"""Plausible amplitudes by type of channel, which reveal a wrong unit before decoding."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from neuroledger.errors import DataError
 
 __all__ = ["PLAUSIBLE", "require_plausible", "to_microvolts"]
 
-# Standard deviation within a window, least and most, and its unit: wide, since only a wrong unit (a factor of 1,000) is to
-# be found. EEG: an isoelectric record is below 2 µV peak to peak, an epileptic seizure above 1 mV.
+# Lowest and highest plausible standard deviation within a window, and its unit. The ranges are wide, because they only
+# have to reveal a wrong unit (a factor of 1,000). EEG: an isoelectric record is below 2 µV peak to peak, an epileptic
+# seizure above 1 mV.
 PLAUSIBLE: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType(
     {
         "eeg": (0.05, 5_000.0, "µV"),
@@ -25,29 +26,29 @@ PLAUSIBLE: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType(
         "grad": (10.0, 100_000_000.0, "fT/m"),
     }
 )
-# What one of a unit is in microvolts, or in femtotesla for magnetic channels.
+# Factors to microvolts, or to femtotesla for magnetic channels.
 ELECTRIC: Final = {"V": 1e6, "mV": 1e3, "uV": 1.0}
 MAGNETIC: Final = {"T": 1e15, "fT": 1.0}
 
 
 def to_microvolts(unit: str, kind: str) -> float | None:
-    """By what amplitudes in `unit` are multiplied to be in µV (fT for magnetic channels); None where nothing is known."""
+    """Factor from `unit` to µV (fT for magnetic channels); None for an unknown unit."""
     return (MAGNETIC if kind in ("mag", "grad") else ELECTRIC).get(unit)
 
 
-SAY: Final = (
-    "Say in the reader which unit its values have, `preprocessing: {stated: uV}` (or V, mV), or `{units: arbitrary}` where "
+ADVICE: Final = (
+    "Declare the unit of the values in the reader, `preprocessing: {stated: uV}` (or V, mV), or `{units: arbitrary}` if "
     "they have none"
 )
 
 
-def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, advice: str = SAY) -> None:
-    """Return if the standard deviations (by kind of channel, in `unit`) are such as these channels have.
+def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, advice: str = ADVICE) -> None:
+    """Return if the standard deviations (by type of channel, in `unit`) are plausible.
 
     Raises
     ------
     DataError
-        One is not, or a kind of channel cannot have this unit; the message says what was seen.
+        A standard deviation is implausible, or the unit is wrong for this type of channel.
     """
     for kind, value in deviations.items():
         factor = to_microvolts(unit, kind)
@@ -55,13 +56,13 @@ def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, 
             units = "fT or T" if kind in ("mag", "grad") else "uV, mV or V"
             raise DataError(
                 f"{file}: {kind} channels have no amplitude in {unit}: state `units` ({units}) in `preprocessing`, or "
-                "`units: arbitrary` for kinds that have none in common"
+                "`units: arbitrary` for types of channels without a common unit"
             )
         if factor is None or kind not in PLAUSIBLE or value == 0:
             continue
-        low, high, shown = PLAUSIBLE[kind]
+        low, high, base = PLAUSIBLE[kind]
         if not low <= value * factor <= high:
             raise DataError(
-                f"{file}: {kind} channels vary by {value * factor:.3g} {shown} (median standard deviation); {low:g} to "
-                f"{high:g} {shown} are plausible. {advice}"
+                f"{file}: {kind} channels vary by {value * factor:.3g} {base} (median standard deviation); {low:g} to "
+                f"{high:g} {base} are plausible. {advice}"
             )

@@ -1,4 +1,4 @@
-"""How well one half of the readers predicts the other half."""
+"""Ceiling of reading times: how well one half of the readers predicts the other half."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ def reader_consistency(
     Parameters
     ----------
     assembly
-        ``(presentation, neuroid)`` with a reader in the place of each neuroid.
+        ``(presentation, neuroid)``, one neuroid per reader.
     over
         The dimension of the readers.
     halves, seed
-        How many divisions are drawn, and their seed. Of an odd number of readers the second half has one more.
+        Number of random divisions, and their seed. With an odd number of readers, the second half has one more.
     draws
-        ``brainscore``: by the peer's legacy generator.
+        ``brainscore``: divisions are drawn with NumPy's legacy generator, as Brain-Score does.
     absolute
-        Without the sign before the correction, as Brain-Score reports it.
+        Take the absolute value before the correction, as Brain-Score does.
 
     Raises
     ------
     CeilingError
-        There are fewer than two readers, or halves that do not vary.
+        There are fewer than two readers, or a half does not vary.
     """
     if set(assembly.dims) != {"presentation", over}:
         raise CeilingError(f"reader consistency needs (presentation, {over}), not {tuple(assembly.dims)}")
     values = np.asarray(assembly.transpose("presentation", over).values, dtype=np.float64)
     count = values.shape[1]
     if count < 2:
-        raise CeilingError("one reader has no other half: reader consistency needs at least two")
+        raise CeilingError("reader consistency needs at least two readers; the data have one")
     legacy = np.random.RandomState(seed)
     rng = np.random.default_rng(seed)
-    found = []
+    correlations = []
     for _ in range(halves):
         generator = legacy if draws == "brainscore" else rng
         first = np.zeros(count, dtype=bool)
@@ -62,12 +62,12 @@ def reader_consistency(
         if np.isnan(r):
             raise CeilingError("a half of the readers does not vary over the parts of the text")
         r = abs(r) if absolute else r
-        found.append(2 * r / (1 + r))
-    return xr.DataArray(np.asarray(found), dims=("split",), coords={"split": np.arange(halves)})
+        correlations.append(2 * r / (1 + r))
+    return xr.DataArray(np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)})
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    there = np.isfinite(values)
-    total = np.where(there, values, 0.0).sum(axis=1)
+    finite = np.isfinite(values)
+    total = np.where(finite, values, 0.0).sum(axis=1)
     with np.errstate(invalid="ignore"):
-        return np.asarray(total / there.sum(axis=1))
+        return np.asarray(total / finite.sum(axis=1))

@@ -1,4 +1,4 @@
-"""Embeddings of stimuli by a model of the catalog: the table that retrieval looks for, made of a pinned model."""
+"""Embeddings of stimuli by a model of the catalogue: the table of targets for retrieval."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ def embed(
     mean: Sequence[int] = (),
     tell: Tell = lambda done: None,
 ) -> xr.DataArray:
-    """What model `model` makes of each stimulus, float32 (stimulus, feature), with what determines it in the attributes.
+    """Embeddings of the stimuli by model `model`, float32 (stimulus, feature); attributes record how they were computed.
 
     Parameters
     ----------
     layer
-        One of the model's; needed where it names several. Of a model that embeds, its hidden states, as `8` or `22,24`, in
-        place of those that its spec names.
+        A layer of the model; required if it has several. For an embedder: hidden states, such as `8` or `22,24`, instead
+        of those in its spec.
     mean
         Axes of the layer that are averaged, 1 being the first after the stimulus: `[1]` for tokens (stimulus, token,
-        feature), `[2, 3]` for the maps of a convolution. What is left is laid side by side.
+        feature), `[2, 3]` for the maps of a convolution. The remaining axes are flattened.
     tell
-        Is called with the number of stimuli that a model has embedded.
+        Called with the number of stimuli embedded so far.
 
     Raises
     ------
     RequestError
-        No such layer or axis, or a table that does not fit the model.
+        The layer or axis does not exist, or the table does not fit the model.
     DataError
-        A stimulus cannot be read or is shorter than what is asked of it.
+        A stimulus cannot be read, or is shorter than its requested section.
     ModelError
         The model has no layers, or its answers are not finite.
     """
     built = model_of(session, model)
     if isinstance(built, Embedder):
-        values, told = _embedded(built, source, layer, mean, tell)
+        values, attributes = _embedded(built, source, layer, mean, tell)
     elif isinstance(built, LayeredModel):
-        values, told = _of_layer(built, source, layer, mean)
+        values, attributes = _of_layer(built, source, layer, mean)
     else:
         raise ModelError(
-            f"model {model!r} makes no embeddings: it has no layers, and its builder is no embedder"
+            f"model {model!r} makes no embeddings: it has no layers, and its builder does not make an embedder"
         )
     table = np.asarray(values, dtype=np.float32).reshape(len(values), -1)
     if not np.isfinite(table).all():
-        wrong = source.table["stimulus_id"].iloc[int(np.argmin(np.isfinite(table).all(axis=1)))]
-        raise ModelError(f"model {model!r}: the embedding of stimulus {wrong!r} is not finite")
+        first_invalid = source.table["stimulus_id"].iloc[int(np.argmin(np.isfinite(table).all(axis=1)))]
+        raise ModelError(f"model {model!r}: the embedding of stimulus {first_invalid!r} is not finite")
     return xr.DataArray(
         table,
         dims=("stimulus", "feature"),
         coords={"stimulus_id": ("stimulus", source.table["stimulus_id"].to_numpy().astype(str))},
-        attrs={"model": model, **told, "stimuli_sha256": source.content_sha256},
+        attrs={"model": model, **attributes, "stimuli_sha256": source.content_sha256},
     )
 
 
@@ -79,12 +79,15 @@ def _embedded(
     built: Embedder, source: Source, layer: str | None, mean: Sequence[int], tell: Tell
 ) -> tuple[Any, dict[str, str]]:
     if mean:
-        raise RequestError(f"--mean is for layers: the spec of model {built.id!r} says what it averages")
-    asked = None if layer is None else _states(layer, built)
-    made = embeddings(built, source.shown(built.shown), asked, tell)
-    states = asked if asked is not None else built.described.get("states", ())
-    told = {"layer": ",".join(map(str, states)) or "vectors", "embedder": canonical(dict(built.described))}
-    return made.rows, told | ({"notes": "; ".join(made.notes)} if made.notes else {})
+        raise RequestError(f"--mean is for layers: the spec of model {built.id!r} declares what it averages")
+    requested = None if layer is None else _states(layer, built)
+    result = embeddings(built, source.shown(built.shown), requested, tell)
+    states = requested if requested is not None else built.described.get("states", ())
+    attributes = {
+        "layer": ",".join(map(str, states)) or "vectors",
+        "embedder": canonical(dict(built.described)),
+    }
+    return result.rows, attributes | ({"notes": "; ".join(result.notes)} if result.notes else {})
 
 
 def _states(layer: str, built: Embedder) -> tuple[int, ...]:
@@ -109,39 +112,41 @@ def _of_layer(
     values = np.asarray(built.activations(stimuli, [layer])[layer])
     if len(values) != len(stimuli):
         values = values.reshape(-1, len(stimuli), *values.shape[1:]).mean(axis=0)
-    wrong = sorted(axis for axis in mean if not 0 < axis < values.ndim)
-    if wrong or len(set(mean)) != len(mean):
+    invalid = sorted(axis for axis in mean if not 0 < axis < values.ndim)
+    if invalid or len(set(mean)) != len(mean):
         raise RequestError(
             f"layer {layer!r} is (stimulus, …) of shape {values.shape}: axes to average are among 1 to "
             f"{values.ndim - 1}, each once"
         )
-    told = {"layer": layer, "mean": ",".join(map(str, mean))}
+    attributes = {"layer": layer, "mean": ",".join(map(str, mean))}
     if isinstance(built.identity, Mapping):
-        told["embedder"] = canonical(dict(built.identity))
-    return (values.mean(axis=tuple(mean), dtype=np.float64) if mean else values), told
+        attributes["embedder"] = canonical(dict(built.identity))
+    return (values.mean(axis=tuple(mean), dtype=np.float64) if mean else values), attributes
 
 
 def require_place(path: Path) -> None:
-    """Return if embeddings can be written to this file: it is asked before they are made, which may take hours.
+    """Return if embeddings can be written to this file; call it before computing them, which may take hours.
 
     Raises
     ------
     RequestError
-        The name does not end in .nc, there is no such folder, or nothing may be written to it.
+        The name does not end in .nc, or its folder does not exist or is not writable.
     """
     if path.suffix != ".nc" or not path.parent.is_dir() or path.is_dir():
-        raise RequestError(f"{path}: embeddings are written to a file .nc in a folder that is there")
+        raise RequestError(
+            f"{path}: embeddings are written to a file that ends in .nc, in an existing folder"
+        )
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
         raise RequestError(
-            f"{path} cannot be written ({error.strerror}): name a folder that is yours"
+            f"{path} cannot be written ({error.strerror}): choose a writable folder"
         ) from error
 
 
 def write_embeddings(table: xr.DataArray, path: Path) -> None:
-    """The table as netCDF, for the `embeddings` of a reader; a file that was there stays until the new one is whole.
+    """Write the table as netCDF, for the `embeddings` of a reader; an existing file is replaced atomically.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The frames of a film that are on the screen at given moments, decoded in a confined process."""
+"""The frames of a film that are on the screen at given times, decoded in a sandboxed process."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from neuroledger.errors import DataError
 from neuroledger.models.torch_module import require
 
 EARLY: Final = 1e-4
-"""Seconds by which a frame's time may be rounded."""
+"""Tolerance for rounded times of frames, in seconds."""
 
 FRAMES_AT_ONCE: Final = 512
-"""Prepared frames that the decoding process hands over at a time: some 300 MB at 224 x 224 pixels."""
+"""Prepared frames that the decoding process returns at a time: some 300 MB at 224 x 224 pixels."""
 
 Prepare = Callable[[Any], NDArray[np.float32]]
 
 
 def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterator[NDArray[np.float32]]:
-    """For each row of moments (clip, frame), in seconds and rising, what was on the screen: (frame, …) as prepared.
+    """Yield the prepared frames (frame, …) on the screen at each row of moments (clip, frame), in rising seconds.
 
-    A frame stays until the next one, and the last one as long as two frames: containers round.
+    A frame stays until the next one. The last frame stays for the duration of two frames, because containers round times.
 
     Raises
     ------
     DataError
-        The file is no film, or ends before a moment.
+        The file is not a film, or ends before a moment.
     UnavailableError
         PyAV is not installed.
     """
@@ -44,43 +44,43 @@ def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterato
 
 
 def _clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> list[NDArray[np.float32]]:
-    found: list[NDArray[np.float32]] = []
-    held: list[tuple[float, Any]] = []
+    prepared_clips: list[NDArray[np.float32]] = []
+    buffered: list[tuple[float, Any]] = []
     ready: dict[float, NDArray[np.float32]] = {}
     with _opened(path) as film:
         stream = _video(film, path)
-        lasting = float(1 / stream.average_rate) if stream.average_rate else 0.04
-        coming = _frames(film, stream, float(moments[0, 0]), path)
-        following = next(coming, None)
+        frame_seconds = float(1 / stream.average_rate) if stream.average_rate else 0.04
+        frames = _frames(film, stream, float(moments[0, 0]), path)
+        upcoming = next(frames, None)
         for clip in moments:
-            while following is not None and (not held or following[0] <= clip[-1] + EARLY):
-                held.append(following)
-                following = next(coming, None)
-            while len(held) > 1 and held[1][0] <= clip[0] + EARLY:
-                ready.pop(held.pop(0)[0], None)
-            if not held:
-                raise DataError(f"{path} holds no frames")
-            if following is None and clip[-1] > held[-1][0] + 2 * lasting + EARLY:
+            while upcoming is not None and (not buffered or upcoming[0] <= clip[-1] + EARLY):
+                buffered.append(upcoming)
+                upcoming = next(frames, None)
+            while len(buffered) > 1 and buffered[1][0] <= clip[0] + EARLY:
+                ready.pop(buffered.pop(0)[0], None)
+            if not buffered:
+                raise DataError(f"{path} contains no frames")
+            if upcoming is None and clip[-1] > buffered[-1][0] + 2 * frame_seconds + EARLY:
                 raise DataError(
-                    f"{path} ends at {held[-1][0] + lasting:g} s; {clip[-1]:g} s of it are asked for"
+                    f"{path} ends at {buffered[-1][0] + frame_seconds:g} s, before the requested {clip[-1]:g} s"
                 )
-            times = np.array([time for time, _ in held])
-            shown = np.maximum(np.searchsorted(times, clip + EARLY, side="right") - 1, 0)
-            for place in np.unique(shown):
-                time, frame = held[place]
+            times = np.array([time for time, _ in buffered])
+            indices = np.maximum(np.searchsorted(times, clip + EARLY, side="right") - 1, 0)
+            for index in np.unique(indices):
+                time, frame = buffered[index]
                 if time not in ready:
                     ready[time] = prepare(frame.to_image())
-            found.append(np.stack([ready[held[place][0]] for place in shown]))
-    return found
+            prepared_clips.append(np.stack([ready[buffered[index][0]] for index in indices]))
+    return prepared_clips
 
 
 def seconds_of(path: Path) -> float:
-    """How long a film lasts.
+    """Duration of a film in seconds.
 
     Raises
     ------
     DataError
-        The file is no film, or does not say.
+        The file is not a film, or does not state its duration.
     """
     require("av", "film")
     return confined(partial(_seconds_of, path), limits_for([path]), path.name)
@@ -94,7 +94,7 @@ def _seconds_of(path: Path) -> float:
             return float(stream.duration * stream.time_base)
         if film.duration is not None:
             return float(film.duration / av.time_base)
-    raise DataError(f"{path} does not say how long it lasts: give `start` and `duration`")
+    raise DataError(f"{path} does not state its duration: give `start` and `duration`")
 
 
 def _opened(path: Path) -> Any:
@@ -107,12 +107,12 @@ def _opened(path: Path) -> Any:
 
 def _video(film: Any, path: Path) -> Any:
     if not film.streams.video:
-        raise DataError(f"{path} has no pictures")
+        raise DataError(f"{path} has no video stream")
     return film.streams.video[0]
 
 
 def _frames(film: Any, stream: Any, start: float, path: Path) -> Iterator[tuple[float, Any]]:
-    """Frames with their times from the film's beginning, from the last key frame before ``start`` on."""
+    """Yield frames with their times in the film, beginning with the last key frame before ``start``."""
     av = require("av", "film")
     begin = stream.start_time or 0
     try:

@@ -1,4 +1,4 @@
-"""Networks of transformers with published weights from pinned files, read at their hidden states."""
+"""Networks of transformers with published weights from pinned files, and their hidden states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Pretrained", "States", "described", "other_files", "pretrained", "require_tensors_only"]
 
 TENSORS: Final = (".safetensors", ".bin")
-"""Ends of the names of files with tensors; `.bin` is torch's own format, of which nothing but tensors is read."""
+"""Suffixes of files with tensors; `.bin` is torch's own format, from which only tensors are read."""
 
 States = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
@@ -39,70 +39,71 @@ class Pretrained:
     device: str
 
     def hidden(self, states: Sequence[int], **inputs: torch.Tensor) -> torch.Tensor:
-        """Mean over hidden states, (stimulus, token, feature): 0 is what the first block receives, k what the k-th gives.
+        """Mean over hidden states, (stimulus, token, feature).
 
-        They are counted, and in the last one normalised, as transformers does.
+        State 0 is the input of the first block, state k the output of block k, as transformers numbers them; the last
+        one is normalised if transformers does so.
 
         Raises
         ------
         ModelError
-            The network refuses the inputs, or gives no hidden states.
+            The network refuses the inputs, or returns no hidden states.
         """
         import torch
 
-        place = available(self.device)
-        sent = {name: value.to(place) for name, value in inputs.items()}
+        device = available(self.device)
+        moved = {name: value.to(device) for name, value in inputs.items()}
         try:
             with torch.inference_mode():
-                answer = self.module(**sent, output_hidden_states=True)
+                answer = self.module(**moved, output_hidden_states=True)
         except REFUSALS as error:
-            raise ModelError(f"model {self.id!r} cannot be shown this: {error}") from error
-        found = getattr(answer, "hidden_states", None)
-        if found is None or len(found) != self.blocks + 1:
-            given = "none" if found is None else len(found)
+            raise ModelError(f"model {self.id!r} refuses the input: {error}") from error
+        hidden_states = getattr(answer, "hidden_states", None)
+        if hidden_states is None or len(hidden_states) != self.blocks + 1:
+            count = "none" if hidden_states is None else len(hidden_states)
             raise ModelError(
-                f"model {self.id!r}: {given} hidden states for {self.blocks} blocks, not {self.blocks + 1}: this version "
-                f"of transformers ({version_of('transformers')}) does not give those of {type(self.module).__name__}"
+                f"model {self.id!r}: {count} hidden states for {self.blocks} blocks, not {self.blocks + 1}: this version of "
+                f"transformers ({version_of('transformers')}) does not return those of {type(self.module).__name__}"
             )
-        return torch.stack([found[state].float() for state in states]).mean(dim=0)
+        return torch.stack([hidden_states[state].float() for state in states]).mean(dim=0)
 
     def logits(self, **inputs: torch.Tensor) -> torch.Tensor:
-        """(stimulus, token, entry of the vocabulary), of a network with a language head.
+        """Logits (stimulus, token, entry of the vocabulary) of a network with a language head.
 
         Raises
         ------
         ModelError
-            The network refuses the inputs, or has no such head.
+            The network refuses the inputs, or has no language head.
         """
         import torch
 
-        place = available(self.device)
+        device = available(self.device)
         try:
             with torch.inference_mode():
-                answer = self.module(**{name: value.to(place) for name, value in inputs.items()})
+                answer = self.module(**{name: value.to(device) for name, value in inputs.items()})
         except REFUSALS as error:
-            raise ModelError(f"model {self.id!r} cannot be shown this: {error}") from error
-        found = getattr(answer, "logits", None)
-        if found is None:
+            raise ModelError(f"model {self.id!r} refuses the input: {error}") from error
+        logits = getattr(answer, "logits", None)
+        if logits is None:
             raise ModelError(
-                f"model {self.id!r}: {type(self.module).__name__} has no language head: name a class that has one, such as "
+                f"model {self.id!r}: {type(self.module).__name__} has no language head: choose a class with one, such as "
                 "GPT2LMHeadModel"
             )
-        return torch.as_tensor(found)
+        return torch.as_tensor(logits)
 
     def checked(self, states: Sequence[int]) -> tuple[int, ...]:
-        """The states, each once and all of the network.
+        """The states, if the network has all of them and none is repeated.
 
         Raises
         ------
         ModelError
-            They are not.
+            A state does not exist or is repeated, or there are none.
         """
-        wrong = [state for state in states if not 0 <= state <= self.blocks]
-        if wrong or len(set(states)) != len(states) or not states:
+        invalid = [state for state in states if not 0 <= state <= self.blocks]
+        if invalid or len(set(states)) != len(states) or not states:
             raise ModelError(
-                f"model {self.id!r}: hidden states {', '.join(map(str, states)) or '(none)'}: they are counted from 0 to "
-                f"{self.blocks}, each named once"
+                f"model {self.id!r}: hidden states {', '.join(map(str, states)) or '(none)'}: name states from 0 to "
+                f"{self.blocks}, each once"
             )
         return tuple(states)
 
@@ -117,15 +118,15 @@ def pretrained(
     unused: Sequence[str] = (),
     device: str = "cpu",
 ) -> Pretrained:
-    """The network that ``architecture`` and ``config`` describe, every parameter of it from the pinned files.
+    """The network that ``architecture`` and ``config`` describe, with all parameters from the pinned files.
 
-    transformers puts older names of tensors into their places; the beginnings ``unused`` name what the files hold beyond
-    the network, such as heads of its training.
+    transformers maps old names of tensors to new ones. ``unused`` lists prefixes of the tensors that the network does not
+    use, such as heads for its training.
 
     Raises
     ------
     ModelError
-        No such class or field, no weights, or they do not fit.
+        A class or a field does not exist, or weights are missing or do not fit.
     UnavailableError
         transformers or torch is not installed.
     """
@@ -133,34 +134,36 @@ def pretrained(
     import torch
 
     try:
-        found, settings = configured(architecture, config, id)
-        held = {
+        network_class, settings = configured(architecture, config, id)
+        state = {
             name: value for name, value in _tensors(weights, id).items() if not name.startswith(tuple(unused))
         }
         with _quiet(hub):
-            module, told = found.from_pretrained(
+            module, loading = network_class.from_pretrained(
                 None,
                 config=settings,
-                state_dict=held,
+                state_dict=state,
                 output_loading_info=True,
                 dtype=torch.float32,
                 ignore_mismatched_sizes=True,
             )
     except UNBUILDABLE as error:
-        raise ModelError(f"model {id!r}: {architecture} cannot be built of these: {error}") from error
-    problems = [f"no value for {name!r}" for name in sorted(told["missing_keys"])]
-    problems += [f"nothing takes {name!r}" for name in sorted(told["unexpected_keys"])]
+        raise ModelError(
+            f"model {id!r}: {architecture} cannot be built from `config` and `weights`: {error}"
+        ) from error
+    problems = [f"no value for {name!r}" for name in sorted(loading["missing_keys"])]
+    problems += [f"the network does not use {name!r}" for name in sorted(loading["unexpected_keys"])]
     problems += [
-        f"{name!r} is {tuple(given)}, the network has {tuple(own)}"
-        for name, given, own in sorted(told["mismatched_keys"])
+        f"{name!r} is {tuple(stored)}, the network has {tuple(expected)}"
+        for name, stored, expected in sorted(loading["mismatched_keys"])
     ]
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise ModelError(f"model {id!r}: weights do not fit: {'; '.join(problems[:5])}{more}")
     module.eval().requires_grad_(requires_grad=False)
-    made = Pretrained(id, module.to(available(device)), int(settings.num_hidden_layers), device)
-    made.checked(states)
-    return made
+    network = Pretrained(id, module.to(available(device)), int(settings.num_hidden_layers), device)
+    network.checked(states)
+    return network
 
 
 def described(
@@ -171,27 +174,28 @@ def described(
     packages: Sequence[str] = (),
     **how: Any,
 ) -> dict[str, Any]:
-    """Plain data that determines the embeddings of a network: what it is, its weights, and how it is asked."""
-    named = sorted({"torch", "transformers", *packages})
+    """Plain data that determine the embeddings of a network: architecture, weights, packages and settings."""
     return {
         "architecture": architecture,
         "config": json.loads(json.dumps(config)),
         "weights": weights_identity(weights),
         "device": available(device).type,
-        "packages": {name: version_of(name) for name in named},
+        "packages": {name: version_of(name) for name in sorted({"torch", "transformers", *packages})},
         **how,
     }
 
 
 def other_files(weights: Mapping[str, Path]) -> dict[str, Path]:
-    """The pinned files that hold no tensors."""
+    """The pinned files that do not contain tensors."""
     return {name: path for name, path in weights.items() if not name.endswith(TENSORS)}
 
 
 def _tensors(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]:
     files = {name: path for name, path in weights.items() if name.endswith(TENSORS)}
     if not files:
-        raise ModelError(f"model {model!r} has no weights: pin a file {' or '.join(TENSORS)} under `weights`")
+        raise ModelError(
+            f"model {model!r} has no weights: pin a file that ends in {' or '.join(TENSORS)} under `weights`"
+        )
     state: dict[str, torch.Tensor] = {}
     for _, path in sorted(files.items()):
         try:
@@ -203,7 +207,7 @@ def _tensors(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]
 
 @contextmanager
 def _quiet(hub: Any) -> Iterator[None]:
-    """Without bars of progress and reports of loading; what they would say becomes an error here."""
+    """Suppress progress bars and loading reports; problems with loading become errors here."""
     logging = hub.utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -217,12 +221,12 @@ def _quiet(hub: Any) -> Iterator[None]:
 
 
 def require_tensors_only(files: Mapping[str, Path], model: str) -> None:
-    """Return if nothing but tensors is pinned.
+    """Return if only tensors are pinned.
 
     Raises
     ------
     ModelError
-        Another file is, which nothing would read.
+        Another file is pinned, which would not be used.
     """
     if others := sorted(other_files(files)):
-        raise ModelError(f"model {model!r}: nothing reads {others[0]!r} under `weights`: leave it out")
+        raise ModelError(f"model {model!r}: {others[0]!r} under `weights` is not used: remove it")

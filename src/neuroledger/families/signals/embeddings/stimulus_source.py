@@ -1,4 +1,4 @@
-"""What a model is to be shown: a table of stimuli, by hand or as a data set's reader lists it, and where their files lie."""
+"""Stimuli to present to a model: a table, from a CSV file, a folder or a data set's reader, and the paths of the files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECONDS = ("start", "duration")
 
 @dataclass(frozen=True)
 class _Files(Mapping[str, bytes]):
-    """Contents of files by name, read when they are asked for."""
+    """Contents of files by name, read on access."""
 
     paths: Mapping[str, Path]
 
@@ -51,18 +51,18 @@ class _Files(Mapping[str, bytes]):
 
 @dataclass(frozen=True)
 class Source:
-    """A table of stimuli, every value a text as it was written, and their files.
+    """A table of stimuli, all of whose values are strings, and the files of the stimuli.
 
     Attributes
     ----------
     name
-        What errors call the table.
+        Name of the table in error messages.
     table
-        `stimulus_id` and whatever is known of each stimulus.
+        `stimulus_id` and further columns, one row per stimulus.
     files
         Paths by `filename`.
     folder
-        Where files lie that `files` does not name.
+        Folder of the files that are not in `files`.
     """
 
     name: str
@@ -77,100 +77,100 @@ class Source:
 
     def images(self) -> StimulusSet:
         """The stimuli as images, for models with layers."""
-        shown = self.shown("images")
-        names = [str(one.path) for one in shown]
+        names = [str(stimulus.path) for stimulus in self.shown("images")]
         table = self.table.drop(columns="filename").assign(filename=names)
         return StimulusSet(id=self.name, table=table, contents=_Files({name: Path(name) for name in names}))
 
     def shown(self, takes: Sense) -> list[Shown]:
-        """The stimuli, for a model that takes such.
+        """The stimuli as a model that takes `takes` needs them.
 
         Raises
         ------
         RequestError
-            A column is missing, a stimulus is empty or named twice, a number is none, a file is not there.
+            A column or a file is missing, a stimulus is empty or listed twice, or a time is not a number.
         """
-        lost = [column for column in ("stimulus_id", *COLUMNS[takes]) if column not in self.table.columns]
-        if lost:
+        missing = [column for column in ("stimulus_id", *COLUMNS[takes]) if column not in self.table.columns]
+        if missing:
             raise RequestError(
-                f"{self.name} has no column {', '.join(map(repr, lost))}, which a model that takes {takes} needs; it has "
+                f"{self.name} has no column {', '.join(map(repr, missing))}, which a model that takes {takes} needs; it has "
                 f"{', '.join(map(str, self.table.columns)) or 'none'}"
             )
         if not len(self.table):
-            raise RequestError(f"{self.name} names no stimulus")
+            raise RequestError(f"{self.name} lists no stimulus: add a row for each")
         rows = self.table.to_dict("records")
         ids = [str(row["stimulus_id"]) for row in rows]
-        twice = [id for id, count in Counter(ids).items() if count > 1]
-        if twice:
+        repeated = [id for id, count in Counter(ids).items() if count > 1]
+        if repeated:
             raise RequestError(
-                f"{self.name} names {len(twice)} stimuli twice, first {twice[0]!r}: one row for each"
+                f"{self.name} lists {len(repeated)} stimuli twice, first {repeated[0]!r}: keep one row for each"
             )
-        found = [self._one({str(key): str(value) for key, value in row.items()}, takes) for row in rows]
-        absent = list(
-            dict.fromkeys(str(one.path) for one in found if one.path is not None and not one.path.is_file())
-        )
+        stimuli = [
+            self._stimulus({str(key): str(value) for key, value in row.items()}, takes) for row in rows
+        ]
+        paths = dict.fromkeys(stimulus.path for stimulus in stimuli if stimulus.path is not None)
+        absent = [str(path) for path in paths if not path.is_file()]
         if absent:
             where = self.folder or "the data set"
             raise RequestError(
                 f"{self.name} names {len(absent)} files that {where} lacks, first {_relative(absent[0], self.folder)}"
             )
-        return found
+        return stimuli
 
-    def _one(self, row: Mapping[str, str], takes: Sense) -> Shown:
-        said = f"{self.name}, stimulus {row['stimulus_id']!r}"
+    def _stimulus(self, row: Mapping[str, str], takes: Sense) -> Shown:
+        where = f"{self.name}, stimulus {row['stimulus_id']!r}"
         if not row["stimulus_id"].strip():
-            raise RequestError(f"{self.name} has a stimulus without a name (`stimulus_id`)")
+            raise RequestError(f"{self.name} has a row without a `stimulus_id`: fill it in")
         if takes == "text":
             if not row["text"].strip():
-                raise RequestError(f"{said}: its text is empty")
+                raise RequestError(f"{where}: its text is empty")
             return Shown(row["stimulus_id"], text=row["text"], context=row.get("context") or None)
-        start, duration = (_number(row.get(name, ""), name, said) for name in SECONDS)
+        start, duration = (_number(row.get(name, ""), name, where) for name in SECONDS)
         if takes == "sound" and (start is None or duration is None):
-            raise RequestError(f"{said}: its {'start' if start is None else 'duration'} is empty")
+            raise RequestError(f"{where}: its {'start' if start is None else 'duration'} is empty")
         if duration is not None and duration <= 0:
-            raise RequestError(f"{said}: its duration is {duration:g} s")
+            raise RequestError(f"{where}: its duration is {duration:g} s")
         return Shown(
-            row["stimulus_id"], path=self._path(row["filename"], said), start=start, duration=duration
+            row["stimulus_id"], path=self._path(row["filename"], where), start=start, duration=duration
         )
 
-    def _path(self, name: str, said: str) -> Path:
+    def _path(self, name: str, where: str) -> Path:
         if name in self.files:
             return self.files[name]
         inside = PurePosixPath(name)
         if not name.strip() or inside.is_absolute() or ".." in inside.parts:
-            raise RequestError(f"{said}: its filename {name!r} is no path below a folder")
+            raise RequestError(f"{where}: its filename {name!r} is not a relative path below a folder")
         if self.folder is None:
             raise RequestError(
-                f"{said}: the file {name} is not among the data set's: say where it lies with --images, --sounds or --videos"
+                f"{where}: the data set has no file {name}: give its folder with --images, --sounds or --videos"
             )
         if len(inside.parts) == 1 and not (self.folder / name).is_file():
-            return self._anywhere(name, said)
+            return self._search(name, where)
         return self.folder / name
 
-    def _anywhere(self, name: str, said: str) -> Path:
-        """A file that is called by its name alone, wherever below the folder it lies."""
+    def _search(self, name: str, where: str) -> Path:
+        """Path of the file with this name in any subfolder."""
         if len(self._below.get(name, ())) > 1:
-            shown = ", ".join(str(path.relative_to(self.folder or path)) for path in self._below[name][:2])
-            raise RequestError(f"{said}: several files are called {name}: {shown}: give its path")
+            examples = ", ".join(str(path.relative_to(self.folder or path)) for path in self._below[name][:2])
+            raise RequestError(f"{where}: several files are named {name} ({examples}): give its path")
         return self._below[name][0] if name in self._below else (self.folder or Path()) / name
 
     @cached_property
     def _below(self) -> dict[str, list[Path]]:
-        """Files below the folder by their names."""
-        found: dict[str, list[Path]] = {}
+        """Files below the folder, by name without folders."""
+        paths: dict[str, list[Path]] = {}
         for path in sorted(self.folder.rglob("*") if self.folder is not None else ()):
             if path.is_file():
-                found.setdefault(path.name, []).append(path)
-        return found
+                paths.setdefault(path.name, []).append(path)
+        return paths
 
 
 def table_of(path: Path) -> pd.DataFrame:
-    """A CSV of stimuli, every cell a text as it stands there: words may be called null.
+    """Read a CSV table of stimuli; all cells are strings, also `null` and empty ones.
 
     Raises
     ------
     RequestError
-        It is no CSV in UTF-8, or two columns have one name.
+        The file is not CSV in UTF-8, or two columns have the same name.
     """
     if path.exists() and not path.is_file():  # a pipe or a device, which may never end
         raise RequestError(f"{path} is not a file")
@@ -179,104 +179,106 @@ def table_of(path: Path) -> pd.DataFrame:
     except (ValueError, OSError) as error:
         raise RequestError(f"{path} cannot be read as a CSV table ({error})") from error
     names = [str(name) for name in table.iloc[0]]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise RequestError(f"{path} has two columns {twice[0]!r}")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise RequestError(f"{path} has two columns named {repeated[0]!r}: rename or remove one")
     return table.iloc[1:].set_axis(names, axis=1).reset_index(drop=True)
 
 
 def images_in(folder: Path, *, by_name: bool = False) -> Source:
-    """The images below a folder, called by their path in it, or by their names alone.
+    """The images below a folder; their ids are their paths in it, or their names with ``by_name``.
 
     Raises
     ------
     RequestError
-        There are none, or two have one name.
+        The folder is missing or contains no images, or two images have the same name.
     """
     if not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder: name the one that holds the images")
-    there = sorted(
+        raise RequestError(f"{folder} is not a folder: give the folder that contains the images")
+    names = sorted(
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
         if path.suffix.lower() in IMAGES and path.is_file()
     )
-    if not there:
-        raise RequestError(f"{folder} holds no images ({', '.join(sorted(IMAGES))})")
-    ids = [PurePosixPath(name).name if by_name else name for name in there]
-    twice = sorted(name for name, count in Counter(ids).items() if count > 1)
-    if twice:
-        raise RequestError(f"{folder} holds {len(twice)} names of images twice, first {twice[0]}: use paths")
-    return Source(folder.name, pd.DataFrame({"stimulus_id": ids, "filename": there}), folder=folder)
+    if not names:
+        raise RequestError(f"{folder} contains no images ({', '.join(sorted(IMAGES))})")
+    ids = [PurePosixPath(name).name if by_name else name for name in names]
+    repeated = sorted(name for name, count in Counter(ids).items() if count > 1)
+    if repeated:
+        raise RequestError(
+            f"{folder} contains {len(repeated)} names of images twice, first {repeated[0]}: use paths as ids"
+        )
+    return Source(folder.name, pd.DataFrame({"stimulus_id": ids, "filename": names}), folder=folder)
 
 
 def listed(path: Path, folder: Path | None) -> Source:
-    """The stimuli of a CSV table, their files below a folder.
+    """The stimuli of a CSV table, with their files below a folder.
 
     Raises
     ------
     RequestError
-        The table cannot be read, or there is no such folder.
+        The table cannot be read, or the folder is missing.
     """
     if folder is not None and not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder: name the one that holds the files of {path}")
+        raise RequestError(f"{folder} is not a folder: give the folder that contains the files of {path}")
     return Source(str(path), table_of(path), folder=folder)
 
 
 def source_of_dataset(
     catalog: Catalog, id: str, downloads: Path | None = None, folder: Path | None = None
 ) -> Source:
-    """The stimuli that the reader of data set ``id`` lists, before any embedding of them is there.
+    """The stimuli that the reader of data set ``id`` lists; needs no embeddings.
 
-    Its files are those in ``downloads``, under the names that pinning gives them, or those below `data/<id>/`, of which
-    the pinned ones are verified. Other files of stimuli lie in ``folder``.
+    The files are taken from ``downloads``, under the names that pinning gives them, or from `data/<id>/`, where pinned
+    files are verified. ``folder`` contains further files of stimuli.
 
     Raises
     ------
     RequestError
-        The data set's reader lists no stimuli, or there are no files.
+        The data set's reader does not list stimuli, or there are no files.
     DataError, IntegrityError
-        The files are not what the reader, or the pins, say.
+        The files do not match what the reader expects, or the pins.
     """
     spec = catalog.dataset(id)
     if spec.reader is None:
-        raise RequestError(f"data set {id!r} has no reader that could list its stimuli: give --table")
+        raise RequestError(f"data set {id!r} has no reader to list its stimuli: give --table")
     known = registry.names("stimuli")
     if spec.reader.name not in known:
         raise RequestError(
-            f"data set {id!r}: its reader {spec.reader.name!r} does not list stimuli (those that do: "
+            f"data set {id!r}: its reader {spec.reader.name!r} does not list stimuli (readers that do: "
             f"{', '.join(known)}): give --table"
         )
-    reader, lists = registry.get("reader", spec.reader.name), registry.get("stimuli", spec.reader.name)
+    reader, lister = registry.get("reader", spec.reader.name), registry.get("stimuli", spec.reader.name)
     try:
         bound = reader.bind(spec.reader.parameters)
     except ValidationError as error:
         document = catalog.entry("datasets", id).document
         raise SpecError(explain(error, document, reader.parameters, ("reader",))) from None
     files = _files(catalog, id, downloads)
-    given = {name: bound[name] for name in lists.parameters.model_fields}
-    table: pd.DataFrame = lists.function(files, **given)
+    parameters = {name: bound[name] for name in lister.parameters.model_fields}
+    table: pd.DataFrame = lister.function(files, **parameters)
     return Source(f"data set {id}", table.fillna("").astype(str), files, folder)
 
 
 def _files(catalog: Catalog, id: str, downloads: Path | None) -> dict[str, Path]:
     if downloads is not None:
         return {place_of(name): downloads / name for name in files_below(downloads)}
-    held = folder_of(catalog.root, "datasets", id)
-    if not held.is_dir():
-        raise RequestError(f"{held} is not there: say with --from where the downloads of {id} lie")
-    files = {name: held / name for name in files_below(held)}
+    local = folder_of(catalog.root, "datasets", id)
+    if not local.is_dir():
+        raise RequestError(f"{local} does not exist: give the folder with the downloads of {id} by --from")
+    files = {name: local / name for name in files_below(local)}
     for name, pin in catalog.dataset(id).files.items():
         if name in files:
             verify_file(
                 files[name],
                 pin,
                 memory=catalog.root / ".cache",
-                fix=f"bring it with `neuroledger fetch {id}`",
+                fix=f"fetch it with `neuroledger fetch {id}`",
             )
     return files
 
 
-def _number(text: str, name: str, said: str) -> float | None:
+def _number(text: str, name: str, where: str) -> float | None:
     if not text.strip():
         return None
     try:
@@ -284,7 +286,7 @@ def _number(text: str, name: str, said: str) -> float | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise RequestError(f"{said}: its {name} is {text!r}, not seconds")
+        raise RequestError(f"{where}: its {name} is {text!r}, not a number of seconds")
     return value
 
 

@@ -18,14 +18,14 @@ FEWEST = 3
 def reading_correlation(
     source: xr.DataArray, target: xr.DataArray, *, absolute: bool = False
 ) -> xr.DataArray:
-    """Pearson's correlation over the parts that both sides have a number for.
+    """Pearson correlation over the parts of the text that have a number on both sides.
 
     Parameters
     ----------
     source, target
         One number per part, ``(presentation,)`` with ``stimulus_id``; rows are matched by it.
     absolute
-        Without the sign, as Brain-Score reports it.
+        Return the absolute value, as Brain-Score does.
 
     Raises
     ------
@@ -41,15 +41,15 @@ def reading_correlation(
             raise MetricError(
                 f"reading times are one number per part with `stimulus_id`; a side has {tuple(side.dims)} of {side.dtype}"
             )
-    own, ids = (side["stimulus_id"].values.astype(str) for side in (source, target))
-    if len(set(ids.tolist())) != ids.size or len(set(own.tolist())) != own.size:
+    source_ids, ids = (side["stimulus_id"].values.astype(str) for side in (source, target))
+    if len(set(ids.tolist())) != ids.size or len(set(source_ids.tolist())) != source_ids.size:
         raise MetricError(
             "a part of the text has several rows: average its readers (`average`) or repetitions first"
         )
-    rows = locate(ids, own)
+    rows = locate(ids, source_ids)
     if (rows < 0).any():
         raise MetricError(
-            f"{int((rows < 0).sum())} parts have no number of the model, first {str(ids[rows < 0][0])!r}"
+            f"the model gave no number for {int((rows < 0).sum())} parts, first {str(ids[rows < 0][0])!r}"
         )
     r = correlated(
         np.asarray(source.values, dtype=np.float64)[rows], np.asarray(target.values, dtype=np.float64)
@@ -62,8 +62,8 @@ def reading_correlation(
 
 
 def correlated(a: np.ndarray, b: np.ndarray) -> float:
-    """Pearson's correlation where both have a number; NaN where fewer than three do, or one side does not vary."""
-    both = np.isfinite(a) & np.isfinite(b)
-    if both.sum() < FEWEST or np.ptp(a[both]) == 0 or np.ptp(b[both]) == 0:
+    """Pearson correlation over finite pairs; NaN if there are fewer than three pairs, or one side does not vary."""
+    valid = np.isfinite(a) & np.isfinite(b)
+    if valid.sum() < FEWEST or np.ptp(a[valid]) == 0 or np.ptp(b[valid]) == 0:
         return float("nan")
-    return float(np.corrcoef(a[both], b[both])[0, 1])
+    return float(np.corrcoef(a[valid], b[valid])[0, 1])

@@ -50,17 +50,18 @@ def film_embedder(
     Parameters
     ----------
     states
-        Hidden states that are averaged: 0 is what the first block receives, k what the k-th gives.
+        Hidden states that are averaged: 0 is the input of the first block, k the output of block k.
     frames
-        Frames of a clip: what is on the screen at equal steps, the last at the clip's end.
+        Number of frames of a clip, at equal steps, the last at the clip's end.
     clips_per_second, clip_seconds
-        Clips end at equal steps, the last at the stimulus's end, and last so long (1 / ``clips_per_second`` unless said).
+        Clips end at equal steps, the last at the stimulus's end. A clip lasts ``clip_seconds``, by default
+        1 / ``clips_per_second``.
     tokens
-        Mean over all tokens of a clip, or the first, or the last; then the mean over clips.
+        Mean over all tokens of a clip, or its first or last token; then the mean over clips.
     input
-        What the network calls its frames, (stimulus, frame, channel, height, width).
+        The network's argument for the frames, (stimulus, frame, channel, height, width).
     unused
-        Beginnings of names of tensors that the files hold and the network lacks.
+        Prefixes of the names of tensors in the files that the network does not use.
     """
     require_tensors_only(weights or {}, id)
     network = pretrained(
@@ -72,47 +73,54 @@ def film_embedder(
     def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
         import torch
 
-        wanted = network.checked(asked or states)
+        used = network.checked(asked or states)
         rows = []
-        for one in shown:
-            start, duration = one.start or 0.0, one.duration
-            when = moments(
-                start, duration or seconds_of(one.file) - start, clips_per_second, span, frames, one
+        for film in shown:
+            start = film.start or 0.0
+            duration = film.duration or seconds_of(film.file) - start
+            times = moments(start, duration, clips_per_second, span, frames, film)
+            embedded = (
+                pooled(network.hidden(used, **{input: torch.from_numpy(clip)[None]}), tokens)[0]
+                for clip in clips(film.file, times, preprocessing.one)
             )
-            seen = (
-                pooled(network.hidden(wanted, **{input: torch.from_numpy(clip)[None]}), tokens)[0]
-                for clip in clips(one.file, when, preprocessing.one)
-            )
-            rows.append(np.mean([row.astype(np.float64) for row in seen], axis=0))
+            rows.append(np.mean([row.astype(np.float64) for row in embedded], axis=0))
             tell(len(rows))
         return Embedded(np.stack(rows).astype(np.float32))
 
-    how: dict[str, Any] = {"states": list(states), "frames": frames, "clips_per_second": clips_per_second}
-    how |= {"clip_seconds": span, "tokens": tokens, "preprocessing": preprocessing.model_dump(mode="json")}
-    told = described(architecture, config or {}, weights or {}, device, ("av", "pillow"), **how)
-    return Embedder(id=id, shown="film", embed=embed, described=told)
+    settings: dict[str, Any] = {
+        "states": list(states),
+        "frames": frames,
+        "clips_per_second": clips_per_second,
+    }
+    settings |= {
+        "clip_seconds": span,
+        "tokens": tokens,
+        "preprocessing": preprocessing.model_dump(mode="json"),
+    }
+    description = described(architecture, config or {}, weights or {}, device, ("av", "pillow"), **settings)
+    return Embedder(id=id, shown="film", embed=embed, described=description)
 
 
 def moments(
-    start: float, duration: float, clips_per_second: float, span: float, frames: int, one: Shown
+    start: float, duration: float, clips_per_second: float, span: float, frames: int, film: Shown
 ) -> NDArray[np.float64]:
-    """When the frames of each clip are taken, (clip, frame) in seconds of the film.
+    """Times of the frames of each clip, (clip, frame), in seconds of the film.
 
-    Clip c of n ends at start + duration (c + 1) / n; its frame f of F is span (F - 1 - f) / F before that, and none is
+    Clip c of n ends at start + duration (c + 1) / n; its frame f of F is span (F - 1 - f) / F before that, but not
     before the stimulus begins.
 
     Raises
     ------
     DataError
-        The stimulus has no length, or begins before the film.
+        The stimulus has no duration, or begins before the film.
     """
     if start < 0 or duration <= 0:
         raise DataError(
-            f"stimulus {one.stimulus_id!r} is {start:g} to {start + duration:g} s of {one.where}: it must begin in "
+            f"stimulus {film.stimulus_id!r} is {start:g} to {start + duration:g} s of {film.where}: it must begin in "
             "the film and last"
         )
     count = max(1, round(clips_per_second * duration))
     ends = start + duration * np.arange(1, count + 1) / count
-    before = span * np.arange(frames - 1, -1, -1) / frames
-    taken: NDArray[np.float64] = np.maximum(ends[:, None] - before[None], start)
-    return taken
+    offsets = span * np.arange(frames - 1, -1, -1) / frames
+    times: NDArray[np.float64] = np.maximum(ends[:, None] - offsets[None], start)
+    return times

@@ -52,13 +52,13 @@ def image_embedder(
     Parameters
     ----------
     states
-        Hidden states that are averaged: 0 is what the first block receives, k what the k-th gives.
+        Hidden states that are averaged: 0 is the input of the first block, k the output of block k.
     tokens
-        Mean over all tokens, the class token among them; or the first, or the last.
+        Mean over all tokens, including the class token; or the first or last token.
     resize_first
-        The shorter side, in pixels, that images are brought to (bilinear) before ``preprocessing``.
+        Images are resized (bilinear) to this length of the shorter side, in pixels, before ``preprocessing``.
     unused
-        Beginnings of names of tensors that the files hold and the network lacks.
+        Prefixes of the names of tensors in the files that the network does not use.
     """
     require_tensors_only(weights or {}, id)
     network = pretrained(
@@ -67,50 +67,54 @@ def image_embedder(
     preprocessing.check(id)
 
     def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
-        wanted = network.checked(asked or states)
+        used = network.checked(asked or states)
         parts: list[NDArray[Any]] = []
         for batch in _batches(shown, resize_first, preprocessing, id):
-            parts.append(pooled(network.hidden(wanted, pixel_values=batch), tokens))
+            parts.append(pooled(network.hidden(used, pixel_values=batch), tokens))
             tell(sum(map(len, parts)))
         return Embedded(np.concatenate(parts).astype(np.float32))
 
-    how: dict[str, Any] = {"states": list(states), "tokens": tokens, "resize_first": resize_first}
-    how |= {"preprocessing": preprocessing.model_dump(mode="json")}
-    told = described(architecture, config or {}, weights or {}, device, ("pillow",), **how)
-    return Embedder(id=id, shown="images", embed=embed, described=told)
+    settings: dict[str, Any] = {"states": list(states), "tokens": tokens, "resize_first": resize_first}
+    settings |= {"preprocessing": preprocessing.model_dump(mode="json")}
+    description = described(architecture, config or {}, weights or {}, device, ("pillow",), **settings)
+    return Embedder(id=id, shown="images", embed=embed, described=description)
 
 
 def pooled(hidden: torch.Tensor, tokens: Tokens) -> NDArray[Any]:
-    """(stimulus, feature) of (stimulus, token, feature)."""
-    taken = {"mean": lambda: hidden.mean(dim=1), "first": lambda: hidden[:, 0], "last": lambda: hidden[:, -1]}
-    values: NDArray[Any] = taken[tokens]().cpu().numpy()
+    """Pool the tokens of (stimulus, token, feature) to (stimulus, feature)."""
+    poolings = {
+        "mean": lambda: hidden.mean(dim=1),
+        "first": lambda: hidden[:, 0],
+        "last": lambda: hidden[:, -1],
+    }
+    values: NDArray[Any] = poolings[tokens]().cpu().numpy()
     return values
 
 
 def _batches(
-    shown: Sequence[Shown], first: int | None, preprocessing: Preprocessing, model: str
+    shown: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
 ) -> Iterator[torch.Tensor]:
     import torch
 
-    for at in range(0, len(shown), AT_ONCE):
-        some = shown[at : at + AT_ONCE]
+    for start in range(0, len(shown), AT_ONCE):
+        batch = shown[start : start + AT_ONCE]
         yield torch.from_numpy(
             confined(
-                partial(_prepared, some, first, preprocessing, model),
-                limits_for({one.file for one in some}),
+                partial(_prepared, batch, side, preprocessing, model),
+                limits_for({image.file for image in batch}),
                 f"images of model {model!r}",
             )
         )
 
 
 def _prepared(
-    shown: Sequence[Shown], first: int | None, preprocessing: Preprocessing, model: str
+    shown: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
 ) -> NDArray[np.float32]:
-    images = (_sized(decode(one.file.read_bytes(), one.stimulus_id), first) for one in shown)
+    images = (_resized(decode(image.file.read_bytes(), image.stimulus_id), side) for image in shown)
     return preprocessing(images, model=model)
 
 
-def _sized(image: Image, side: int | None) -> Image:
+def _resized(image: Image, side: int | None) -> Image:
     if side is None:
         return image
     from PIL.Image import Resampling

@@ -1,4 +1,4 @@
-"""Models that read: language networks of transformers, and surprisals that were computed elsewhere."""
+"""Models that read texts: language networks of transformers, and stored reading times or surprisals."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ READS: Final = ("reading_times", "next_word")
 
 @dataclass(frozen=True, kw_only=True)
 class TextReader:
-    """A model that is shown texts with their context and gives responses of its regions, or behaviour, part by part.
+    """A model that reads texts in context and returns responses of its regions, or behaviour, for each part.
 
-    ``read`` answers one passage, given the contexts of its parts and what is asked: the name of a region, or one of
-    ``behaviour``. It returns an array (part, …).
+    ``read`` processes one passage. Its arguments are the contexts of the parts, their stimulus ids, and the requested
+    output: the name of a region, or one of ``behaviour``. It returns an array (part, …).
     """
 
     id: str
@@ -53,26 +53,28 @@ class TextReader:
     def answer(self, question: Any) -> xr.DataArray:
         """(presentation,) for behaviour, (presentation, neuroid) for a region, in the order of the stimuli."""
         stimuli: StimulusSet = question.stimuli
-        asked = question.region if isinstance(question, Record) else question.task.name
+        output = question.region if isinstance(question, Record) else question.task.name
         table = stimuli.table
-        lost = [name for name in ("text", "context", "passage") if name not in table]
-        if lost:
+        missing = [name for name in ("text", "context", "passage") if name not in table]
+        if missing:
             raise DataError(
-                f"stimuli {stimuli.id!r} have no column {lost[0]!r}: model {self.id!r} reads texts in their context "
-                "(paradigm `reading`)"
+                f"stimuli {stimuli.id!r} have no column {missing[0]!r}: model {self.id!r} reads texts in context; use the "
+                "paradigm `reading`"
             )
-        found: list[Any] = [None] * len(table)
+        answers: list[Any] = [None] * len(table)
         for _, rows in table.groupby("passage", sort=False).indices.items():
-            given = self.read(table["context"].iloc[rows].tolist(), [stimuli.ids[row] for row in rows], asked)
-            for row, value in zip(rows, given, strict=True):
-                found[row] = value
+            passage = self.read(
+                table["context"].iloc[rows].tolist(), [stimuli.ids[row] for row in rows], output
+            )
+            for row, value in zip(rows, passage, strict=True):
+                answers[row] = value
         coords: dict[str, Any] = {"stimulus_id": ("presentation", stimuli.ids)}
         if not isinstance(question, Record):
-            return xr.DataArray(np.asarray(found), dims=("presentation",), coords=coords)
-        values = np.stack(found)
-        names = [f"{self.id}.{asked}.{number}" for number in range(values.shape[1])]
-        coords |= {"neuroid_id": ("neuroid", names), "layer": ("neuroid", [asked] * len(names))}
-        coords["region"] = ("neuroid", [asked] * len(names))
+            return xr.DataArray(np.asarray(answers), dims=("presentation",), coords=coords)
+        values = np.stack(answers)
+        names = [f"{self.id}.{output}.{number}" for number in range(values.shape[1])]
+        coords |= {"neuroid_id": ("neuroid", names), "layer": ("neuroid", [output] * len(names))}
+        coords["region"] = ("neuroid", [output] * len(names))
         return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords, attrs={"model": self.id})
 
 
@@ -90,26 +92,26 @@ def language_network(
 ) -> TextReader:
     """A causal language network of transformers with pinned weights and the pinned ``tokenizer.json``.
 
-    It reads a passage part by part. The reading time of a part is its surprisal in bits, summed over the tokens that it
-    adds to its context; the first token of a passage has none. A response is the hidden state of the last token.
+    It reads a passage part by part. The reading time of a part is its surprisal in bits, summed over the tokens that the
+    part adds to the context; the first token of a passage has none. A response is the hidden state of the last token.
 
     Parameters
     ----------
     architecture, config
         A class with a language head, such as ``GPT2LMHeadModel``, and fields of its configuration.
     longest
-        Tokens that are shown at most; of a longer context the beginning is left out.
+        Maximum number of tokens; the beginning of a longer context is cut off.
     unused
-        Beginnings of names of tensors that the files hold and the network lacks.
+        Prefixes of the names of tensors in the files that the network does not use.
     regions
-        Region → number of the hidden state that stands for it: ``"0"`` is what the first block receives.
+        Region → number of its hidden state: ``"0"`` is the input of the first block.
 
     Raises
     ------
     ModelError
         The state of a region is not the number of a hidden state, or the class has no language head.
     """
-    cut = tokenizer(weights or {}, id)
+    encoder = tokenizer(weights or {}, id)
     states: dict[str, int] = {}
     for name, state in (regions or {}).items():
         if not isinstance(state, str) or not state.isdecimal():
@@ -120,37 +122,39 @@ def language_network(
         device=device,
     )  # fmt: skip
 
-    def read(contexts: Sequence[str], ids: Sequence[str], asked: str) -> list[Any]:
+    def read(contexts: Sequence[str], ids: Sequence[str], output: str) -> list[Any]:
         import torch
 
-        found: list[Any] = []
-        before = 0
+        answers: list[Any] = []
+        previous = 0
         for context, stimulus in zip(contexts, ids, strict=True):
-            pieces = cut.encode(context, add_special_tokens=False).ids
-            if not pieces:
+            token_ids = encoder.encode(context, add_special_tokens=False).ids
+            if not token_ids:
                 raise DataError(f"stimulus {stimulus!r}: its context {context!r} has no token")
-            shown = pieces[-longest:]
-            new = min(len(pieces) - before, len(shown))
-            before = len(pieces)
+            window = token_ids[-longest:]
+            new = min(len(token_ids) - previous, len(window))
+            previous = len(token_ids)
             inputs = {
-                "input_ids": torch.tensor([shown]),
-                "attention_mask": torch.ones(1, len(shown), dtype=torch.long),
+                "input_ids": torch.tensor([window]),
+                "attention_mask": torch.ones(1, len(window), dtype=torch.long),
             }
-            if asked in states:
-                found.append(network.hidden((states[asked],), **inputs)[0, -1].cpu().numpy())
+            if output in states:
+                answers.append(network.hidden((states[output],), **inputs)[0, -1].cpu().numpy())
                 continue
             logits = network.logits(**inputs)[0].cpu()
-            if asked == "next_word":
-                found.append(cut.decode([int(logits[-1].argmax())]).strip())
+            if output == "next_word":
+                answers.append(encoder.decode([int(logits[-1].argmax())]).strip())
                 continue
-            rated = range(max(len(shown) - new, 1), len(shown))
-            if len(shown) < 2 or not rated:
-                found.append(np.nan)
+            positions = range(max(len(window) - new, 1), len(window))
+            if len(window) < 2 or not positions:
+                answers.append(np.nan)
                 continue
-            chances = torch.log_softmax(logits[[place - 1 for place in rated]].double(), dim=-1)
-            own = torch.tensor([shown[place] for place in rated])
-            found.append(float(-chances[torch.arange(len(own)), own].sum() / np.log(2)))
-        return found
+            log_probabilities = torch.log_softmax(logits[[place - 1 for place in positions]].double(), dim=-1)
+            window_ids = torch.tensor([window[place] for place in positions])
+            answers.append(
+                float(-log_probabilities[torch.arange(len(window_ids)), window_ids].sum() / np.log(2))
+            )
+        return answers
 
     return TextReader(id=id, regions=tuple(states), read=read)
 
@@ -163,16 +167,16 @@ def stored_readings(
     value: str = "surprisal",
     weights: Mapping[str, Path] | None = None,
 ) -> TextReader:
-    """Reading times that were computed elsewhere: the columns ``stimulus`` and ``value`` of one pinned CSV table.
+    """Stored reading times: the columns ``stimulus`` and ``value`` of one pinned CSV table.
 
     Raises
     ------
     ModelError
-        There is not one table, a value is not a number, or a stimulus has several.
+        There is not exactly one table, a value is not a number, or a stimulus has several rows.
     """
     files = dict(weights or {})
     if len(files) != 1:
-        raise ModelError(f"model {id!r}: pin one CSV table under `weights`; there are {len(files)}")
+        raise ModelError(f"model {id!r}: pin exactly one CSV table under `weights`; there are {len(files)}")
     ((name, path),) = files.items()
     rows = [row for _, row in table_rows(path, stimulus, value, name=name)[1]]
     names = [row[stimulus] for row in rows]
@@ -181,15 +185,15 @@ def stored_readings(
     except ValueError as error:
         raise ModelError(f"model {id!r}: {name}, column {value!r}: {error}") from None
     if len(set(names)) != len(names):
-        twice = next(one for one in names if names.count(one) > 1)
-        raise ModelError(f"model {id!r}: {name} has several rows for stimulus {twice!r}")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ModelError(f"model {id!r}: {name} has several rows for stimulus {repeated!r}")
 
-    def read(contexts: Sequence[str], ids: Sequence[str], asked: str) -> Any:
-        del contexts, asked
+    def read(contexts: Sequence[str], ids: Sequence[str], output: str) -> Any:
+        del contexts, output
         places = locate(ids, names)
         if (places < 0).any():
-            lost = ids[int(np.flatnonzero(places < 0)[0])]
-            raise ModelError(f"model {id!r} has no stored reading time of stimulus {lost!r}")
+            missing = ids[int(np.flatnonzero(places < 0)[0])]
+            raise ModelError(f"model {id!r} has no stored reading time for stimulus {missing!r}")
         return numbers[places]
 
     return TextReader(id=id, behaviour=("reading_times",), read=read)

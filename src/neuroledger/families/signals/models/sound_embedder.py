@@ -1,4 +1,4 @@
-"""Embeddings of stretches of sound: a whole recording is heard, and hidden states are averaged over the stretch."""
+"""Embeddings of sections of sound: hidden states of a whole recording, averaged over the section."""
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ def sound_embedder(
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Embedder:
-    """A network of transformers that hears sound, with pinned weights.
+    """An audio network of transformers with pinned weights.
 
-    A recording becomes one channel (the mean), the sampling rate, mean 0 and variance 1; it is heard as a whole, and the
-    frames that come out are put on a raster of ``frames_per_second``, each the nearest before it.
+    A recording is averaged over its channels, resampled, and standardised to mean 0 and variance 1. The network
+    processes it as a whole. Its output frames are mapped to a raster of ``frames_per_second``: each point takes the last
+    frame at or before it.
 
     Parameters
     ----------
     states
-        Hidden states that are averaged: 0 is what the first block receives, k what the k-th gives.
+        Hidden states that are averaged: 0 is the input of the first block, k the output of block k.
     groups
-        Equal stretches of time that a stimulus is divided into; their means lie side by side.
+        Number of equal parts that a stimulus is divided into; their means are concatenated.
     beyond
-        Where a stimulus begins before the recording or ends after it: refused, or filled with zeros.
+        Treatment of a stimulus that begins before the recording or ends after it: refused, or filled with zeros.
     unused
-        Beginnings of names of tensors that the files hold and the network lacks.
+        Prefixes of the names of tensors in the files that the network does not use.
     """
     require_tensors_only(weights or {}, id)
     network = pretrained(
@@ -67,57 +68,63 @@ def sound_embedder(
     )
 
     def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
-        wanted = network.checked(asked or states)
-        found: dict[int, NDArray[np.float64]] = {}
+        used = network.checked(asked or states)
+        rows: dict[int, NDArray[np.float64]] = {}
         filled = 0
-        for path, places in _by_file(shown).items():
-            frames = _heard(network, path, wanted, sampling_rate, frames_per_second)
-            for place in places:
-                window, whole = stretch(frames, shown[place], frames_per_second, beyond)
-                filled += not whole
-                found[place] = grouped_mean(window, groups)
-            tell(len(found))
+        for path, indices in _indices_by_file(shown).items():
+            frames = _hidden_frames(network, path, used, sampling_rate, frames_per_second)
+            for index in indices:
+                window, complete = stretch(frames, shown[index], frames_per_second, beyond)
+                filled += not complete
+                rows[index] = grouped_mean(window, groups)
+            tell(len(rows))
         notes = (f"{filled} stimuli go beyond their recording: zeros stand there",) if filled else ()
-        return Embedded(np.stack([found[place] for place in range(len(shown))]).astype(np.float32), notes)
+        return Embedded(np.stack([rows[index] for index in range(len(shown))]).astype(np.float32), notes)
 
-    how = {"states": list(states), "sampling_rate": sampling_rate, "frames_per_second": frames_per_second}
-    how |= {"groups": groups, "beyond": beyond}
-    told = described(architecture, config or {}, weights or {}, device, ("soundfile", "scipy"), **how)
-    return Embedder(id=id, shown="sound", embed=embed, described=told)
+    settings = {
+        "states": list(states),
+        "sampling_rate": sampling_rate,
+        "frames_per_second": frames_per_second,
+    }
+    settings |= {"groups": groups, "beyond": beyond}
+    description = described(
+        architecture, config or {}, weights or {}, device, ("soundfile", "scipy"), **settings
+    )
+    return Embedder(id=id, shown="sound", embed=embed, described=description)
 
 
-def stretch(frames: Floats, one: Shown, rate: float, beyond: Beyond) -> tuple[Floats, bool]:
-    """The frames (frame, feature) of a stimulus on the raster, and whether all of them were there.
+def stretch(frames: Floats, sound: Shown, rate: float, beyond: Beyond) -> tuple[Floats, bool]:
+    """The frames (frame, feature) of a stimulus on the raster, and whether the recording contains all of them.
 
     Raises
     ------
     DataError
-        It goes beyond the recording and must not, or no part of it is in the recording.
+        The stimulus extends beyond the recording although ``beyond`` is ``refuse``, or lies outside it.
     """
-    start, duration = one.start or 0.0, one.duration or len(frames) / rate
+    start, duration = sound.start or 0.0, sound.duration or len(frames) / rate
     first, count = round(start * rate), max(1, round(duration * rate))
-    place = np.arange(first, first + count)
-    there = (place >= 0) & (place < len(frames))
-    if there.all():
-        return frames[place], True
+    index = np.arange(first, first + count)
+    inside = (index >= 0) & (index < len(frames))
+    if inside.all():
+        return frames[index], True
     seconds = len(frames) / rate
-    if beyond == "refuse" or not there.any():
+    if beyond == "refuse" or not inside.any():
         raise DataError(
-            f"stimulus {one.stimulus_id!r} is {start:g} to {start + duration:g} s of {one.where}, which lasts "
+            f"stimulus {sound.stimulus_id!r} is {start:g} to {start + duration:g} s of {sound.where}, which lasts "
             f"{seconds:g} s: correct its start and duration"
         )
     window = np.zeros((count, frames.shape[1]))
-    window[there] = frames[place[there]]
+    window[inside] = frames[index[inside]]
     return window, False
 
 
 def waveform(path: Path, rate: int) -> NDArray[np.float32]:
-    """A recording as one channel at ``rate`` samples per second, its numbers between -1 and 1.
+    """A recording as one channel at ``rate`` samples per second, with values between -1 and 1.
 
     Raises
     ------
     DataError
-        It is no sound, or empty.
+        The file is not sound, or is empty.
     UnavailableError
         soundfile is not installed.
     """
@@ -134,7 +141,7 @@ def _decoded(path: Path, rate: int) -> NDArray[np.float32]:
     except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} cannot be decoded as sound ({error})") from error
     if not len(sound):
-        raise DataError(f"{path} holds no sound")
+        raise DataError(f"{path} contains no samples of sound")
     mono = sound.mean(axis=1)
     if own != rate:
         common = math.gcd(int(own), rate)
@@ -142,22 +149,23 @@ def _decoded(path: Path, rate: int) -> NDArray[np.float32]:
     return np.asarray(mono, dtype=np.float32)
 
 
-def _heard(network: Pretrained, path: Path, states: Sequence[int], rate: int, raster: float) -> Floats:
+def _hidden_frames(
+    network: Pretrained, path: Path, states: Sequence[int], rate: int, raster: float
+) -> Floats:
     import torch
 
     sound = waveform(path, rate).astype(np.float64)
-    spread = math.sqrt(
-        float(sound.var()) + 1e-7
-    )  # as the network's own preparation has it; silence stays silence
-    heard = ((sound - sound.mean()) / spread).astype(np.float32)
-    hidden = network.hidden(states, input_values=torch.from_numpy(heard)[None])[0].cpu().numpy()
+    # The constant is that of the networks' own preparation; with it, silence stays silence.
+    spread = math.sqrt(float(sound.var()) + 1e-7)
+    standardised = ((sound - sound.mean()) / spread).astype(np.float32)
+    hidden = network.hidden(states, input_values=torch.from_numpy(standardised)[None])[0].cpu().numpy()
     count = max(1, round(len(sound) / rate * raster))
     nearest: Floats = hidden[(np.arange(count) * len(hidden)) // count]
     return nearest
 
 
-def _by_file(shown: Sequence[Shown]) -> dict[Path, list[int]]:
-    found: dict[Path, list[int]] = {}
-    for place, one in enumerate(shown):
-        found.setdefault(one.file, []).append(place)
-    return found
+def _indices_by_file(shown: Sequence[Shown]) -> dict[Path, list[int]]:
+    indices: dict[Path, list[int]] = {}
+    for index, sound in enumerate(shown):
+        indices.setdefault(sound.file, []).append(index)
+    return indices

@@ -36,24 +36,24 @@ def text_embedder(
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Embedder:
-    """A language network of transformers with pinned weights, and its tokenizer in the pinned file ``tokenizer.json``.
+    """A language network of transformers with pinned weights and the pinned ``tokenizer.json``.
 
-    No special tokens are added, and every text is shown alone.
+    No special tokens are added, and texts are processed one at a time.
 
     Parameters
     ----------
     states
-        Hidden states that are averaged: 0 is what the first block receives, k what the k-th gives.
+        Hidden states that are averaged: 0 is the input of the first block, k the output of block k.
     longest
-        Tokens that are shown at most; of a longer text the beginning is left out.
+        Maximum number of tokens; the beginning of a longer text is cut off.
     tokens
-        Mean over the tokens of the text, or the first, or the last of them.
+        Mean over the tokens of the text, or its first or last token.
     contextual
-        The network is shown the stimulus's ``context``, which ends in its text, and the tokens of the text are taken.
+        The network receives the stimulus's ``context``, which ends in its text; only the tokens of the text are used.
     unused
-        Beginnings of names of tensors that the files hold and the network lacks.
+        Prefixes of the names of tensors in the files that the network does not use.
     """
-    cut = tokenizer(weights or {}, id)
+    encoder = tokenizer(weights or {}, id)
     network = pretrained(
         id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
     )
@@ -61,38 +61,38 @@ def text_embedder(
     def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
         import torch
 
-        wanted = network.checked(asked or states)
+        used = network.checked(asked or states)
         rows: dict[tuple[str, str], Any] = {}
-        long = 0
-        for number, one in enumerate(shown):
+        shortened = 0
+        for number, stimulus in enumerate(shown):
             tell(number)
-            whole, text = _said(one, contextual)
+            whole, text = _input_of(stimulus, contextual)
             if (whole, text) in rows:
                 continue
-            pieces = cut.encode(whole, add_special_tokens=False)
+            encoding = encoder.encode(whole, add_special_tokens=False)
             before = len(whole) - len(text)
-            own = sum(end > before for _, end in pieces.offsets)
-            if not own:
-                raise DataError(f"stimulus {one.stimulus_id!r}: no token of the text {text!r}")
-            long += len(pieces.ids) > longest
-            numbers = torch.tensor([pieces.ids[-longest:]])
-            hidden = network.hidden(wanted, input_ids=numbers, attention_mask=torch.ones_like(numbers))
-            rows[whole, text] = pooled(hidden[:, -own:], tokens)[0]
+            text_tokens = sum(end > before for _, end in encoding.offsets)
+            if not text_tokens:
+                raise DataError(f"stimulus {stimulus.stimulus_id!r}: its text {text!r} has no token")
+            shortened += len(encoding.ids) > longest
+            token_ids = torch.tensor([encoding.ids[-longest:]])
+            hidden = network.hidden(used, input_ids=token_ids, attention_mask=torch.ones_like(token_ids))
+            rows[whole, text] = pooled(hidden[:, -text_tokens:], tokens)[0]
         notes = (
-            (f"{long} texts are longer than {longest} tokens: their beginnings were left out",)
-            if long
+            (f"{shortened} texts are longer than {longest} tokens: their beginnings were left out",)
+            if shortened
             else ()
         )
-        values = np.stack([rows[_said(one, contextual)] for one in shown])
+        values = np.stack([rows[_input_of(stimulus, contextual)] for stimulus in shown])
         return Embedded(values.astype(np.float32), notes)
 
-    how = {"states": list(states), "tokens": tokens, "longest": longest, "contextual": contextual}
-    told = described(architecture, config or {}, weights or {}, device, ("tokenizers",), **how)
-    return Embedder(id=id, shown="text", embed=embed, described=told)
+    settings = {"states": list(states), "tokens": tokens, "longest": longest, "contextual": contextual}
+    description = described(architecture, config or {}, weights or {}, device, ("tokenizers",), **settings)
+    return Embedder(id=id, shown="text", embed=embed, described=description)
 
 
-def _said(one: Shown, contextual: bool) -> tuple[str, str]:
-    """What the network is shown, and the text at its end.
+def _input_of(stimulus: Shown, contextual: bool) -> tuple[str, str]:
+    """The input of the network, and the text at its end.
 
     Raises
     ------
@@ -100,17 +100,17 @@ def _said(one: Shown, contextual: bool) -> tuple[str, str]:
         The context is missing, or does not end in the text.
     """
     if not contextual:
-        return one.text, one.text
-    if not one.context:
+        return stimulus.text, stimulus.text
+    if not stimulus.context:
         raise DataError(
-            f"stimulus {one.stimulus_id!r} has no context, which this model is shown: add a column `context`, everything "
-            "up to the end of the text"
+            f"stimulus {stimulus.stimulus_id!r} has no context, which this model needs: add a column `context` with the "
+            "passage up to the end of the text"
         )
-    if not one.context.endswith(one.text):
+    if not stimulus.context.endswith(stimulus.text):
         raise DataError(
-            f"stimulus {one.stimulus_id!r}: its context ends in {one.context[-20:]!r}, not in {one.text!r}"
+            f"stimulus {stimulus.stimulus_id!r}: its context ends in {stimulus.context[-20:]!r}, not in {stimulus.text!r}"
         )
-    return one.context, one.text
+    return stimulus.context, stimulus.text
 
 
 def tokenizer(weights: Mapping[str, Path], model: str) -> Any:
@@ -119,27 +119,29 @@ def tokenizer(weights: Mapping[str, Path], model: str) -> Any:
     Raises
     ------
     ModelError
-        It is not there or is no tokenizer, or another file is that nothing reads.
+        The file is missing or is not a tokenizer, or a file is pinned that would not be used.
     """
     others = other_files(weights)
     if set(others) != {TOKENIZER}:
-        found = ", ".join(sorted(others)) or "none"
+        names = ", ".join(sorted(others)) or "none"
         raise ModelError(
-            f"model {model!r} is shown tokens: pin its {TOKENIZER} under `weights`, and nothing else beside the tensors "
-            f"(there: {found})"
+            f"model {model!r} needs its tokenizer: pin {TOKENIZER} under `weights`, and only tensors besides (other files: "
+            f"{names})"
         )
     tokenizers = require("tokenizers", "language")
     try:
         text = others[TOKENIZER].read_text(encoding="utf-8")
         parts = json.loads(text)
     except (OSError, ValueError) as error:
-        raise ModelError(f"model {model!r}: {TOKENIZER} is no tokenizer ({error}); fetch it again") from error
+        raise ModelError(
+            f"model {model!r}: {TOKENIZER} is not a tokenizer ({error}); fetch it again"
+        ) from error
     if not isinstance(parts, dict) or "model" not in parts:
-        raise ModelError(f"model {model!r}: {TOKENIZER} is no tokenizer (it has no `model`)")
-    # A tokenizer cannot be handed over by another process: it is made where a damaged one harms nobody, then here.
+        raise ModelError(f"model {model!r}: {TOKENIZER} is not a tokenizer (it has no `model`)")
+    # A tokenizer cannot be passed between processes. It is first built in a sandbox, to see that it is safe, then here.
     make = tokenizers.Tokenizer.from_str
     confined(lambda: make(text) is None, limits_for([others[TOKENIZER]]), f"model {model!r}: {TOKENIZER}")
-    made = make(text)
-    made.no_padding()
-    made.no_truncation()
-    return made
+    encoder = make(text)
+    encoder.no_padding()
+    encoder.no_truncation()
+    return encoder

@@ -1,4 +1,4 @@
-"""Word vectors of a spaCy package: the mean of the vectors of a text's words, whatever stands around it."""
+"""Word vectors of a spaCy package: the mean of the vectors of a text's words, independent of context."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from neuroledger.spec.registry import builder
 
 CONFIG: Final = "config.cfg"
 NEEDED: Final = (CONFIG, "meta.json", "tokenizer", "vocab")
-"""What of a package is read: words and how texts are cut into them, none of its networks and no code."""
+"""The parts of a package that are read: its vocabulary and tokenizer, but no networks and no code."""
 
 MOST_BYTES: Final = 8 << 30
 
 
 @builder("word_vectors", version=1, takes={"text"}, gives={"embeddings"})
 def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embedder:
-    """The vectors of one spaCy package, its wheel pinned under ``weights``.
+    """The vectors of one spaCy package, whose wheel is pinned under ``weights``.
 
-    A word without a vector counts as zeros; a text of such words alone is zeros.
+    A word without a vector counts as zeros; a text that has only such words is zeros.
     """
     files = dict(weights or {})
     if len(files) != 1:
@@ -37,25 +37,31 @@ def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embed
         )
     (path,) = files.values()
     spacy = require("spacy", "words")
-    # A language cannot be handed over by another process: it is read where a damaged one harms nobody, then here.
+    # A language cannot be passed between processes. It is first read in a sandbox, to see that it is safe, then here.
     confined(lambda: _loaded(spacy, path, id) is None, limits_for([path]), f"model {id!r}: {path.name}")
     language = _loaded(spacy, path, id)
     if not language.vocab.vectors_length:
         raise ModelError(
-            f"model {id!r}: {path.name} has no word vectors (packages that end in md and lg have)"
+            f"model {id!r}: {path.name} has no word vectors: pin a package whose name ends in md or lg"
         )
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
-        if asked is not None:
-            raise ModelError(f"model {id!r} has word vectors and no layers: leave --layer out")
-        rows = np.stack([np.asarray(language.make_doc(one.text).vector, dtype=np.float32) for one in shown])
+    def embed(shown: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+        if requested is not None:
+            raise ModelError(f"model {id!r} has word vectors, not layers: omit --layer")
+        rows = np.stack([np.asarray(language.make_doc(text.text).vector, dtype=np.float32) for text in shown])
         tell(len(shown))
-        lost = [one.text for one, row in zip(shown, rows, strict=True) if not row.any()]
-        notes = (f"{len(lost)} texts have no vector and are zeros, first {lost[0]!r}",) if lost else ()
+        unknown = [text.text for text, row in zip(shown, rows, strict=True) if not row.any()]
+        notes = (
+            (f"{len(unknown)} texts have no vector and are zeros, first {unknown[0]!r}",) if unknown else ()
+        )
         return Embedded(rows, notes)
 
-    told = {"weights": weights_identity(files), "packages": {"spacy": version_of("spacy")}, "words": "mean"}
-    return Embedder(id=id, shown="text", embed=embed, described=told)
+    description = {
+        "weights": weights_identity(files),
+        "packages": {"spacy": version_of("spacy")},
+        "words": "mean",
+    }
+    return Embedder(id=id, shown="text", embed=embed, described=description)
 
 
 def _loaded(spacy: Any, path: Path, model: str) -> Any:
@@ -63,13 +69,13 @@ def _loaded(spacy: Any, path: Path, model: str) -> Any:
         try:
             with zipfile.ZipFile(path) as wheel:
                 folder = _folder(wheel, path, model)
-                if sum(one.file_size for one in wheel.infolist()) > MOST_BYTES:
+                if sum(member.file_size for member in wheel.infolist()) > MOST_BYTES:
                     raise ModelError(
                         f"model {model!r}: {path.name} unpacks to more than {MOST_BYTES >> 30} GiB"
                     )
                 for name in wheel.namelist():
-                    inside = PurePosixPath(name)
-                    if any(inside.is_relative_to(folder / part) for part in NEEDED):
+                    member = PurePosixPath(name)
+                    if any(member.is_relative_to(folder / part) for part in NEEDED):
                         wheel.extract(name, place)
             config = spacy.util.load_config(Path(place, folder, CONFIG))
             return spacy.load(Path(place, folder), exclude=list(config["nlp"]["pipeline"]))
@@ -81,7 +87,9 @@ def _loaded(spacy: Any, path: Path, model: str) -> Any:
 
 def _folder(wheel: zipfile.ZipFile, path: Path, model: str) -> PurePosixPath:
     """The folder of the package's data."""
-    found = [PurePosixPath(name).parent for name in wheel.namelist() if PurePosixPath(name).name == CONFIG]
-    if len(found) != 1:
-        raise ModelError(f"model {model!r}: {path.name} is no wheel of a spaCy package: it has no {CONFIG}")
-    return found[0]
+    folders = [PurePosixPath(name).parent for name in wheel.namelist() if PurePosixPath(name).name == CONFIG]
+    if len(folders) != 1:
+        raise ModelError(
+            f"model {model!r}: {path.name} is not the wheel of a spaCy package: it has no {CONFIG}"
+        )
+    return folders[0]

@@ -1,4 +1,4 @@
-"""Reading: a model reads texts part by part, and what it gives is set beside readers, recordings or the text itself."""
+"""Reading: a model reads texts part by part, and is compared with readers, recordings or the text itself."""
 
 from __future__ import annotations
 
@@ -43,45 +43,47 @@ def reading(
     average: str | None = None,
     unread: float | None = None,
 ) -> Measurement:
-    """What the model gives for each part of a text, with everything that it has read of the passage before.
+    """Measure the model's answer to each part of a text, given the passage up to the end of that part.
 
     Parameters
     ----------
     model, data
-        Who reads what: the data's stimuli are texts (column ``text``), in the order in which they are read.
+        The model, and data whose stimuli are texts (column ``text``) in reading order.
     give
         ``responses`` of a region; ``reading_times`` of each part, such as its surprisal in bits; the ``next_word``.
     region
         The model's region to record from.
     passage
-        Column that is equal within what is read in one go: a passage, a story, a sentence. None: each text alone.
+        Column that identifies the unit read in one go: a passage, a story, a sentence. None: each text alone.
     joined_by
-        What stands between the parts of a passage.
+        Separator between the parts of a passage.
     score
-        Conditions on presentation coordinates for what is compared; all of it is read.
+        Conditions on presentation coordinates that select the compared parts; the model reads all parts.
     ceiling_from
-        ``all``: the ceiling is estimated from everything that is read, not only from what is compared.
+        ``all``: the ceiling is estimated from all parts, not only from the compared ones.
     average
-        Dimension of the data that is averaged for the target, such as the readers as neuroids; the ceiling gets them
-        all.
+        Dimension of the data that is averaged for the target, such as the readers as neuroids; the ceiling gets the
+        data before averaging.
     unread
-        The reading time of parts that the model cannot rate, such as the first of a passage; None leaves them missing.
+        Reading time of parts that the model cannot rate, such as the first of a passage; None leaves them missing.
 
     Returns
     -------
     Measurement
         ``source`` ``(presentation, neuroid)`` or ``(presentation,)`` with the columns of the stimuli; ``target``: the data's
-        assembly, or, without one, the column ``truth`` where there is one.
+        assembly; without one, the column ``truth``, if present.
 
     Raises
     ------
     DataError
-        The data set has no texts, or its assembly names other stimuli.
+        The data set has no texts, or its assembly has stimuli without a text.
     ModelError
-        The model gives another number of answers than there are parts.
+        The number of the model's answers differs from the number of parts.
     """
     if data.stimuli is None or "text" not in data.stimuli.table:
-        raise DataError(f"data set {data.id!r} has no texts to read: a table of stimuli with a column 'text'")
+        raise DataError(
+            f"data set {data.id!r} has no texts to read: it needs a table of stimuli with a column 'text'"
+        )
     stimuli = in_context(data.stimuli, passage, joined_by)
     if give == "responses":
         source = record(model, stimuli, region)
@@ -101,45 +103,45 @@ def reading(
     )
     repeated = data.assembly
     if repeated is None:
-        right = (
+        truth = (
             stimuli.table["truth"].to_numpy().astype(str)
             if "truth" in stimuli.table
             else np.asarray(stimuli.ids)
         )
-        coords = {"stimulus_id": ("presentation", stimuli.ids), "truth": ("presentation", right)}
-        return Measurement(source, xr.DataArray(right, dims=("presentation",), coords=coords))
+        coords = {"stimulus_id": ("presentation", stimuli.ids), "truth": ("presentation", truth)}
+        return Measurement(source, xr.DataArray(truth, dims=("presentation",), coords=coords))
     compared = repeated if score is None else select(repeated, score, name=f"data set {data.id!r}")
     if ceiling_from == "scored":
         repeated = compared
     target = average_repetitions(compared) if "repetition" in compared.coords else compared
     if average is not None:
         target = target.mean(average, keep_attrs=True)
-    wanted = locate(np.unique(target["stimulus_id"].values.astype(str)), source["stimulus_id"].values)
-    if (wanted < 0).any():
+    compared_rows = locate(np.unique(target["stimulus_id"].values.astype(str)), source["stimulus_id"].values)
+    if (compared_rows < 0).any():
         raise DataError(
-            f"data set {data.id!r}: {int((wanted < 0).sum())} stimuli of the assembly have no text"
+            f"data set {data.id!r}: {int((compared_rows < 0).sum())} stimuli of the assembly have no text"
         )
-    return Measurement(source.isel(presentation=np.sort(wanted)), target, repeated)
+    return Measurement(source.isel(presentation=np.sort(compared_rows)), target, repeated)
 
 
 def in_context(stimuli: StimulusSet, passage: str | None, joined_by: str = " ") -> StimulusSet:
-    """The texts with the columns ``passage``, ``part`` (from 0) and ``context``: all of the passage up to the text's end.
+    """The stimuli with added columns ``passage``, ``part`` (from 0) and ``context`` (the passage up to the text's end).
 
     Raises
     ------
     DataError
-        There is no such column.
+        The table has no column ``passage``.
     """
     table = stimuli.table.copy()
     if passage is not None and passage not in table:
-        raise DataError(f"stimuli {stimuli.id!r} have no column {passage!r} to divide what is read by")
+        raise DataError(f"stimuli {stimuli.id!r} have no column {passage!r}, which `passage` names")
     keys = stimuli.ids if passage is None else table[passage].astype(str).tolist()
     read: dict[str, list[str]] = {}
     contexts, parts = [], []
     for key, text in zip(keys, table["text"].astype(str), strict=True):
-        said = read.setdefault(str(key), [])
-        said.append(text)
-        contexts.append(joined_by.join(said))
-        parts.append(len(said) - 1)
+        texts = read.setdefault(str(key), [])
+        texts.append(text)
+        contexts.append(joined_by.join(texts))
+        parts.append(len(texts) - 1)
     table["passage"], table["part"], table["context"] = keys, parts, contexts
     return replace(stimuli, table=table)
