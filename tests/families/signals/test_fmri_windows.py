@@ -283,7 +283,7 @@ def test_surfaces_of_fmriprep_are_read_as_they_are(tmp_path: Path) -> None:
         read(tmp_path, {**fields, "space": {"name": "surface"}})
     left = fields["series"].replace("{hemi}", "L")
     with pytest.raises(
-        DataError, match=r"is no image of voxels: of surfaces, say `space: \{name: vertices\}`"
+        DataError, match=r"is not an image of voxels: for surfaces, declare `space: \{name: vertices\}`"
     ):
         read(tmp_path, {**fields, "series": left, "mask": left, "space": {"name": "voxels"}})
     (func / f"{stem}_hemi-R_space-fsaverage6_bold.func.gii").unlink()
@@ -413,14 +413,14 @@ def _events(text: str) -> Any:
             lambda root: (root / f"{FUNC}preproc_bold.nii.gz").write_bytes(b"no image"),
             "cannot be read as an image by nibabel",
         ),
-        (_other_grid, "do not lie on the same grid"),
-        (_other_rate, r"its volumes are 1\.5 s apart, not 2 s"),
+        (_other_grid, "have different grids"),
+        (_other_rate, r"states 1\.5 s between volumes, but `seconds` is 2 s"),
         (_silent, "100% of 8 channels have no signal"),
         (_again, "are the same run: keep one"),
-        (lambda root: (root / f"{FUNC}brain_mask.nii.gz").unlink(), "has no mask: no file"),
+        (lambda root: (root / f"{FUNC}brain_mask.nii.gz").unlink(), "has no mask: .* is not among"),
         (
             lambda root: (root / f"{FUNC}preproc_bold.json").write_text('{"RepetitionTime": 1.5}'),
-            r"are 1\.5 s apart",
+            r"states 1\.5 s between",
         ),
         (
             lambda root: (root / f"{FUNC}preproc_bold.json").write_text("{"),
@@ -430,7 +430,7 @@ def _events(text: str) -> Any:
         (_events("onset\tduration\tstim_file\n"), "no column stim_file|no event"),
         (
             lambda root: (root / "sub-1/ses-1/func/sub-1_ses-1_task-see_run-1_events.tsv").unlink(),
-            "has no events: no file",
+            "has no events: .* is not among",
         ),
     ],
 )
@@ -445,11 +445,11 @@ def test_what_is_wrong_with_a_run_is_said(one: tuple[Path, dict[str, Any]], spoi
     ("change", "words"),
     [
         ({"mask": None}, "needs `mask`"),
-        ({"subjects": ["7"]}, "no file is called .* of 7"),
-        ({"series": "sub-{subject}_nothing.nii.gz"}, "no file is called"),
-        ({"space": {"name": "vertices"}}, "one file a hemisphere"),
+        ({"subjects": ["7"]}, "no file matches .* of 7"),
+        ({"series": "sub-{subject}_nothing.nii.gz"}, "no file matches"),
+        ({"space": {"name": "vertices"}}, "one file per hemisphere"),
         ({"embeddings": {"embedding": "embedding.nc"}}, "the embeddings of what was"),
-        ({"events": {"file": "{subject}_{task}_x.tsv", "stimulus": "stim_file"}}, r"called by \{task\}"),
+        ({"events": {"file": "{subject}_{task}_x.tsv", "stimulus": "stim_file"}}, r"placeholder \{task\}"),
     ],
 )
 def test_what_a_spec_lacks_is_said(
@@ -516,7 +516,7 @@ def test_series_in_a_persons_own_space_are_not_projected(one: tuple[Path, dict[s
     values = np.random.default_rng(2).standard_normal((4, 4, 4, 20))
     scans.derivative(root, "sub-1_ses-1_task-see_run-1", values, 2.0, volume_space="T1w")
     own = {name: fields[name].replace("space-MNI", "space-T1w") for name in ("series", "mask")}
-    with pytest.raises(DataError, match=r"is in the space T1w, and .* projects from a space of MNI"):
+    with pytest.raises(DataError, match=r"is in the space T1w, but .* projects from an MNI space"):
         read(root, {**fields, **own, "space": {"name": "surface"}})
 
 
@@ -525,7 +525,7 @@ def test_people_on_different_grids_have_no_common_voxels(
 ) -> None:
     root, _ = nsd
     general = {"mask": "subj{subject}/func1pt8mm/roi/nsdgeneral.nii.gz", "space": {"name": "voxels"}}
-    with pytest.raises(DataError, match="lie on different grids"):
+    with pytest.raises(DataError, match="have different grids"):
         read(root, told(repository, NSD, **general))
     one_person = read(root, told(repository, NSD, **general, subjects=["01"])).assembly
     assert one_person is not None
@@ -542,14 +542,14 @@ def test_a_file_of_another_person_is_seen_by_the_order_of_images(
     other.unlink()
     shutil.copy(str(other).replace("subj02", "subj01"), other)
     with pytest.raises(
-        DataError, match=r"design_session01_run05\.tsv shows 10 images.*no run of session 01 of person 02"
+        DataError, match=r"design_session01_run05\.tsv shows 10 images.*no run of session 01 of subject 02"
     ):
         read(root, told(repository, NSD))
     other.write_text("0\n" * 60)
-    with pytest.raises(DataError, match=r"says 0 throughout: nothing is shown"):
+    with pytest.raises(DataError, match=r"contains only 0: no image is shown"):
         read(root, told(repository, NSD))
     other.write_text("onset\n1\n")
-    with pytest.raises(DataError, match="one number in each line"):
+    with pytest.raises(DataError, match="one number per line"):
         read(root, told(repository, NSD))
     (root / "nsd_expdesign.mat").unlink()
     with pytest.raises(DataError, match=r"nsd_expdesign\.mat, which `events` names, is not among the files"):

@@ -80,7 +80,7 @@ def test_what_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
     write(path, ["a", "b"], compressed=True)
     with pytest.raises(DataError, match=r"x has no variable 'other'"):
         texts_of(path, "x", "other", "content")
-    with pytest.raises(DataError, match=r"'first' is no structure"):
+    with pytest.raises(DataError, match=r"'first' is not a structure"):
         texts_of(path, "x", "first", "content")
     with pytest.raises(DataError, match=r"no field 'text'; it has rawData, content, word"):
         texts_of(path, "x", "sentenceData", "text")
@@ -88,6 +88,6 @@ def test_what_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
     for size in (50, 200, len(whole) // 2, len(whole) - 40):
         path.write_bytes(whole[:size])
         with pytest.raises(
-            DataError, match=r"no MATLAB file|cannot be read as a MATLAB file|has no variable"
+            DataError, match=r"not a MATLAB file|cannot be read as a MATLAB file|has no variable"
         ):
             texts_of(path, "x", "sentenceData", "content")

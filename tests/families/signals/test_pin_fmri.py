@@ -114,7 +114,7 @@ def test_a_run_without_its_mask_stops_the_pin_and_nothing_is_written(
     path = place / "specs/datasets/Chang2019Bold5000.yaml"
     before = path.read_bytes()
     assert main(["--root", str(place), "pin", "Chang2019Bold5000", "--from", str(folder)]) != 0
-    assert "has no mask: no file sub-CSI1_ses-02" in capsys.readouterr().err
+    assert "has no mask: sub-CSI1_ses-02" in capsys.readouterr().err
     assert path.read_bytes() == before and not (place / "data").exists()
 
 

@@ -158,15 +158,15 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         lambda f: eeg(
             f / "osfstorage", TASK, "ZAB", 1, noise(40), [FIRST[0], (16.0, 4.0, False), (22.0, 7.0, True)], run="SNR"
         ),
-        "begins .* s away from where",
+        "its onset differs by .* s from that in",
     ),
     (
         lambda f: eeg(f / "osfstorage", TASK, "ZAB", 2, noise(15), [(2.0, 8.0, False), (9.0, 3.0, False)]),
-        "begins a sentence before the one of 2 has ended",
+        "begins a sentence before the sentence at 2 has ended",
     ),
     (
         lambda f: eeg(f / "osfstorage", TASK, "ZAB", 2, noise(15) * np.nan, SECOND),
-        "values of `EEG.data` are no numbers",
+        "values of `EEG.data` are missing or infinite",
     ),
     (_newer, r"ZAB_SR2_EEG\.mat cannot be read as a MATLAB file up to version 7\.2"),
     (lambda f: (_raw(f) / "ZAB_SR2_EEG.mat").write_bytes(b"MATLAB 5.0"), "cannot be read as a MATLAB file"),

@@ -1,4 +1,4 @@
-"""How the series of a run are read as channels: the same ones in every run, in time as declared, on the grid of the mask."""
+"""How the series of a run are read as channels, with checks of the repetition time and of the mask's grid."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 
 
 class Layout(NamedTuple):
-    """Names and places of the channels, and how the values of a run (channel, volume) are read."""
+    """Names and positions of the channels, and a function that reads the values of a run (channel, volume)."""
 
     channels: Sequence[str]
     places: Array | None
@@ -46,12 +46,12 @@ class Layout(NamedTuple):
 def layout_of(
     space: Space, runs: Sequence[Run], files: Mapping[str, Path], *, masked: bool, seconds: float
 ) -> Layout:
-    """How the runs are read; `masked` says whether they were given masks.
+    """How the runs are read; `masked` says whether they have masks.
 
     Raises
     ------
     DataError
-        Masks are missing or lie on several grids, or, on reading, a series is of another rate, shape or grid than its mask.
+        Masks are missing or have different grids, or, on reading, a series has the wrong rate, shape or grid.
     """
 
     def opened(run: Run) -> Any:
@@ -59,24 +59,24 @@ def layout_of(
         shape = getattr(loaded, "shape", ())
         if len(shape) != 4 or len(run.series) > 1:
             raise DataError(
-                f"{run.series[0]} has {len(shape)} dimensions, not x, y, z and volumes; of surfaces, say "
+                f"{run.series[0]} has {len(shape)} dimensions, not x, y, z and volumes; for surfaces, declare "
                 "`space: {name: vertices}`"
             )
-        _in_time(loaded, run, files, seconds)
+        _require_rate(loaded, run, files, seconds)
         return loaded
 
     if isinstance(space, Voxels):
         if not masked:
             raise DataError(
-                "`space: {name: voxels}` needs `mask`: how the files are called that say which voxels"
+                "`space: {name: voxels}` needs `mask`, the pattern of the names of the mask files"
             )
-        called = sorted({str(run.mask) for run in runs})
-        channels, places = voxels_in([(image(files[name], name), name) for name in called])
-        first = image(files[called[0]], called[0])
+        masks = sorted({str(run.mask) for run in runs})
+        channels, places = voxels_in([(image(files[name], name), name) for name in masks])
+        first = image(files[masks[0]], masks[0])
 
         def voxels(run: Run) -> Array:
             loaded = opened(run)
-            _same_grid(loaded, run.series[0], first, called[0])
+            _require_same_grid(loaded, run.series[0], first, masks[0])
             return _flat(loaded, run.series[0], channels)
 
         return Layout([f"voxel_{place}" for place in channels.voxels], places, voxels)
@@ -85,23 +85,23 @@ def layout_of(
     if isinstance(space, Vertices):
         if len(runs[0].series) != 2:
             raise DataError(
-                "`space: {name: vertices}` needs a series with {hemi} in its name: one file a hemisphere"
+                "`space: {name: vertices}` needs a series with {hemi} in its name: one file per hemisphere"
             )
 
         def vertices(run: Run) -> Array:
             sides = [(image(files[name], name), name) for name in run.series]
-            _sidecar(run, files, seconds)
+            _check_sidecar(run, files, seconds)
             return vertices_in(space, sides)
 
         return Layout(names, None, vertices)
     if isinstance(space, Surface):
-        _in_mni(runs)
+        _require_mni(runs)
     known: dict[Any, Channels] = {}
 
     def projected(run: Run) -> Array:
         loaded = opened(run)
-        person = run.subject if isinstance(space, Transforms) else None
-        key = (person, loaded.shape[:3], loaded.affine.tobytes())
+        subject = run.subject if isinstance(space, Transforms) else None
+        key = (subject, loaded.shape[:3], loaded.affine.tobytes())
         if key not in known:
             known.clear()
             known[key] = (
@@ -113,43 +113,43 @@ def layout_of(
         flat = _flat(loaded, run.series[0], channels)
         if run.mask is not None:
             inside = image(files[run.mask], run.mask)
-            _same_grid(loaded, run.series[0], inside, run.mask)
+            _require_same_grid(loaded, run.series[0], inside, run.mask)
             flat[~(values_of(inside, run.mask).ravel(order="F")[channels.voxels] > 0)] = 0
         return channels.of(flat)
 
     return Layout(names, None, projected)
 
 
-def _in_mni(runs: Sequence[Run]) -> None:
-    """Names that say a space say one of MNI; in a person's own, fsaverage would lie anywhere and nothing would show it."""
+def _require_mni(runs: Sequence[Run]) -> None:
+    """Return if no name states a space other than MNI; in another space, fsaverage would silently be misplaced."""
     for run in runs:
-        said = re.search(r"_space-([A-Za-z0-9]+)", run.series[0])
-        if said is not None and not said[1].startswith("MNI"):
+        space = re.search(r"_space-([A-Za-z0-9]+)", run.series[0])
+        if space is not None and not space[1].startswith("MNI"):
             raise DataError(
-                f"{run.series[0]} is in the space {said[1]}, and `space: {{name: surface}}` projects from a space of MNI: "
-                "take series in one, or on fsaverage"
+                f"{run.series[0]} is in the space {space[1]}, but `space: {{name: surface}}` projects from an MNI space: "
+                "use series in MNI space, or on fsaverage"
             )
 
 
 def _transformed(space: Transforms, run: Run, files: Mapping[str, Path], shape: Sequence[int]) -> Channels:
-    """The published transforms of the run's person."""
+    """The channels by the published transforms of the run's subject."""
 
-    def held(pattern: str, side: str) -> Array:
+    def values_in(pattern: str, side: str) -> Array:
         name = _transform(pattern, side, run, tuple(files))
         return values_of(image(files[name], name), name)
 
-    layers = {side: [held(pattern, side) for pattern in space.layers] for side in HEMISPHERES[1]}
-    vertices = {side: held(space.vertices, side) for side in HEMISPHERES[1]}
+    layers = {side: [values_in(pattern, side) for pattern in space.layers] for side in HEMISPHERES[1]}
+    vertices = {side: values_in(space.vertices, side) for side in HEMISPHERES[1]}
     return by_transforms(space, layers, vertices, shape)
 
 
 def transforms_of(space: Transforms, run: Run, names: Sequence[str]) -> list[str]:
-    """The files of transforms of the run's person.
+    """The files of transforms for the run's subject.
 
     Raises
     ------
     DataError
-        One is missing.
+        A file is missing.
     """
     patterns = (*space.layers, space.vertices)
     return [_transform(pattern, side, run, names) for pattern in patterns for side in HEMISPHERES[1]]
@@ -160,37 +160,39 @@ def _transform(pattern: str, side: str, run: Run, names: Sequence[str]) -> str:
 
 
 def _flat(loaded: Any, name: str, channels: Channels) -> Array:
-    """(voxel that is read, volume)."""
+    """The values of the voxels that the channels use, (voxel, volume)."""
     values = values_of(loaded, name)
     return values.reshape((-1, values.shape[3]), order="F")[channels.voxels]
 
 
-def _same_grid(loaded: Any, name: str, other: Any, called: str) -> None:
-    if loaded.shape[:3] != other.shape[:3] or not np.allclose(loaded.affine, other.affine, atol=1e-2):
+def _require_same_grid(loaded: Any, name: str, mask_image: Any, mask: str) -> None:
+    if loaded.shape[:3] != mask_image.shape[:3] or not np.allclose(
+        loaded.affine, mask_image.affine, atol=1e-2
+    ):
         raise DataError(
-            f"{name} {loaded.shape[:3]} and its mask {called} {other.shape[:3]} do not lie on the same grid: they are of "
-            "different spaces or versions"
+            f"{name} {loaded.shape[:3]} and its mask {mask} {mask_image.shape[:3]} have different grids: use files of "
+            "the same space and version"
         )
 
 
-def _in_time(loaded: Any, run: Run, files: Mapping[str, Path], seconds: float) -> None:
-    """The time between volumes is what is declared; 0 and 1 in a header are what programs write that do not know it."""
+def _require_rate(loaded: Any, run: Run, files: Mapping[str, Path], seconds: float) -> None:
+    """Return if the time between volumes is the declared one; 0 and 1 in a header may mean that it is unknown."""
     step = float(loaded.header.get_zooms()[3])
     unit = loaded.header.get_xyzt_units()[1] if hasattr(loaded.header, "get_xyzt_units") else "sec"
     step = step / 1000 if unit == "msec" else step
     if step not in (0.0, 1.0) and abs(step / seconds - 1) > 0.01:
         raise DataError(
-            f"{run.series[0]} says that its volumes are {step:g} s apart, not {seconds:g} s as `seconds` says"
+            f"{run.series[0]} states {step:g} s between volumes, but `seconds` is {seconds:g} s: correct one of them"
         )
-    _sidecar(run, files, seconds)
+    _check_sidecar(run, files, seconds)
 
 
-def _sidecar(run: Run, files: Mapping[str, Path], seconds: float) -> None:
+def _check_sidecar(run: Run, files: Mapping[str, Path], seconds: float) -> None:
     if run.sidecar is None:
         return
     with parsing(run.sidecar, "a sidecar in JSON"):
-        said = json.loads(files[run.sidecar].read_text(encoding="utf-8")).get("RepetitionTime")
-    if isinstance(said, int | float) and said and abs(said / seconds - 1) > 0.01:
+        stated = json.loads(files[run.sidecar].read_text(encoding="utf-8")).get("RepetitionTime")
+    if isinstance(stated, int | float) and stated and abs(stated / seconds - 1) > 0.01:
         raise DataError(
-            f"{run.sidecar} says that volumes are {said:g} s apart, not {seconds:g} s as `seconds` says"
+            f"{run.sidecar} states {stated:g} s between volumes, but `seconds` is {seconds:g} s: correct one of them"
         )

@@ -1,4 +1,4 @@
-"""Runs of a scanner among the files of a folder: each series with its mask, its events and what is said about it."""
+"""The fMRI runs among a data set's files: each series with its mask, events and sidecar."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from neuroledger.spec.base import Frozen
 __all__ = ["HEMISPHERES", "Rest", "Run", "checked", "companion", "fields_of", "runs_among"]
 
 FIELDS = frozenset({"subject", "session", "run", "task", "hemi"})
-# How BIDS and FreeSurfer call the two.
+# The labels of the two hemispheres in BIDS and in FreeSurfer.
 HEMISPHERES = (("L", "R"), ("lh", "rh"))
 
 
 class Rest(Frozen):
-    """Of sessions with exactly `of` runs, the `runs` of these numbers are left out, and not pinned: nothing is shown."""
+    """In sessions with exactly `of` runs, the runs with the numbers `runs` are rest: they are left out and not pinned."""
 
     of: Annotated[int, Field(ge=2)]
     runs: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Run(NamedTuple):
-    """One run: its series (two, left and right, on a surface), mask, events and sidecar, as names of files."""
+    """One run: the file names of its series (left and right for surfaces), mask, events and sidecar."""
 
     series: tuple[str, ...]
     mask: str | None
@@ -38,22 +38,22 @@ class Run(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """Whose it is."""
+        """The subject's label."""
         return self.fields["subject"]
 
     @property
     def session(self) -> str:
-        """Of which session; "1" where names do not say it."""
+        """The session's label; "1" if the names have none."""
         return self.fields.get("session", "1")
 
     @property
     def number(self) -> str:
-        """Its number within the session; "1" where names do not say it."""
+        """Number of the run within the session; "1" if the names have none."""
         return self.fields.get("run", "1")
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that is read of it."""
+        """All files of the run."""
         return tuple(
             name for name in (*self.series, self.mask, self.events, self.sidecar) if name is not None
         )
@@ -65,55 +65,58 @@ def checked(pattern: str) -> str:
     Raises
     ------
     ValueError
-        One is not.
+        A placeholder is unknown.
     """
     rest = PLACEHOLDER.sub("", pattern)
     unknown = [name for name, *_ in PLACEHOLDER.findall(pattern) if name and name not in FIELDS]
     if "{" in rest or "}" in rest or unknown:
-        raise ValueError(f"{pattern!r}: a placeholder is one of {{{'}, {'.join(sorted(FIELDS))}}}")
+        raise ValueError(
+            f"{pattern!r} has an unknown placeholder: use only {{{'}, {'.join(sorted(FIELDS))}}}"
+        )
     return pattern
 
 
 def fields_of(pattern: str, name: str) -> dict[str, str] | None:
-    """What a file's name says, by placeholder, or None where it is called otherwise.
+    """The values of the placeholders in a file's name; None if the name does not match.
 
-    Folders of the pattern are held against the last folders of the name.
+    The folders of the pattern are compared with the last folders of the name.
     """
     depth = pattern.count("/") + 1
-    # The same placeholder again is compared below, where 1 and 01 are one.
-    fits = expression(pattern, value="[A-Za-z0-9+]+", again=False)
-    match = fits.fullmatch("/".join(name.split("/")[-depth:]))
+    # Repeated placeholders are compared below, where 1 equals 01.
+    regex = expression(pattern, value="[A-Za-z0-9+]+", again=False)
+    match = regex.fullmatch("/".join(name.split("/")[-depth:]))
     if match is None:
         return None
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for group, value in match.groupdict().items():
         field = re.sub(r"\d+$", "", group)
-        if _plain(said.setdefault(field, value)) != _plain(value):
+        if _plain(fields.setdefault(field, value)) != _plain(value):
             return None
-    return said
+    return fields
 
 
 def companion(pattern: str, names: Iterable[str], known: Mapping[str, str], what: str, of: str) -> str:
-    """The one file that is called so and says of `known` nothing else; `run-1` and `run-01` say the same.
+    """The only file whose name matches the pattern and the `known` fields; `run-1` equals `run-01`.
 
     Raises
     ------
     DataError
-        There is none, or there are several.
+        No file or several files match.
     """
-    found = [
+    matches = [
         name
         for name in names
-        if (said := fields_of(pattern, name)) is not None
-        and all(_plain(known.get(key, value)) == _plain(value) for key, value in said.items())
+        if (fields := fields_of(pattern, name)) is not None
+        and all(_plain(known.get(key, value)) == _plain(value) for key, value in fields.items())
     ]
-    if len(found) == 1:
-        return found[0]
-    wanted = PLACEHOLDER.sub(lambda match: known.get(match[1] or "", match[0]), pattern)
-    if not found:
-        raise DataError(f"{of} has no {what}: no file {wanted} is among the files")
+    if len(matches) == 1:
+        return matches[0]
+    expected = PLACEHOLDER.sub(lambda match: known.get(match[1] or "", match[0]), pattern)
+    if not matches:
+        raise DataError(f"{of} has no {what}: {expected} is not among the files")
     raise DataError(
-        f"{of} has {len(found)} {what} files, {', '.join(sorted(found)[:3])}: keep one, or name its folders too"
+        f"{of} has {len(matches)} {what} files, {', '.join(sorted(matches)[:3])}: keep one, or add its folders to the "
+        "pattern"
     )
 
 
@@ -126,52 +129,52 @@ def runs_among(
     subjects: Sequence[str] = (),
     rest: Rest | None = None,
 ) -> list[Run]:
-    """The runs among the files, in order of person, session and run, where 2 comes before 10.
+    """The runs among the files, in natural order of subject, session, task and run (2 before 10).
 
     Raises
     ------
     DataError
-        There are none, a run is there twice, a hemisphere or companion is missing, or a named person has no run.
+        There are no runs, a run occurs twice, a hemisphere or companion is missing, or a listed subject has no run.
     """
     groups: dict[tuple[str, ...], dict[str, str]] = {}
-    said: dict[tuple[str, ...], dict[str, str]] = {}
+    labels: dict[tuple[str, ...], dict[str, str]] = {}
     for name in sorted(names):
         fields = fields_of(series, name)
         if fields is None or "subject" not in fields:
             continue
-        if subjects and not any(_plain(fields["subject"]) == _plain(one) for one in subjects):
+        if subjects and not any(_plain(fields["subject"]) == _plain(label) for label in subjects):
             continue
         key = tuple(_plain(fields.get(part, "1")) for part in ("subject", "session", "task", "run"))
         side = fields.pop("hemi", "")
-        held = groups.setdefault(key, {})
-        if side in held:
+        sides = groups.setdefault(key, {})
+        if side in sides:
             raise DataError(
-                f"{name} and {held[side]} are the same run: keep one, or name the folders of `series`"
+                f"{name} and {sides[side]} are the same run: keep one, or add the folders to `series`"
             )
-        held[side] = name
-        said[key] = fields
+        sides[side] = name
+        labels[key] = fields
     if not groups:
         whose = f" of {', '.join(subjects)}" if subjects else ""
         raise DataError(
-            f"no file is called {series}{whose}; the first of {len(names)} is {min(names, default='none')}"
+            f"no file matches {series}{whose}; the first of {len(names)} is {min(names, default='none')}"
         )
-    people = {key[0] for key in groups}
-    lost = [one for one in subjects if _plain(one) not in people]
-    if lost:
-        raise DataError(f"no file called {series} is of {', '.join(lost)}")
-    # Companions are looked for among few files, not among all, for each of thousands of runs.
+    known = {key[0] for key in groups}
+    missing = [label for label in subjects if _plain(label) not in known]
+    if missing:
+        raise DataError(f"no file that matches {series} is of {', '.join(missing)}")
+    # There may be thousands of runs: an index avoids a search of all names for each.
     masks, tables = _indexed(mask, names), _indexed(events, names)
     sidecars = {re.sub(r"\.json$", "", name): name for name in names if name.endswith(".json")}
     runs = []
     for key in sorted(
-        groups.keys() - _resting(groups, rest), key=lambda key: [_natural(part) for part in key]
+        groups.keys() - _rest_runs(groups, rest), key=lambda key: [_natural(part) for part in key]
     ):
-        fields, files = said[key], _sides(groups[key], series)
+        fields, files = labels[key], _ordered_sides(groups[key], series)
         runs.append(
             Run(
                 files,
-                None if mask is None else _one(mask, masks, fields, "mask", files[0]),
-                _one(events, tables, fields, "events", files[0]),
+                None if mask is None else _companion_of(mask, masks, fields, "mask", files[0]),
+                _companion_of(events, tables, fields, "events", files[0]),
                 sidecars.get(re.sub(r"\.(nii|nii\.gz|func\.gii|gii)$", "", files[0])),
                 fields,
             )
@@ -181,7 +184,7 @@ def runs_among(
     return runs
 
 
-def _resting(groups: Iterable[tuple[str, ...]], rest: Rest | None) -> set[tuple[str, ...]]:
+def _rest_runs(groups: Iterable[tuple[str, ...]], rest: Rest | None) -> set[tuple[str, ...]]:
     if rest is None:
         return set()
     counts = Counter(key[:-1] for key in groups)
@@ -189,42 +192,42 @@ def _resting(groups: Iterable[tuple[str, ...]], rest: Rest | None) -> set[tuple[
     return {key for key in groups if counts[key[:-1]] == rest.of and key[-1] in numbers}
 
 
-def _sides(sides: Mapping[str, str], series: str) -> tuple[str, ...]:
+def _ordered_sides(sides: Mapping[str, str], series: str) -> tuple[str, ...]:
     if "hemi" not in {name for name, *_ in PLACEHOLDER.findall(series)}:
         return (sides[""],)
     for pair in HEMISPHERES:
         if set(pair) & set(sides):
-            lost = [side for side in pair if side not in sides]
-            if lost:
-                raise DataError(
-                    f"{min(sides.values())} has no other hemisphere, {lost[0]}: bring its file too"
-                )
+            missing = [side for side in pair if side not in sides]
+            if missing:
+                raise DataError(f"{min(sides.values())} has no other hemisphere, {missing[0]}: add its file")
             return tuple(sides[side] for side in pair)
-    raise DataError(f"{min(sides.values())}: a hemisphere is called L and R, or lh and rh")
+    raise DataError(f"{min(sides.values())}: label the hemispheres L and R, or lh and rh")
 
 
 def _indexed(pattern: str | None, names: Sequence[str]) -> dict[tuple[tuple[str, str], ...], list[str]]:
-    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    index: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in names if pattern is not None else ():
-        said = fields_of(str(pattern), name)
-        if said is not None:
-            key = tuple(sorted((field, _plain(value)) for field, value in said.items()))
-            found.setdefault(key, []).append(name)
-    return found
+        fields = fields_of(str(pattern), name)
+        if fields is not None:
+            key = tuple(sorted((field, _plain(value)) for field, value in fields.items()))
+            index.setdefault(key, []).append(name)
+    return index
 
 
-def _one(
+def _companion_of(
     pattern: str,
     index: Mapping[tuple[tuple[str, str], ...], list[str]],
     fields: Mapping[str, str],
     what: str,
     of: str,
 ) -> str:
-    asked = {name for name, *_ in PLACEHOLDER.findall(pattern) if name}
-    strange = sorted(asked - set(fields))
-    if strange:
-        raise DataError(f"`{what}` is called by {{{strange[0]}}}, which the series {of} does not say")
-    key = tuple(sorted((field, _plain(fields[field])) for field in asked))
+    placeholders = {name for name, *_ in PLACEHOLDER.findall(pattern) if name}
+    unknown = sorted(placeholders - set(fields))
+    if unknown:
+        raise DataError(
+            f"`{what}` has the placeholder {{{unknown[0]}}}, which the name of the series {of} lacks"
+        )
+    key = tuple(sorted((field, _plain(fields[field])) for field in placeholders))
     return companion(pattern, index.get(key, []), fields, what, of)
 
 
@@ -234,5 +237,5 @@ def _plain(value: str) -> str:
 
 
 def _natural(value: str) -> tuple[tuple[int, str], ...]:
-    """A key by which 2 comes before 10, and `things2` before `things10`."""
+    """Sort key that puts 2 before 10, and `things2` before `things10`."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", value))

@@ -1,4 +1,4 @@
-"""What is common to recordings of people who hear or read language: files, electrodes, and windows at words or sentences."""
+"""Helpers for recordings of heard or read language: files, electrode positions, and windows at words or sentences."""
 
 from __future__ import annotations
 
@@ -22,57 +22,58 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["cut", "embeddings_in", "open_raw", "place", "plain", "the_file", "within"]
 
-# What MNE raises on files that do not hold what their name promises.
+# What MNE raises on files that are not of the format that their name states.
 UNREADABLE = (OSError, ValueError, RuntimeError, TypeError, AttributeError, KeyError, IndexError)
-# Montages that MNE renamed; the places are the same.
+# Montages that MNE renamed; the positions are the same.
 RENAMED = {"standard_1005": "colin27_1005", "standard_1020": "colin27_1020"}
 
 
 def plain(name: str) -> str:
-    """A name as it is compared: folders without blanks, quotes and underscores, which a pin writes in another way."""
+    """A name for comparisons, without blanks, quotes and underscores in its folders, since pinning changes these."""
     *folders, last = name.split("/")
     return "/".join([*(re.sub(r"[ _']", "", folder) for folder in folders), last])
 
 
 def the_file(files: Iterable[str], wanted: str) -> str:
-    """The one of these names that is `wanted`, or ends in it below a folder; how folders write blanks does not matter.
+    """The only name that is `wanted`, or ends in it below a folder; blanks and underscores in folders do not matter.
 
     Raises
     ------
     DataError
-        There is none, or several are.
+        No name or several names match.
     """
     known = list(files)
-    found = [name for name in known if plain(name) == plain(wanted)]
-    found = found or [name for name in known if plain(name).endswith(f"/{plain(wanted)}")]
-    if not found:
-        shown = ", ".join(sorted(known)[:8]) + (", …" if len(known) > 8 else "")
-        raise DataError(f"{wanted} is not among the files: {shown or 'there are none'}")
-    if len(found) > 1:
-        raise DataError(f"several files are called {wanted}: {', '.join(sorted(found)[:3])}; keep one")
-    return found[0]
+    matches = [name for name in known if plain(name) == plain(wanted)]
+    matches = matches or [name for name in known if plain(name).endswith(f"/{plain(wanted)}")]
+    if not matches:
+        examples = ", ".join(sorted(known)[:8]) + (", …" if len(known) > 8 else "")
+        raise DataError(f"{wanted} is not among the files: {examples or 'there are none'}")
+    if len(matches) > 1:
+        raise DataError(f"several files are named {wanted}: {', '.join(sorted(matches)[:3])}; keep one")
+    return matches[0]
 
 
 def embeddings_in(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
-    """The tables of embeddings that a reader's parameters name, all of which must be there.
+    """The tables of embeddings that a reader's parameters name.
 
     Raises
     ------
     RequestError
-        One is not.
+        A table is missing.
     """
-    wanted = [str(name) for name in (parameters.get("embeddings") or {}).values()]
-    lost = [name for name in wanted if name not in names]
-    if lost:
+    tables = [str(name) for name in (parameters.get("embeddings") or {}).values()]
+    missing = [name for name in tables if name not in names]
+    if missing:
         raise RequestError(
-            f"the folder lacks {', '.join(lost)}, the embeddings of what was heard or read: make it first, `neuroledger "
-            f"embed MODEL --dataset ID --from FOLDER --out FOLDER/{lost[0]}` (access_steps of the spec, docs/signals.md)"
+            f"the folder lacks {', '.join(missing)}, the embeddings of what was heard or read: create it first by "
+            "`neuroledger "
+            f"embed MODEL --dataset ID --from FOLDER --out FOLDER/{missing[0]}` (access_steps of the spec, docs/signals.md)"
         )
-    return wanted
+    return tables
 
 
 def open_raw(path: Path, file: str) -> Any:
-    """MNE's `Raw` of a recording, samples not yet read.
+    """MNE's `Raw` of a recording; its samples are not read yet.
 
     Raises
     ------
@@ -89,46 +90,46 @@ def open_raw(path: Path, file: str) -> Any:
 
 
 def place(raw: Any, montage: str, file: str) -> None:
-    """Type the channels that a named montage has as EEG, with their places; others as eye or other channels, by their names.
+    """Set the channels that a montage contains to EEG, with their positions, and others to EOG or misc by their names.
 
     Raises
     ------
     DataError
-        MNE knows no such montage, or the recording has none of its channels.
+        MNE does not know the montage, or the recording has none of its channels.
     """
     with quiet_mne() as mne:
         try:
-            there = mne.channels.get_builtin_montages()
-            known = mne.channels.make_standard_montage(
-                montage if montage in there else RENAMED.get(montage, montage)
+            builtin = mne.channels.get_builtin_montages()
+            positions = mne.channels.make_standard_montage(
+                montage if montage in builtin else RENAMED.get(montage, montage)
             )
         except ValueError as error:
-            raise DataError(f"montage {montage!r} is none that MNE knows ({error})") from error
-        placed = {name.lower(): name for name in known.ch_names}
+            raise DataError(f"montage {montage!r} is unknown to MNE ({error})") from error
+        placed = {name.lower(): name for name in positions.ch_names}
         others = {
             name: "eog" if "eo" in name.lower() or "eye" in name.lower() else "misc"
             for name in raw.ch_names
             if name.lower() not in placed
         }
-        found = {name: placed[name.lower()] for name in raw.ch_names if name not in others}
-        if not found:
+        electrodes = {name: placed[name.lower()] for name in raw.ch_names if name not in others}
+        if not electrodes:
             raise DataError(
                 f"{file} has no channel of the montage {montage}; it has {', '.join(raw.ch_names[:40])}"
             )
         stimuli = {name for name in others if mne.channel_type(raw.info, raw.ch_names.index(name)) == "stim"}
         raw.set_channel_types({name: kind for name, kind in others.items() if name not in stimuli})
-        raw.set_channel_types(dict.fromkeys(found, "eeg"))
-        raw.rename_channels({name: known for name, known in found.items() if name != known})
+        raw.set_channel_types(dict.fromkeys(electrodes, "eeg"))
+        raw.rename_channels({name: new for name, new in electrodes.items() if name != new})
         raw.set_montage(montage)
 
 
 def within(window: Window, file: str) -> Window:
-    """The window without its stride, which lays several of them at one event.
+    """The window without its stride.
 
     Raises
     ------
     DataError
-        It has fields that are not about events in a table.
+        Windows overlap, or have fields that do not apply to events of a table.
     """
     bare = window.model_copy(update={"stride": None})
     alone(Events(stimulus="stimulus"), bare)
@@ -147,17 +148,18 @@ def cut(
     shown: Sequence[Row],
     path: Path,
 ) -> xr.DataArray | None:
-    """Windows of one recording, (presentation, channel, sample), one for each row of `shown`; `path` holds its samples.
+    """Windows of one recording, (presentation, channel, sample), one for each row of `shown`.
 
-    Rows have `onset` (s from the start of the recording, as text), `stimulus`, and further facts, which become coordinates.
+    Rows have `onset` (s from the start of the recording, as text), `stimulus`, and further fields, which become
+    coordinates. `path` is the file of the samples.
 
     Raises
     ------
     DataError
-        A row is not complete, two begin at one moment, or no window lies within the recording.
+        A row is incomplete, two rows have the same onset, or no window is within the recording.
     """
     if not shown:
-        raise DataError(f"{recording.file}: nothing of what was heard or read is left to cut windows at")
+        raise DataError(f"{recording.file}: no heard or read item is left to cut windows at")
     facts = {name: name for name in shown[0] if name not in ("onset", "stimulus")}
     events = Events.model_validate({"stimulus": "stimulus", "coordinates": facts})
     return windows_of(raw, recording, window, steps, sha256=sha256_of(path), events=events, rows=shown)

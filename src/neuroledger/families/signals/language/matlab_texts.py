@@ -1,4 +1,4 @@
-"""The texts in one field of a structure array of MATLAB, read as a stream: the rest of a large file is passed over."""
+"""The texts in one field of a MATLAB structure array, read as a stream that skips the rest of a large file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER: Final = 128
 BLOCK: Final = 1 << 20
 MATRIX, COMPRESSED = 14, 15
 STRUCTURE, CHARACTERS = 2, 4
-# How the characters of a text are stored, by the type of their element.
+# The encoding of a text by the type of its element.
 ENCODINGS: Final = {1: "utf-8", 2: "utf-8", 4: "utf-16", 16: "utf-8", 17: "utf-16"}
 
 
@@ -37,7 +37,7 @@ class _Plain:
     def read(self, count: int) -> bytes:
         content = self.file.read(count)
         if len(content) != count:
-            raise EOFError("it ends too soon")
+            raise EOFError("it is truncated")
         return content
 
     def skip(self, count: int) -> None:
@@ -45,17 +45,17 @@ class _Plain:
 
 
 class _Inflated:
-    """Bytes of a compressed stretch of a file, of which few are in memory at once."""
+    """Bytes of a compressed section of a file, decompressed block by block."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.file, self.left = file, size
         self.inflater = zlib.decompressobj()
-        self.held, self.at = b"", 0
+        self.block, self.at = b"", 0
 
     def read(self, count: int) -> bytes:
         parts = []
         while count:
-            parts.append(self.held[self.at : self.at + count])
+            parts.append(self.block[self.at : self.at + count])
             self.at += len(parts[-1])
             count -= len(parts[-1])
             if count:
@@ -63,24 +63,24 @@ class _Inflated:
         return b"".join(parts)
 
     def skip(self, count: int) -> None:
-        while count > len(self.held) - self.at:
-            count -= len(self.held) - self.at
+        while count > len(self.block) - self.at:
+            count -= len(self.block) - self.at
             self._more()
         self.at += count
 
     def _more(self) -> None:
-        self.held, self.at = b"", 0
-        while not self.held:
+        self.block, self.at = b"", 0
+        while not self.block:
             source = self.inflater.unconsumed_tail or self.file.read(min(BLOCK, self.left))
             if not self.inflater.unconsumed_tail:
                 self.left -= len(source)
             if not source or self.inflater.eof:
-                raise EOFError("it ends too soon")
-            self.held = self.inflater.decompress(source, BLOCK)
+                raise EOFError("it is truncated")
+            self.block = self.inflater.decompress(source, BLOCK)
 
 
 class _Element(NamedTuple):
-    """What a tag says: the type, how many bytes follow, and those of a small element, which lie in the tag."""
+    """The content of a tag: the type, the number of bytes that follow, and the bytes of a small element."""
 
     type: int
     size: int
@@ -88,38 +88,38 @@ class _Element(NamedTuple):
 
 
 def texts_of(path: Path, name: str, variable: str, field: str) -> list[str]:
-    """The texts in `field` of the structure array `variable`, in MATLAB's order, empty where there is no text.
+    """The texts in `field` of the structure array `variable`, in MATLAB's order; elements without a text give "".
 
-    Files of version 5 (`-v6` and `-v7`, compressed or not) of either order of bytes.
+    Reads files of version 5 (`-v6` and `-v7`, compressed or not) with either byte order.
 
     Raises
     ------
     DataError
-        The file is no such file, is cut off, or has no such structure or field.
+        The file has another format, is truncated, or lacks the structure or field.
     """
     with path.open("rb") as file:
         head = file.read(HEADER)
         if len(head) < HEADER or head[126:128] not in (b"IM", b"MI"):
-            raise DataError(f"{name} is no MATLAB file of version 5; get it again")
+            raise DataError(f"{name} is not a MATLAB file of version 5; fetch it again")
         order = "<" if head[126:128] == b"IM" else ">"
         if struct.unpack(f"{order}H", head[124:126])[0] >> 8 != 1:
-            raise DataError(f"{name} is a MATLAB file of version 7.3; those of this data set are older")
+            raise DataError(f"{name} is a MATLAB file of version 7.3; this data set has files of version 5")
         with parsing(name, "a MATLAB file"):
             for stream in _matrices(file, order):
-                found = _texts(stream, order, variable, field, name)
-                if found is not None:
-                    return found
+                texts = _texts(stream, order, variable, field, name)
+                if texts is not None:
+                    return texts
     raise DataError(f"{name} has no variable {variable!r}")
 
 
 def _matrices(file: BinaryIO, order: str) -> Iterator[_Stream]:
-    """The variables of a file one after another, each at the beginning of its first part."""
+    """Yield a stream for each variable of a file, positioned at its first element."""
     while True:
         tag = file.read(8)
         if not tag:
             return
         if len(tag) < 8:
-            raise EOFError("it ends too soon")
+            raise EOFError("it is truncated")
         type, size = struct.unpack(f"{order}II", tag)
         here = file.tell()
         if type == COMPRESSED:
@@ -141,7 +141,7 @@ def _element(stream: _Stream, order: str) -> _Element:
 
 
 def _content(stream: _Stream, order: str) -> tuple[int, bytes]:
-    """The type and the bytes of an element; elements are filled up to eight bytes."""
+    """The type and the bytes of an element; elements are padded to multiples of eight bytes."""
     element = _element(stream, order)
     if element.small is not None:
         return element.type, element.small
@@ -159,37 +159,37 @@ def _head(stream: _Stream, order: str) -> tuple[int, tuple[int, ...], str]:
 
 
 def _texts(stream: _Stream, order: str, variable: str, field: str, name: str) -> list[str] | None:
-    """None where the array is not the wanted one."""
+    """The texts in a field of the array; None if the array is not `variable`."""
     kind, dimensions, called = _head(stream, order)
     if called != variable:
         return None
     if kind != STRUCTURE:
-        raise DataError(f"{name}: {variable!r} is no structure")
+        raise DataError(f"{name}: {variable!r} is not a structure")
     width = struct.unpack(f"{order}i", _content(stream, order)[1])[0]
     names = _content(stream, order)[1]
     fields = [names[at : at + width].split(b"\0")[0].decode("latin-1") for at in range(0, len(names), width)]
     if field not in fields:
         raise DataError(f"{name}: {variable!r} has no field {field!r}; it has {', '.join(fields)}")
-    found = []
+    texts = []
     for _ in range(math.prod(dimensions)):
-        for one in fields:
+        for key in fields:
             element = _element(stream, order)
-            if one == field:
-                found.append(_text(stream, order, element.size))
+            if key == field:
+                texts.append(_text(stream, order, element.size))
             else:
                 stream.skip(element.size)
-    return found
+    return texts
 
 
 def _text(stream: _Stream, order: str, size: int) -> str:
-    """An array as text: its first row, or nothing where it is no text."""
+    """The first row of an array as text; "" if the array is not text."""
     if not size:
         return ""
-    held = _Held(stream.read(size))
-    kind, dimensions, _ = _head(held, order)
+    memory = _Memory(stream.read(size))
+    kind, dimensions, _ = _head(memory, order)
     if kind != CHARACTERS or not math.prod(dimensions):
         return ""
-    type, content = _content(held, order)
+    type, content = _content(memory, order)
     encoding = ENCODINGS.get(type)
     if encoding is None:
         return ""
@@ -198,7 +198,7 @@ def _text(stream: _Stream, order: str, size: int) -> str:
     return content.decode(encoding)[:: dimensions[0]]
 
 
-class _Held(_Plain):
+class _Memory(_Plain):
     """Bytes in memory."""
 
     def __init__(self, content: bytes) -> None:
@@ -207,7 +207,7 @@ class _Held(_Plain):
     def read(self, count: int) -> bytes:
         self.at += count
         if self.at > len(self.content):
-            raise EOFError("it ends too soon")
+            raise EOFError("it is truncated")
         return self.content[self.at - count : self.at]
 
     def skip(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""The MATLAB files of one block of reading: when sentences were on the screen, by the amplifier and by the eye tracker."""
+"""The MATLAB files of a reading block: EEG, and the times of sentences by the amplifier and by the eye tracker."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Array = npt.NDArray[Any]
 
 ONSETS: Final = {10: "sentence", 12: "control"}
 OFFSETS: Final = {11: "sentence", 13: "control"}
-# How far (s) the time of a sentence may be from the line that joins the two clocks; no sentence is read so fast.
+# Largest deviation (s) of a sentence from the linear map between the two clocks; every sentence takes longer to read.
 APART: Final = 1.0
 
 
 class Shown(NamedTuple):
-    """A sentence on the screen: when, how long (in the units of its clock), and of which kind."""
+    """A sentence on the screen: its onset and duration (in the units of its clock), and its kind."""
 
     onset: float
     duration: float
@@ -37,24 +37,26 @@ def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]
     Raises
     ------
     DataError
-        It is no EEGLAB structure in a MATLAB file, or an onset has no offset.
+        The file does not contain an EEGLAB structure, or an onset has no offset.
     """
     eeg = matlab(path, "EEG", structs="dicts")["EEG"]
-    lost = [
+    missing = [
         key for key in ("data", "srate", "chanlocs", "event") if not isinstance(eeg, dict) or key not in eeg
     ]
-    if lost:
-        raise DataError(f"{name}: the structure `EEG` has no {', '.join(lost)}")
+    if missing:
+        raise DataError(f"{name}: the structure `EEG` has no {', '.join(missing)}")
     values = np.asarray(eeg["data"])
-    labels = [str(place.get("labels", "")) for place in np.atleast_1d(eeg["chanlocs"])]
+    labels = [str(location.get("labels", "")) for location in np.atleast_1d(eeg["chanlocs"])]
     rate = float(eeg["srate"])
     if values.dtype.kind not in "fiu" or values.ndim != 2 or len(values) != len(labels) or rate <= 0:
         raise DataError(
             f"{name}: `EEG.data` is {values.dtype} of shape {values.shape}, with {len(labels)} channels at {rate:g} Hz; "
-            "wanted are numbers, (channel, sample)"
+            "numbers (channel, sample) are expected"
         )
     if not np.isfinite(values).all():
-        raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} values of `EEG.data` are no numbers")
+        raise DataError(
+            f"{name}: {int((~np.isfinite(values)).sum())} values of `EEG.data` are missing or infinite"
+        )
     rows = []
     for number, event in enumerate(np.atleast_1d(eeg["event"]), 1):
         try:
@@ -75,23 +77,23 @@ def gaze_of(path: Path, name: str) -> list[Shown]:
     Raises
     ------
     DataError
-        It has no table `event` of latencies and triggers, or an onset has no offset.
+        The file has no table `event` of latencies and triggers, or an onset has no offset.
     """
     event = np.asarray(matlab(path, "event")["event"])
     if event.ndim != 2 or event.shape[1] != 2 or event.dtype.kind not in "fiu":
         raise DataError(
-            f"{name}: `event` has the shape {event.shape}; wanted is (event, 2): latency and trigger"
+            f"{name}: `event` has the shape {event.shape}; (event, 2) is expected: latency and trigger"
         )
     return _paired([(float(at), int(code)) for at, code in event], name)
 
 
 def sentences_of(path: Path, name: str) -> list[str]:
-    """The sentences of a task in the order of reading, empty where one is missing.
+    """The sentences of a task in reading order; a missing sentence is "".
 
     Raises
     ------
     DataError
-        It has no structure `sentenceData` with `content`.
+        The file has no structure `sentenceData` with texts in `content`.
     """
     texts = [" ".join(text.split()) for text in texts_of(path, name, "sentenceData", "content")]
     if not any(texts):
@@ -100,12 +102,12 @@ def sentences_of(path: Path, name: str) -> list[str]:
 
 
 def together(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str) -> list[Shown]:
-    """The sentences of the recording, those of the eye tracker one by one.
+    """The sentences of the recording that match those of the eye tracker one to one.
 
     Raises
     ------
     DataError
-        The two did not see the same sentences.
+        The recording and the eye tracker have different sentences.
     """
     shown = list(eeg)
     if len(shown) == len(gaze) + 1:
@@ -113,46 +115,46 @@ def together(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: 
         shown = shown[:-1]
     if len(shown) != len(gaze):
         raise DataError(
-            f"{name} has {len(eeg)} sentences and {gaze_name} {len(gaze)}: they cannot be matched; get the files "
-            "again, or put this person's task under `leave_out`"
+            f"{name} has {len(eeg)} sentences and {gaze_name} {len(gaze)}: they cannot be matched; fetch the files "
+            "again, or list this subject's task under `leave_out`"
         )
     if not shown:
-        raise DataError(f"{name}: nobody read a sentence (no trigger {', '.join(map(str, ONSETS))})")
-    wrong = [n for n, (a, b) in enumerate(zip(shown, gaze, strict=True), 1) if a.kind != b.kind]
-    if wrong:
+        raise DataError(f"{name}: no sentence was read (no trigger {', '.join(map(str, ONSETS))})")
+    mismatches = [n for n, (a, b) in enumerate(zip(shown, gaze, strict=True), 1) if a.kind != b.kind]
+    if mismatches:
         raise DataError(
-            f"{name}, sentence {wrong[0]}: a {shown[wrong[0] - 1].kind} in the recording and a {gaze[wrong[0] - 1].kind} in "
-            f"{gaze_name}: the two are not of the same block"
+            f"{name}, sentence {mismatches[0]}: a {shown[mismatches[0] - 1].kind} in the recording and a "
+            f"{gaze[mismatches[0] - 1].kind} in {gaze_name}: the two files are not of the same block"
         )
     if len(shown) > 2:
-        here, there = (np.array([one.onset for one in side]) for side in (shown, gaze))
-        line = np.polynomial.Polynomial.fit(there, here, 1)
-        off = np.abs(line(there) - here)
-        if off.max() > APART:
+        eeg_onsets, gaze_onsets = (np.array([sentence.onset for sentence in side]) for side in (shown, gaze))
+        line = np.polynomial.Polynomial.fit(gaze_onsets, eeg_onsets, 1)
+        deviations = np.abs(line(gaze_onsets) - eeg_onsets)
+        if deviations.max() > APART:
             raise DataError(
-                f"{name}, sentence {int(off.argmax()) + 1}: it begins {off.max():.1f} s away from where {gaze_name} has it; "
-                "the two are not of the same block, or one of them lacks a sentence"
+                f"{name}, sentence {int(deviations.argmax()) + 1}: its onset differs by {deviations.max():.1f} s from "
+                f"that in {gaze_name}; the two files are not of the same block, or one of them lacks a sentence"
             )
     return shown
 
 
 def _paired(rows: Sequence[tuple[float, int]], name: str) -> list[Shown]:
-    """Each onset with its offset; the last onset may lack one, and is left out then."""
-    found: list[Shown] = []
-    waiting: tuple[float, int] | None = None
+    """Pair each onset with its offset; a last onset without an offset is left out."""
+    sentences: list[Shown] = []
+    pending: tuple[float, int] | None = None
     for at, code in sorted(rows):
         if code in ONSETS:
-            if waiting is not None:
+            if pending is not None:
                 raise DataError(
-                    f"{name}: trigger {code} at {at:g} begins a sentence before the one of {waiting[0]:g} has ended: a "
+                    f"{name}: trigger {code} at {at:g} begins a sentence before the sentence at {pending[0]:g} has ended: a "
                     "trigger was lost"
                 )
-            waiting = (at, code)
-        elif code in OFFSETS and waiting is not None:
-            if OFFSETS[code] != ONSETS[waiting[1]]:
+            pending = (at, code)
+        elif code in OFFSETS and pending is not None:
+            if OFFSETS[code] != ONSETS[pending[1]]:
                 raise DataError(
-                    f"{name}: trigger {waiting[1]} at {waiting[0]:g} is followed by {code} at {at:g}"
+                    f"{name}: trigger {pending[1]} at {pending[0]:g} is followed by {code} at {at:g}"
                 )
-            found.append(Shown(waiting[0], at - waiting[0], ONSETS[waiting[1]]))
-            waiting = None
-    return found
+            sentences.append(Shown(pending[0], at - pending[0], ONSETS[pending[1]]))
+            pending = None
+    return sentences

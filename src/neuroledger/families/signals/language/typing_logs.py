@@ -1,4 +1,4 @@
-"""What was shown and typed, from the logs that the presentation program wrote beside the recordings."""
+"""Words shown and keys typed, from the logs that the presentation program wrote for each recording."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SPACE: Final = " "
 
 
 class Logged(NamedTuple):
-    """Events of a log in order of time: words that were shown and keys that were pressed.
+    """Events of a log in order of time: words shown and keys pressed.
 
     Attributes
     ----------
     times
         Seconds on the clock of the program, (event,).
     codes
-        The code that was sent to the recorder: of a word the declared one, of a key its number, (event,).
+        Codes sent to the recorder, (event,): the declared code for words, the key's number for keys.
     trials
         Number of the trial from 0, (event,).
     pressed
-        Whether it is a key, (event,).
+        Whether the event is a key, (event,).
     sentences
-        By trial: its words in small letters without accents.
+        By trial: its words in lower case without accents.
     """
 
     times: npt.NDArray[np.float64]
@@ -44,18 +44,17 @@ class Logged(NamedTuple):
 
 
 def read_log(path: Path, name: str, *, word: int) -> Logged:
-    """A MATLAB file with the struct `pr_trials`: cells `key` and `rsvp`, one for each trial, of structs.
+    """Read a MATLAB file with the struct `pr_trials`: `key` and `rsvp` are cell arrays of structs, one cell per trial.
 
-    Of a key: `Keycode`, `Pressed` (0 where it was let go) and `Time`; of a word: `t` and `stim`. Trials without keys or
-    words are empty cells.
+    A key has `Keycode`, `Pressed` (0 for a release) and `Time`; a word has `t` and `stim`. Trials without keys or words
+    have empty cells.
 
     Raises
     ------
     DataError
-        It is no such file.
+        The file has another structure, or contains no pressed key.
     """
-    held = matlab(path, VARIABLE, structs="squeezed")
-    struct = held[VARIABLE]
+    struct = matlab(path, VARIABLE, structs="squeezed")[VARIABLE]
     fields = struct.dtype.names or ()
     for field in ("key", "rsvp"):
         if field not in fields:
@@ -87,22 +86,22 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
 def _trials(
     struct: Any, field: str, wanted: tuple[str, ...], name: str
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The structs of each trial that has some."""
+    """Yield the structs of each trial with its number, as mappings of the wanted fields."""
     cells = np.atleast_1d(struct[field].item() if struct[field].ndim == 0 else struct[field])
     for trial, cell in enumerate(cells):
-        found = np.atleast_1d(np.asarray(cell))
-        names = found.dtype.names
+        structs = np.atleast_1d(np.asarray(cell))
+        names = structs.dtype.names
         if names is None:
-            if found.size and found.dtype != object:
-                raise DataError(f"{name}, trial {trial}: {field} is no struct")
+            if structs.size and structs.dtype != object:
+                raise DataError(f"{name}, trial {trial}: {field} is not a struct")
             continue
-        lost = [one for one in wanted if one not in names]
-        if lost:
+        missing = [key for key in wanted if key not in names]
+        if missing:
             raise DataError(
-                f"{name}, trial {trial}: {field} has no field {lost[0]!r}; it has {', '.join(names)}"
+                f"{name}, trial {trial}: {field} has no field {missing[0]!r}; it has {', '.join(names)}"
             )
-        for row in found.ravel():
-            yield trial, {one: row[one] for one in wanted}
+        for row in structs.ravel():
+            yield trial, {key: row[key] for key in wanted}
 
 
 def _number(value: Any, where: str) -> float:
@@ -112,11 +111,11 @@ def _number(value: Any, where: str) -> float:
     except (TypeError, ValueError):
         number = float("nan")
     if not np.isfinite(number):
-        raise DataError(f"{where} is {value!r}, no number")
+        raise DataError(f"{where} is {value!r}, not a number")
     return number
 
 
 def _plain(text: Any) -> str:
-    """Small letters without accents and marks of byte order."""
-    said = unicodedata.normalize("NFKD", str(text) if np.size(text) else "")
-    return said.encode("ascii", "ignore").decode("ascii").strip().lower()
+    """The text in lower case, without accents and byte order marks."""
+    decomposed = unicodedata.normalize("NFKD", str(text) if np.size(text) else "")
+    return decomposed.encode("ascii", "ignore").decode("ascii").strip().lower()

@@ -1,4 +1,4 @@
-"""The sentences of a reading experiment, from the workbook in its archive of stimuli."""
+"""The sentences of a reading experiment, read from the workbook in its archive of stimuli."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ PREDICTION, CONTROL = "Delong_Replication", "Control_experiment"
 
 
 def sentences_in(archive: Path, member: str) -> dict[tuple[str, int, str], Sentence]:
-    """Every sentence of the workbook `member` of a ZIP archive, by kind, item and version.
+    """The sentences of the workbook `member` of a ZIP archive, by kind, item and version.
 
     Sheet `Delong_Replication`: item number, sentence context, expected (article), unexpected, expected (noun), unexpected,
-    sentence ending; sheet `Control_experiment`: item number, correct, incorrect. Headings count as small letters without
-    points; one that occurs twice is identified by its order.
+    sentence ending; sheet `Control_experiment`: item number, correct, incorrect. Case and punctuation of headings are
+    ignored; repeated headings are numbered in order.
 
     Raises
     ------
     DataError
-        The archive, the workbook, a sheet or a column is missing, or an item is there twice.
+        The archive, the workbook, a sheet or a column is missing, or an item occurs twice.
     UnavailableError
         openpyxl is not installed.
     """
     where = f"{archive.name}, {member.rsplit('/', 1)[-1]}"
     book = _opened(archive, member, where)
-    found: dict[tuple[str, int, str], Sentence] = {}
+    sentences: dict[tuple[str, int, str], Sentence] = {}
 
     def add(kind: str, item: int, version: str, *parts: Any) -> None:
         text = " ".join(str(part) for part in parts if part is not None)
-        if (kind, item, version) in found:
-            raise DataError(f"{where}: {kind} item {item} is there twice")
+        if (kind, item, version) in sentences:
+            raise DataError(f"{where}: {kind} item {item} occurs twice")
         if text.split():
-            found[kind, item, version] = Sentence(kind, item, version, tuple(text.split()))
+            sentences[kind, item, version] = Sentence(kind, item, version, tuple(text.split()))
 
     columns = (
         "item_number",
@@ -58,7 +58,7 @@ def sentences_in(archive: Path, member: str) -> dict[tuple[str, int, str], Sente
     for item, correct, incorrect in _rows(book, CONTROL, ("item_number", "correct", "incorrect"), where):
         add("control", item, "correct", correct)
         add("control", item, "incorrect", incorrect)
-    return found
+    return sentences
 
 
 def _opened(archive: Path, member: str, where: str) -> Any:
@@ -69,38 +69,38 @@ def _opened(archive: Path, member: str, where: str) -> Any:
             "reading a workbook needs openpyxl: pip install 'neuroledger[sheets]'"
         ) from error
     try:
-        with zipfile.ZipFile(archive) as held:
-            names = [name for name in held.namelist() if name == member or name.endswith(f"/{member}")]
+        with zipfile.ZipFile(archive) as zipped:
+            names = [name for name in zipped.namelist() if name == member or name.endswith(f"/{member}")]
             if not names:
                 raise DataError(
-                    f"{archive.name} has no {member}; it has {', '.join(sorted(held.namelist())[:8])}"
+                    f"{archive.name} has no {member}; it has {', '.join(sorted(zipped.namelist())[:8])}"
                 )
-            content = zip_member(held, names[0])
+            content = zip_member(zipped, names[0])
         return openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
     except (zipfile.BadZipFile, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{where} cannot be read ({error}); get {archive.name} again") from error
+        raise DataError(f"{where} cannot be read ({error}); fetch {archive.name} again") from error
 
 
 def _rows(book: Any, sheet: str, wanted: Sequence[str], where: str) -> Iterator[tuple[Any, ...]]:
-    """The wanted columns of the sheet's rows that have an item number, which comes first."""
+    """Yield the wanted columns of the rows with an item number, which is the first column."""
     if sheet not in book.sheetnames:
         raise DataError(f"{where} has no sheet {sheet!r}; it has {', '.join(book.sheetnames)}")
     rows = book[sheet].iter_rows(values_only=True)
     names: list[str] = []
     for heading in next(rows, ()):
         plain = re.sub(r"[\s:,=._]+", "_", str(heading or "").lower()).strip("_")
-        again = sum(
+        repeats = sum(
             name == plain or re.fullmatch(rf"{re.escape(plain)}_\d+", name) is not None for name in names
         )
-        names.append(f"{plain}_{again}" if again else plain)
-    lost = [name for name in wanted if name not in names]
-    if lost:
+        names.append(f"{plain}_{repeats}" if repeats else plain)
+    missing = [name for name in wanted if name not in names]
+    if missing:
         raise DataError(
-            f"{where}, sheet {sheet!r}, has no column {', '.join(lost)}; it has {', '.join(names)}"
+            f"{where}, sheet {sheet!r}, has no column {', '.join(missing)}; it has {', '.join(names)}"
         )
-    at = [names.index(name) for name in wanted]
+    indices = [names.index(name) for name in wanted]
     for number, row in enumerate(rows, 2):
-        first, *rest = (row[place] if place < len(row) else None for place in at)
+        first, *rest = (row[index] if index < len(row) else None for index in indices)
         if first is None:
             continue
         try:

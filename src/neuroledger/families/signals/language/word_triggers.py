@@ -1,4 +1,4 @@
-"""Triggers of a reading experiment, sent word by word, to sentences of its list: which was read, and when each word came."""
+"""Identification of read sentences by the triggers of a reading experiment, one trigger for each word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 __all__ = ["Marker", "Sentence", "ReadSentence", "cleaned", "read_in", "unknown_codes"]
 
-# What the authors say of their codes.
+# The codes as their authors describe them.
 CLOZE: Final = frozenset({*range(1, 101), 200})
 ITEMS: Final = range(101, 181)
 EXPECTED: Final = frozenset({201, 202, 205, 207})
@@ -19,20 +19,20 @@ CORRECT, INCORRECT, OTHER_WORD = 210, 211, 255
 QUESTIONS: Final = frozenset({250, 251})
 WORDS: Final = EXPECTED | UNEXPECTED | {CORRECT, INCORRECT, OTHER_WORD}
 KNOWN: Final = CLOZE | WORDS | QUESTIONS | frozenset(ITEMS) | {0}
-# Seconds from a word to the next that end a sentence, and markers without which nothing was a sentence.
+# A pause of more seconds than this ends a sentence; a sentence has at least this number of markers.
 PAUSE: Final = 1.5
 FEWEST: Final = 4
 
 
 class Marker(NamedTuple):
-    """A trigger: seconds from the start of the recording, and its code."""
+    """A trigger: its onset in seconds from the start of the recording, and its code."""
 
     onset: float
     code: int
 
 
 class Sentence(NamedTuple):
-    """A sentence of the list: its part of the experiment, item, version, and words."""
+    """A sentence of the list: its kind (part of the experiment), item, version, and words."""
 
     kind: str
     item: int
@@ -46,7 +46,7 @@ class Sentence(NamedTuple):
 
 
 class ReadSentence(NamedTuple):
-    """What was read between two pauses: its place in the recording, when words came, and the sentence, or why none."""
+    """Words read between two pauses: position in the recording, word onsets, and the sentence or a reason for none."""
 
     place: int
     onsets: tuple[float, ...]
@@ -55,12 +55,12 @@ class ReadSentence(NamedTuple):
 
 
 def cleaned(word: str) -> str:
-    """A word as it is embedded: small letters, digits, hyphens and apostrophes."""
+    """The word as it is embedded: only lower-case letters, digits, hyphens and apostrophes."""
     return "".join(letter for letter in word if letter.isalnum() or letter in "-'").lower()
 
 
 def unknown_codes(markers: Sequence[Marker], also_words: Set[int], ignored: Set[int]) -> Counter[int]:
-    """Codes that have no meaning, and how often each comes."""
+    """Number of occurrences of each unknown code."""
     return Counter(marker.code for marker in markers if marker.code not in KNOWN | also_words | ignored)
 
 
@@ -71,28 +71,28 @@ def read_in(
     also_words: Set[int] = frozenset(),
     practice: int = 0,
 ) -> list[ReadSentence]:
-    """The sentences of a recording: markers up to a word that is followed by a pause belong together.
+    """The sentences of a recording; a word that is followed by a pause ends a sentence.
 
-    Left out, with the reason: what has no item, two kinds of sentence, two versions, or another number of words than the
-    list; and, among the first `practice`, what has no cloze marker. Questions alone are none.
+    A sentence is None, with a reason, if it has no item, several kinds or versions, or a number of words that differs from
+    the list; or if it is among the first `practice` and has no cloze marker. Groups of questions alone are skipped.
     """
     ordered = sorted(markers)
     words = WORDS | also_words
-    timed = [at for at, marker in enumerate(ordered) if marker.code in words or marker.code in QUESTIONS]
-    if not timed:
+    indices = [at for at, marker in enumerate(ordered) if marker.code in words or marker.code in QUESTIONS]
+    if not indices:
         return []
-    onsets = np.array([ordered[at].onset for at in timed])
-    ends = [at for at, gap in zip(timed, np.append(np.diff(onsets), np.inf), strict=True) if gap > PAUSE]
-    found = []
-    for place, (start, stop) in enumerate(zip([0, *(end + 1 for end in ends)], ends, strict=False)):
+    onsets = np.array([ordered[at].onset for at in indices])
+    ends = [at for at, gap in zip(indices, np.append(np.diff(onsets), np.inf), strict=True) if gap > PAUSE]
+    read = []
+    for position, (start, stop) in enumerate(zip([0, *(end + 1 for end in ends)], ends, strict=False)):
         part = ordered[start : stop + 1]
         if len(part) >= FEWEST and not {marker.code for marker in part} <= QUESTIONS:
-            found.append(_one(place, part, sentences, words, place < practice))
-    return found
+            read.append(_identify(position, part, sentences, words, position < practice))
+    return read
 
 
-def _one(
-    place: int,
+def _identify(
+    position: int,
     part: Sequence[Marker],
     sentences: Mapping[tuple[str, int, str], Sentence],
     words: Set[int],
@@ -107,18 +107,18 @@ def _one(
         ("control", "correct"): CORRECT in codes,
         ("control", "incorrect"): INCORRECT in codes,
     }
-    said = [key for key, there in versions.items() if there]
+    kinds = [key for key, present in versions.items() if present]
     if early and not codes & CLOZE:
-        return ReadSentence(place, onsets, None, "practice")
+        return ReadSentence(position, onsets, None, "practice")
     if not items:
-        return ReadSentence(place, onsets, None, "no item marker")
-    if len(said) != 1:
-        return ReadSentence(place, onsets, None, "no word or several words tell its version")
-    (kind, version) = said[0]
+        return ReadSentence(position, onsets, None, "no item marker")
+    if len(kinds) != 1:
+        return ReadSentence(position, onsets, None, "no word or several words tell its version")
+    (kind, version) = kinds[0]
     sentence = sentences.get((kind, items[0], version))
     if sentence is None:
-        return ReadSentence(place, onsets, None, f"the list has no {kind} item {items[0]} ({version})")
+        return ReadSentence(position, onsets, None, f"the list has no {kind} item {items[0]} ({version})")
     if len(sentence.words) != len(onsets):
         why = f"{len(onsets)} words came, and item {items[0]} ({version}) has {len(sentence.words)}"
-        return ReadSentence(place, onsets, None, why)
-    return ReadSentence(place, onsets, sentence, "")
+        return ReadSentence(position, onsets, None, why)
+    return ReadSentence(position, onsets, sentence, "")
