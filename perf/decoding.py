@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import neuroledger as nl
-from neuroledger.families.decoding.protocols.made_once import forget
+from neuroledger.families.decoding.protocols.array_cache import clear_cache
 from neuroledger.spec.catalog import open_catalog
 from perf.measure import Runs
 from perf.table import in_turn
@@ -72,7 +72,7 @@ def theirs(names: tuple[str, ...], x: Any, y: Any, person: Any) -> Any:
 
 def ours(names: tuple[str, ...], x: Any, y: Any, person: Any) -> Any:
     """The same, from the specs of these pipelines."""
-    forget()
+    clear_cache()
     scores = [nl.decode(f"moabb.{name}", x, y, groups=person, metric="auroc") for name in names]
     return np.array([np.asarray(score.samples)[0] for score in scores])
 

@@ -150,8 +150,8 @@ def test_a_number_of_numpy_and_the_name_of_a_file_are_splits(tmp_path):
         (X3, {"sampling_rate": "128"}, "sampling_rate is '128'"),
         (X3, {"sampling_rate": float("inf")}, "sampling_rate is inf"),
         (X3, {"start": float("nan")}, "start is nan"),
-        (X, {"splits": [(np.arange(40) + 0.5, np.arange(50, 60))]}, "are no row numbers"),
-        (X, {"splits": [(np.ones((4, 2), int), np.arange(50, 60))]}, "are no row numbers"),
+        (X, {"splits": [(np.arange(40) + 0.5, np.arange(50, 60))]}, "are not row numbers"),
+        (X, {"splits": [(np.ones((4, 2), int), np.arange(50, 60))]}, "are not row numbers"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(x, options, words):

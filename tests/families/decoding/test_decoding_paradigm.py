@@ -114,7 +114,7 @@ def test_seeds_are_handed_on_and_only_where_chance_plays():
     assert result.source.sizes["presentation"] == 80
     result = measured(Decoder(id="sure", make=make), assembly, seeds=(1, 2))
     assert result.source.sizes["presentation"] == 40
-    with pytest.raises(RequestError, match="each once"):
+    with pytest.raises(RequestError, match="without repetitions"):
         measured(stochastic, assembly, seeds=(1, 1))
 
 
@@ -142,7 +142,7 @@ def test_the_same_person_in_two_data_sets_is_found_by_content():
 
 
 def test_what_cannot_be_asked_is_refused():
-    with pytest.raises(ModelError, match="cannot be asked for regression"):
+    with pytest.raises(ModelError, match="does not support regression"):
         measured(shrinkage_lda(id="lda"), windows(), target="number", objective="regression")
     with pytest.raises(ModelError, match="is not a decoder"):
         measured(object(), windows())
@@ -229,7 +229,7 @@ def test_numbers_beside_the_windows_are_found_by_their_stimulus_and_standardised
     values = plain.target.values
     expected = (values[first] - values[train].mean(axis=0)) / values[train].std(axis=0)
     np.testing.assert_allclose(scaled.target.values[first], expected)
-    with pytest.raises(RequestError, match="standardise_targets is for numbers and embeddings"):
+    with pytest.raises(RequestError, match="standardise_targets applies to numbers and embeddings"):
         measured(shrinkage_lda(id="lda"), assembly, standardise_targets=True)
 
 

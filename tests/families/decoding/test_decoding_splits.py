@@ -101,7 +101,7 @@ def test_declared_parts_come_from_the_data():
     (fold,) = drawn(assembly, name="declared", column="subject", test=["S1"])
     assert set(assembly["subject"].values[fold.test]) == {"S1"}
     assert len(fold.train) == 30
-    with pytest.raises(DataError, match="never is S9"):
+    with pytest.raises(DataError, match="has no value S9"):
         drawn(assembly, name="declared", column="subject", test=["S9"])
 
 

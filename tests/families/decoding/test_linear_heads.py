@@ -14,7 +14,7 @@ from neuroledger.families.decoding.models.classical_decoders import (
     sklearn_decoder,
 )
 from neuroledger.families.decoding.pipelines.steps import LOGISTIC_SEARCH, Logistic, RidgeSearch
-from neuroledger.families.decoding.protocols import made_once
+from neuroledger.families.decoding.protocols import array_cache
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
 from neuroledger.families.decoding.training.linear_heads import chosen_rows
 
@@ -179,7 +179,7 @@ def test_wrong_declarations_are_one_clear_error(tmp_path):
         classifier.make(signature("retrieval", 2))
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((40, 2, 4)), rng.standard_normal(40)
-    with pytest.raises(ModelError, match=r"cannot be asked for regression; it can for classification"):
+    with pytest.raises(ModelError, match=r"does not support regression; it supports classification"):
         nl.decode(sklearn_decoder(id="c", path="sklearn.svm.SVC"), x, y, metric="decoding_pearson_r")
 
 
@@ -219,12 +219,12 @@ def test_a_mean_that_cannot_be_found_is_replaced_and_told(monkeypatch):
     monkeypatch.setattr(pyriemann.tangentspace, "gmean", failing)
     for name, metric in (("log-Euclidean", "riemann"), ("arithmetic", "logeuclid")):
         refused.append(metric)
-        made_once.forget()
+        array_cache.clear_cache()
         fitted = covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x, y)
         assert fitted.notes_ == [f"tangent space at the {name} mean: no better one was found"]
         assert np.isfinite(fitted.predict_proba(x)).all()
     refused.append("euclid")
-    made_once.forget()
+    array_cache.clear_cache()
     with pytest.raises(ValueError, match="positive definite"):
         covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x, y)
 

@@ -28,10 +28,10 @@ RULES = {
 
 
 def folds(name):
-    from neuroledger.families.decoding.decode_inputs import assembled, facts_of, partition
+    from neuroledger.families.decoding.decode_inputs import assemble, facts_of, partition
 
     facts, _ = facts_of(X, FACTS)
-    assembly, truth = assembled(X, Y, facts, 128.0, 0.0, "classification", "balanced_accuracy")
+    assembly, truth = assemble(X, Y, facts, 128.0, 0.0, "classification", "balanced_accuracy")
     assembly = assembly.assign_coords(label=("presentation", truth))
     rule, train = RULES[name]
     return partition(rule, assembly, truth, grouped=False, train=train).folds
@@ -89,7 +89,7 @@ def test_who_has_one_session_is_left_out_of_cross_session_and_named():
     )
     assert "1 of 3 people are not tested: 2" in score.notes
     alone = SESSION == "0"
-    with pytest.raises(DataError, match="nobody has more than one session"):
+    with pytest.raises(DataError, match="no subject has more than one session"):
         nl.decode(
             "shrinkage_lda",
             X[alone],
@@ -101,7 +101,7 @@ def test_who_has_one_session_is_left_out_of_cross_session_and_named():
 
 
 def test_a_rule_that_holds_people_out_has_no_decoder_for_each():
-    with pytest.raises(RequestError, match="tests people it never saw"):
+    with pytest.raises(RequestError, match="tests subjects without training windows"):
         nl.decode("shrinkage_lda", X, Y, groups=FACTS, splits="cross_subject", train="each")
     with pytest.raises(RequestError, match="train: each needs a rule"):
         nl.decode(

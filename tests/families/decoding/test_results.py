@@ -96,7 +96,7 @@ def test_chance_is_rarely_called_better_and_missing_people_are_refused():
         stats = nl.decoding.statistics(pd.DataFrame(rows)).set_index(["pipe1", "pipe2"])
         hits.append(stats.loc[("a", "b"), "p"] <= 0.05)
     assert np.mean(hits) < 0.09
-    with pytest.raises(RequestError, match="some lack a score"):
+    with pytest.raises(RequestError, match="missing are"):
         nl.decoding.statistics(pd.DataFrame(rows[1:]))
     with pytest.raises(MetricError, match="no predictions"):
         nl.decoding.table({"a": nl.Score(value=0.5, scale="accuracy", direction="higher")})

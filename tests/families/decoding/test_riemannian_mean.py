@@ -18,7 +18,7 @@ from neuroledger.families.decoding.pipelines.riemannian_mean import (
 )
 from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton, mean_by_descent, mean_riemann
 from neuroledger.families.decoding.pipelines.transforms import tangent
-from neuroledger.families.decoding.protocols.made_once import forget
+from neuroledger.families.decoding.protocols.array_cache import clear_cache
 
 
 def covariances(
@@ -179,7 +179,7 @@ def test_support_vectors_are_those_at_pyriemanns_own_mean() -> None:
 
 def test_means_that_are_found_otherwise_are_kept_apart() -> None:
     x = covariances(40, 5)
-    forget()
+    clear_cache()
     for newton, mean in ((True, mean_riemann), (False, mean_by_descent)):
         np.testing.assert_array_equal(tangent("riemann", newton=newton).fit(x).reference_, mean(x))
 

@@ -52,7 +52,7 @@ def test_a_copy_is_one_recording_whatever_its_header_calls_it(tmp_path: Path) ->
     windows = _windows(tmp_path, ["anna/first.vhdr", "bert/second.vhdr"])
     found = [finding.what for finding in audit(windows) if finding.code == "audit.duplicate"]
     assert any(
-        "anna/first.vhdr, bert/second.vhdr of people 0, 1 hold the same bytes" in said for said in found
+        "anna/first.vhdr, bert/second.vhdr of subjects 0, 1 have the same bytes" in said for said in found
     )
 
 

@@ -1,88 +1,89 @@
-"""Copies in a set of signals: recordings of equal bytes; windows that are others with another gain, sign or direction."""
+"""Checks for copies: recordings with equal bytes, and windows that differ only by gain, sign or direction in time."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Strings
+from neuroledger.data.arrays import Floats
+from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 from neuroledger.families.signals.signals import blocks, recording_digests
 
-__all__ = ["doubled_events", "same_recordings", "same_windows"]
+__all__ = ["duplicated_events", "same_recordings", "same_windows"]
 
-# Correlation from which two windows are the same samples, whatever their gain: copies in files of 16 bits are rounded.
+# Two windows with a higher correlation are copies, whatever their gain: copies in 16-bit files are rounded.
 SAME: Final = 0.9999
-# Random projections of windows, and how far apart those of copies are at most: four of their deviations.
+# Number of random projections of a window, and the largest distance between those of copies: four standard deviations.
 PROJECTIONS: Final = 8
 APART: Final = 0.06
-SHOWN: Final = 6
-# How a copy was made: the sign that its samples were given, and whether their order was reversed.
-WAYS: Final = ((1, False, "up to gain"), (-1, False, "upside down"), (1, True, "backwards in time"),
-               (-1, True, "backwards in time and upside down"))  # fmt: skip
-# Share of a window within which two events are the same one, and how much rarer than others such pairs are at most.
+# Kinds of copies: the factor of the samples, whether their order is reversed, and the description.
+WAYS: Final = ((1, False, "up to gain"), (-1, False, "with the sign inverted"), (1, True, "reversed in time"),
+               (-1, True, "reversed in time and with the sign inverted"))  # fmt: skip
+# Two events closer than this share of a window are the same one; other events must be this many times farther apart.
 NEAR: Final = 0.1
 FARTHER: Final = 5.0
 
 
-def same_recordings(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
-    """Recordings of the same bytes, of one person or of two."""
-    recordings, subjects = _names(assembly, "recording"), _names(assembly, "subject")
+def same_recordings(assembly: xr.DataArray) -> Problems:
+    """Recordings with the same bytes, of one subject or of several."""
+    recordings, subjects = text_of(assembly, "recording"), text_of(assembly, "subject")
     owners = dict(zip(recordings.tolist(), subjects.tolist(), strict=True))
     by_digest: dict[str, list[str]] = defaultdict(list)
     for recording, digest in recording_digests(assembly).items():
         by_digest[digest].append(recording)
     for same in by_digest.values():
-        people = sorted({owners[recording] for recording in same})
+        owner_ids = sorted({owners[recording] for recording in same})
         if len(same) > 1:
-            whose = f"people {_some(people)}" if len(people) > 1 else f"person {people[0]}"
+            whose = f"subjects {first_names(owner_ids)}" if len(owner_ids) > 1 else f"subject {owner_ids[0]}"
             yield (
                 "audit.duplicate",
-                f"recordings {_some(same)} of {whose} hold the same bytes",
-                "Find out whose it is",
+                f"recordings {first_names(same)} of {whose} have the same bytes",
+                "Find out to whom the recording belongs",
             )
 
 
-def same_windows(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
-    """Windows of equal form, freed of offset, drift and gain, also upside down or backwards in time.
+def same_windows(assembly: xr.DataArray) -> Problems:
+    """Windows that are equal up to offset, drift and gain, also inverted or reversed in time.
 
-    Random projections find them, correlation confirms.
+    Random projections find the candidates; their correlation confirms them.
     """
-    forward, backward = _marks(assembly)
+    forward, backward = _projections(assembly)
     values = assembly.values
-    recordings, subjects = _names(assembly, "recording"), _names(assembly, "subject")
+    recordings, subjects = text_of(assembly, "recording"), text_of(assembly, "subject")
     onset = assembly["onset"].values.astype(float)
     for sign, reverse, how in WAYS:
         pairs = []
-        for a, b in _near(forward, sign * (backward if reverse else forward), own=sign > 0 and not reverse):
-            one, other = _free(values[[a, b]])
+        for a, b in _close_pairs(
+            forward, sign * (backward if reverse else forward), own=sign > 0 and not reverse
+        ):
+            first, second = _normalised(values[[a, b]])
             if reverse:
-                other = _free(values[[b]][:, :, ::-1])[0]
+                second = _normalised(values[[b]][:, :, ::-1])[0]
             elsewhere = recordings[a] != recordings[b] or onset[a] != onset[b]
-            if elsewhere and sign * (one @ other) / len(one) > SAME:
+            if elsewhere and sign * (first @ second) / len(first) > SAME:
                 pairs.append((a, b))
         if pairs:
-            people = sum(subjects[a] != subjects[b] for a, b in pairs)
-            shown = _some(
+            across = sum(subjects[a] != subjects[b] for a, b in pairs)
+            shown = first_names(
                 [f"{recordings[a]} at {onset[a]:g} s and {recordings[b]} at {onset[b]:g} s" for a, b in pairs]
             )
             yield (
                 "audit.duplicate",
-                f"{len(pairs)} pairs of windows are the same samples {how}, {people} of them of two people: {shown}",
+                f"{len(pairs)} pairs of windows are the same samples {how}, {across} of them of two subjects: {shown}",
                 "Remove the copies",
             )
 
 
-def doubled_events(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
-    """Recordings with windows that begin where another one does, or next to it, while other events are far apart."""
-    recordings, onset = _names(assembly, "recording"), assembly["onset"].values.astype(float)
-    labels = _names(assembly, "label") if "label" in assembly.coords else recordings
+def duplicated_events(assembly: xr.DataArray) -> Problems:
+    """Recordings with windows that begin at or close to the onset of another one, while other events are far apart."""
+    recordings, onset = text_of(assembly, "recording"), assembly["onset"].values.astype(float)
+    labels = text_of(assembly, "label") if "label" in assembly.coords else recordings
     seconds = assembly.sizes["sample"] / float(assembly.attrs["sampling_rate"])
-    told = []
+    affected = []
     for recording in sorted(set(recordings.tolist())):
         rows = np.flatnonzero(recordings == recording)
         rows = rows[np.argsort(onset[rows], kind="stable")]
@@ -92,44 +93,44 @@ def doubled_events(assembly: xr.DataArray) -> Iterator[tuple[str, str, str]]:
         if not close.any():
             continue
         late = float(apart[close].max())
-        # Windows that follow one another by a stride are near as well: here other events are far from these.
+        # Sliding windows are close to each other too; duplicates are far from all other events.
         if late > 0 and (4 * len(far) < close.sum() or far.min() < FARTHER * max(late, NEAR * seconds / 2)):
             continue
         first, second = rows[:-1][close], rows[1:][close]
-        # Where it is not known when windows were recorded, equal times mean nothing: the samples have to agree as well.
+        # Equal onsets may mean that the times are unknown: the samples must be equal as well.
         equal = apart[close] == 0
         alike = [
             bool((assembly.values[a] == assembly.values[b]).all())
             for a, b in zip(first[equal], second[equal], strict=True)
         ]
         if all(alike):
-            told.append(f"{recording} ({int(close.sum())} of {len(rows)})")
-    if told:
+            affected.append(f"{recording} ({int(close.sum())} of {len(rows)})")
+    if affected:
         yield (
             "audit.duplicate",
-            f"{len(told)} recordings have events twice, within {NEAR * seconds:.3g} s of one another and with the same "
-            f"label: {_some(told)}",
-            "Keep one of each two: else a window is in training and test at once",
+            f"{len(affected)} recordings have duplicated events, within {NEAR * seconds:.3g} s of one another and with the "
+            f"same label: {first_names(affected)}",
+            "Keep one of each pair: otherwise a window may be in training and test at once",
         )
 
 
-def _marks(assembly: xr.DataArray) -> tuple[Floats, Floats]:
-    """Random projections of every window as it is and backwards in time, (window, projection)."""
+def _projections(assembly: xr.DataArray) -> tuple[Floats, Floats]:
+    """Random projections of every window, forwards and reversed in time, (window, projection)."""
     rng = np.random.default_rng(0)
     weights: Floats | None = None
     parts: tuple[list[Floats], list[Floats]] = ([], [])
     for _, values in blocks(assembly):
         for at, ordered in enumerate((values, values[:, :, ::-1])):
-            flat = _free(ordered)
+            flat = _normalised(ordered)
             weights = rng.standard_normal((flat.shape[1], PROJECTIONS)) if weights is None else weights
             parts[at].append(flat @ weights / np.sqrt(flat.shape[1]))
     return np.concatenate(parts[0]), np.concatenate(parts[1])
 
 
-def _near(marks: Floats, others: Floats, *, own: bool) -> list[tuple[int, int]]:
-    """Pairs of a row of the one and a row of the others that are near; of many equal ones, each with the next.
+def _close_pairs(marks: Floats, others: Floats, *, own: bool) -> list[tuple[int, int]]:
+    """Pairs of a row of `marks` and a close row of `others`; of several equal rows, each is paired with the next.
 
-    `own` says that both are the same rows.
+    With `own`, both arrays contain the same rows.
     """
     from scipy.spatial import cKDTree
 
@@ -138,13 +139,14 @@ def _near(marks: Floats, others: Floats, *, own: bool) -> list[tuple[int, int]]:
     if not own:
         _, second = np.unique(others.round(9), axis=0, return_index=True)
         hits = tree.query_ball_tree(cKDTree(others[second]), APART, p=np.inf)
-        found = {
-            (int(min(first[a], second[b])), int(max(first[a], second[b])))
-            for a, near in enumerate(hits)
-            for b in near
-            if first[a] != second[b]
-        }
-        return sorted(found)
+        return sorted(
+            {
+                (int(min(first[a], second[b])), int(max(first[a], second[b])))
+                for a, near in enumerate(hits)
+                for b in near
+                if first[a] != second[b]
+            }
+        )
     which = which.ravel()
     order = np.lexsort((np.arange(len(which)), which))
     equal = np.flatnonzero(which[order][1:] == which[order][:-1])
@@ -154,10 +156,10 @@ def _near(marks: Floats, others: Floats, *, own: bool) -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
-def _free(values: npt.NDArray[np.generic]) -> Floats:
-    """Windows as rows, (window, channel × sample), each channel without mean and slope, with standard deviation 1.
+def _normalised(values: npt.NDArray[np.generic]) -> Floats:
+    """Windows as rows, (window, channel × sample), with mean and slope of each channel removed, scaled to a deviation of 1.
 
-    Electrodes have offsets that are a thousand times their signal, and drift: windows would be alike by these alone.
+    Offsets and drifts of electrodes are up to a thousand times their signal, and would make all windows similar.
     """
     line = np.arange(values.shape[2], dtype=float)
     line = (line - line.mean()) / max(float(np.linalg.norm(line - line.mean())), 1e-30)
@@ -166,11 +168,3 @@ def _free(values: npt.NDArray[np.generic]) -> Floats:
     each = each - (each @ line)[:, :, None] * line
     flat = each.reshape(len(each), -1)
     return np.asarray(flat / np.maximum(flat.std(axis=1, keepdims=True), 1e-30))
-
-
-def _names(assembly: xr.DataArray, name: str) -> Strings:
-    return np.asarray(assembly[name].values).astype(str)
-
-
-def _some(names: list[str]) -> str:
-    return f"{', '.join(names[:SHOWN])}{f' and {len(names) - SHOWN} more' if names[SHOWN:] else ''}"

@@ -1,4 +1,4 @@
-"""Decoding on arrays: an estimator, signals and what they show, to a Score; the same way as through specs."""
+"""Decoding on arrays in memory, with the same protocol as for specs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from neuroledger.engine.bound_metric import BoundMetric, metric
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.families.decoding.decode_inputs import (
     Splits,
-    assembled,
+    assemble,
     cluster_of,
     decoder_of,
     facts_of,
+    is_per_window,
     objective_of,
     overlap_notes,
     partition,
     people_seen,
-    told,
     training_seeds,
     trials_named,
 )
@@ -60,62 +60,62 @@ def decode(
     apart: Sequence[str] = (),
     waive: Sequence[str] = (),
 ) -> Score:
-    """Train on one part of the windows, predict the rest, and score the predictions.
+    """Train on one part of the windows, predict the others, and score the predictions.
 
     Parameters
     ----------
     estimator
-        A scikit-learn estimator (a fresh copy is trained on each fold), a torch module (windows in, (window, output) out,
-        trained from the weights that it has by the recipe `laptop`), a `Decoder`, or the id of a decoder's spec.
+        A scikit-learn estimator (a clone is trained on each fold), a torch module (windows in, (window, output) out,
+        trained from its current weights by the recipe `laptop`), a `Decoder`, or the id of a decoder's spec.
     x
-        (window, channel, sample), or (window, feature); or signals with their coordinates; or `mne.Epochs`, or a mapping of
-        them by subject, as `neuroledger.windows` takes them.
+        (window, channel, sample), or (window, feature); or signals with their coordinates; or `mne.Epochs`, or a mapping
+        from subject to epochs, as in `neuroledger.windows`.
     y
-        What each window shows; or, with signals, the name of the coordinate (of epochs:
+        The target of each window; or, with signals, the name of the coordinate (for epochs:
         `label`, the name of their event). (window, dimension) for retrieval.
     splits
         A rule (`{"name": "cross_subject", "folds": 5}`, or its name alone), a number of folds, a file written by
         `write_partition`, a list of (train, test) or (train, validation, test) row numbers, or a scikit-learn splitter.
         Default: one group at a time where `groups` are given as an array, five contiguous blocks otherwise.
     train
-        `each`: one decoder for each person, whose windows a rule divides (`cross_session`, `blocked`, …), or for each
-        session (`within_session`, `learning_curve`); `pooled`: one of all people of a training part.
+        `each`: one decoder for each subject, within which the rule is applied (`cross_session`, `blocked`, …), or for each
+        session (`within_session`, `learning_curve`); `pooled`: one decoder for all subjects of a training part.
     groups
-        An array: the subject of each window; a subject is never on both sides, unless a rule within subjects is named.
+        An array with the subject of each window: no subject is on both sides, unless the rule divides within subjects.
         Or several facts by name, as a mapping or a table: `subject`, `session`, `run`, `recording`, `trial`,
-        `stimulus_id`, and `onset` in seconds; what may not be on both sides, the rule says, or `apart`. A trial of a
-        recording never is. A score of people who were trained on too says so.
+        `stimulus_id`, and `onset` in seconds. The rule and `apart` determine which facts may not have the same value on both
+        sides; a trial of a recording is never divided. The score's notes state whether tested subjects were trained on.
     metric
         Id of a decoding metric.
     seed, seeds
-        Of the interval's resampling and of shuffled labels; of the training, for estimators that use chance.
+        Seed of the resampling for the interval and of shuffled labels; seeds of the training, for stochastic estimators.
     sampling_rate, start
-        Hz, and seconds from the event to the first sample, for arrays (window, channel, sample). Windows without an
-        `onset` are taken to follow each other; whether they overlap is then seen only by samples that they share.
+        In Hz, and in seconds from the event to the first sample, for arrays (window, channel, sample). Windows without an
+        `onset` are assumed to be consecutive; overlap is then detected only by shared samples.
     cluster, per
-        What is resampled for the interval (default: the subject, the recording or the window, the first that varies),
-        and what is scored: window, recording or subject.
+        The unit that is resampled for the interval (default: the subject, the recording or the window, the first that
+        varies), and the unit that is scored: window, recording or subject.
     normalise
-        Whether 0 is to be what a dummy reaches on the same splits, and 1 perfection.
+        Whether to scale the score so that a dummy on the same splits has 0 and a perfect decoder 1.
     shuffle_labels
         Control: permute the training labels.
     apart
-        Facts that may not have one value on both sides, such as `stimulus_id`.
+        Facts that may not have the same value on both sides, such as `stimulus_id`.
     waive
-        Gates not to apply, repeated in the notes: `overlap` (of windows, and of a trial), `duplicates`, and `concepts`,
-        which keeps the stimuli of retrieval apart; without a `stimulus_id`, equal embeddings are one stimulus.
+        Gates that are not applied, stated in the notes: `overlap` (of windows and trials), `duplicates`, and `concepts`,
+        which holds out the stimuli of retrieval; without a `stimulus_id`, equal embeddings are one stimulus.
 
     Returns
     -------
     Score
-        samples: (seed, split); samples.attrs["predictions"]: every prediction beside the truth.
+        samples: (seed, split); samples.attrs["predictions"]: all predictions, with the targets as coordinate `truth`.
 
     Raises
     ------
     DataError
-        The data break the conventions, or the partition leaks.
+        The data violate the conventions, or the partition leaks.
     RequestError
-        An argument is wrong.
+        An argument is invalid.
     ModelError, MetricError
         The estimator fails, or the metric is undefined.
 
@@ -134,35 +134,40 @@ def decode(
         x = windows(x)
     objective, measure = objective_of(metric)
     seeds = training_seeds(seed, seeds)
-    unknown = sorted(set(waive) - set(GATES))
-    if unknown:
-        raise RequestError(f"waive: no gate {', '.join(unknown)}; there are {', '.join(GATES)}")
+    unknown_gates = sorted(set(waive) - set(GATES))
+    if unknown_gates:
+        raise RequestError(f"waive: no gate {', '.join(unknown_gates)}; there are {', '.join(GATES)}")
     facts, notes = facts_of(x, groups, y if objective == "retrieval" else None)
-    assembly, truth = assembled(x, y, facts, sampling_rate, start, objective, measure)
+    assembly, truth = assemble(x, y, facts, sampling_rate, start, objective, measure)
     if objective == "classification" and truth.ndim == 2:
         objective = "multilabel"
     labels = truth.astype(str) if objective == "classification" else None
     decoder = decoder_of(estimator, np.shape(x), objective, taught=truth if labels is not None else None)
     if shuffle_labels:
         decoder = replace(decoder, shuffles_labels=True)
-    named = groups is not None and not isinstance(groups, Mapping)
+    grouped = groups is not None and not isinstance(groups, Mapping)
     if labels is not None and "label" not in assembly.coords:
         assembly = assembly.assign_coords(label=("presentation", labels))
-    folds, disjoint, said, unit, labelled = partition(splits, assembly, truth, grouped=named, train=train)
+    folds, disjoint, waived, unit, labelled = partition(splits, assembly, truth, grouped=grouped, train=train)
     concepts = ("stimulus_id",) if objective == "retrieval" and "concepts" not in waive else ()
-    lost = [name for name in apart if name not in assembly.coords]
-    if lost:
-        raise RequestError(f"apart: windows have no {', '.join(lost)}; give it in groups")
-    trials = ("trial",) if "overlap" not in (*waive, *said) and told(assembly, "trial") else ()
+    missing = [name for name in apart if name not in assembly.coords]
+    if missing:
+        raise RequestError(f"apart: windows have no {', '.join(missing)}; add it to groups")
+    trials = ("trial",) if "overlap" not in (*waive, *waived) and is_per_window(assembly, "trial") else ()
     apart = list(dict.fromkeys([*disjoint, *concepts, *trials, *apart]))
     gate(
-        folds, trials_named(assembly), disjoint=apart, labels=labels, waive=[*waive, *said], labelled=labelled
+        folds,
+        trials_named(assembly),
+        disjoint=apart,
+        labels=labels,
+        waive=[*waive, *waived],
+        labelled=labelled,
     )
     digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
     notes = [
         *overlap_notes(notes, assembly),
         f"{len(folds)} folds, sha256 {digest[:12]}",
-        *(f"gate waived: {name}" for name in sorted({*waive, *said})),
+        *(f"gate waived: {name}" for name in sorted({*waive, *waived})),
         *(people_seen(folds, assembly) if not unit else ()),
         *people_left_out(folds, assembly),
     ]
@@ -170,7 +175,7 @@ def decode(
 
     def scored(model: Decoder) -> Score:
         rng = np.random.default_rng(seed)
-        measured = measure_folds(
+        measurement = measure_folds(
             model,
             assembly,
             truth,
@@ -181,8 +186,8 @@ def decode(
             unit=unit,
             labelled=labelled,
         )
-        raw = bound(measured.source, measured.target)
-        return raw.replace(notes=(*notes, *measured.notes, *raw.notes))
+        raw = bound(measurement.source, measurement.target)
+        return raw.replace(notes=(*notes, *measurement.notes, *raw.notes))
 
     score = scored(decoder)
     if not normalise:
@@ -192,7 +197,7 @@ def decode(
         floor = scored(dummy_decoder(id="dummy")).value
     except MetricError as error:
         raise MetricError(
-            f"normalise: the dummy has no score here ({error}); 0 of {metric} means nothing already"
+            f"normalise: the dummy has no score ({error}); for {metric}, 0 already means no information"
         ) from error
     return normalise_by_floor(score, floor, perfect)
 

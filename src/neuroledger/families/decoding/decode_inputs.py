@@ -1,4 +1,4 @@
-"""What is decoded, checked before anything is trained: signals, truth, facts about the windows, and what is asked."""
+"""Validation of the arguments of `nl.decode` before training: signals, targets, facts about windows, splits, estimator."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from neuroledger.spec.base import worded
 from neuroledger.spec.catalog import open_catalog, open_definitions
 
 __all__ = [
-    "Splits", "assembled", "cluster_of", "decoder_of", "facts_of", "objective_of", "overlap_notes",
-    "partition", "people_seen", "told", "training_seeds", "trials_named",
+    "Splits", "assemble", "cluster_of", "decoder_of", "facts_of", "is_per_window", "objective_of",
+    "overlap_notes", "partition", "people_seen", "training_seeds", "trials_named",
 ]  # fmt: skip
 
 
@@ -50,99 +50,101 @@ UNCHECKED = (
 
 
 def objective_of(name: str) -> tuple[Objective, str]:
-    """What a metric asks, and the measure that it applies.
+    """The objective and the measure of a decoding metric.
 
     Raises
     ------
     RequestError
-        There is no such metric, or it is not one of decoding.
+        The metric is unknown, or it is not a decoding metric.
     """
     spec = open_definitions().metric(name)
     if spec.compare.name != "decoding":
         raise RequestError(
-            f"metric {name!r} does not score predictions; take balanced_accuracy, decoding_pearson_r, …"
+            f"metric {name!r} does not score predictions; use balanced_accuracy, decoding_pearson_r, …"
         )
     measure = str(spec.compare.parameters.get("measure", "balanced_accuracy"))
     return OBJECTIVES.get(measure, "classification"), measure
 
 
 def training_seeds(seed: int, seeds: Sequence[int]) -> tuple[int, ...]:
-    """The seeds of the training, checked with the one of the resampling.
+    """The seeds of the training as integers.
 
     Raises
     ------
     RequestError
-        They are no numbers from zero on.
+        A seed is not a non-negative integer.
     """
     if isinstance(seeds, (int, np.integer)):
-        raise RequestError(f"seeds is a list of training seeds: ({seeds},)")
-    given = [seed, *seeds]
-    if not all(isinstance(value, (int, np.integer)) and value >= 0 for value in given):
-        raise RequestError(f"seed and seeds are whole numbers from 0 on, not {given}")
-    return tuple(int(value) for value in seeds)
+        raise RequestError(f"seeds must be a list of training seeds, such as ({seeds},)")
+    values = [seed, *seeds]
+    if not all(isinstance(number, (int, np.integer)) and number >= 0 for number in values):
+        raise RequestError(f"seed and seeds must be non-negative whole numbers, not {values}")
+    return tuple(int(number) for number in seeds)
 
 
 def facts_of(
     x: Array | xr.DataArray, groups: Any, embeddings: Any = None
 ) -> tuple[dict[str, Array], list[str]]:
-    """What is known about each window, as coordinates, and what a reader of the score must know about it.
+    """Facts about each window as coordinates, and notes for the score.
 
-    Windows without a `recording` are distinguished by subject, session and run, as far as these are known: the onsets of
-    one session say nothing about another. Windows without a `stimulus_id` that show equal `embeddings` show one stimulus.
+    The `recording` defaults to subject, session and run, as far as they are known, since onsets of different sessions
+    are unrelated. The `stimulus_id` defaults to one stimulus per window, and one for windows with equal `embeddings`.
 
     Raises
     ------
     RequestError
-        A fact has not one value for each window, or a missing one.
+        A fact does not have one value for each window, or has missing values.
     """
     count = _windows(x)
     if isinstance(groups, pd.DataFrame):
         groups = {str(name): groups[name].to_numpy() for name in groups.columns}
-    given = dict(groups) if isinstance(groups, Mapping) else ({} if groups is None else {"subject": groups})
-    facts = {name: np.asarray(values) for name, values in given.items()}
-    wrong = [name for name, values in facts.items() if values.shape != (count,)]
-    if wrong:
-        raise RequestError(f"groups: {', '.join(wrong)} must hold one value for each of {count} windows")
+    groups_by_name = (
+        dict(groups) if isinstance(groups, Mapping) else ({} if groups is None else {"subject": groups})
+    )
+    facts = {name: np.asarray(values) for name, values in groups_by_name.items()}
+    misshapen = [name for name, values in facts.items() if values.shape != (count,)]
+    if misshapen:
+        raise RequestError(f"groups: {', '.join(misshapen)} must have one value for each of {count} windows")
     missing = [name for name, values in facts.items() if pd.isna(values).any()]
     if missing:
         raise RequestError(
-            f"groups: {', '.join(missing)} has missing values: name every window's, or leave them out"
+            f"groups: {', '.join(missing)} has missing values: complete them, or exclude these windows"
         )
     if isinstance(x, xr.DataArray):
         return facts, []
     facts.setdefault("subject", np.full(count, "1"))
     facts.setdefault("stimulus_id", _stimuli(count, embeddings))
-    told = [facts[name].astype(str) for name in ("subject", "session", "run") if name in facts]
-    facts.setdefault("recording", np.array([" ".join(names) for names in zip(*told, strict=True)]))
+    identifiers = [facts[name].astype(str) for name in ("subject", "session", "run") if name in facts]
+    facts.setdefault("recording", np.array([" ".join(parts) for parts in zip(*identifiers, strict=True)]))
     if "onset" in facts:
         return facts, []
     return facts, [BY_SAMPLES]
 
 
 def _stimuli(count: int, embeddings: Any) -> Array:
-    """A name for what each window shows: its own, or that of the first window with an equal embedding."""
-    shown = np.arange(count)
+    """A stimulus id for each window: its own, or that of the first window with an equal embedding."""
+    first_rows = np.arange(count)
     rows = np.empty(0) if embeddings is None else np.asarray(embeddings)
     if rows.ndim == 2 and len(rows) == count:
-        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        shown = first[which.ravel()]
-    return np.array([f"window{row}" for row in shown])
+        _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        first_rows = first[inverse.ravel()]
+    return np.array([f"window{row}" for row in first_rows])
 
 
 def _windows(x: Array | xr.DataArray) -> int:
-    """How many windows there are, whatever the order of the dimensions of signals."""
+    """The number of windows, for signals with dimensions in any order."""
     if isinstance(x, xr.DataArray):
         if not is_signals(x):
             raise RequestError(
-                f"x has dimensions {tuple(x.dims)}; signals are (presentation, channel, sample)"
+                f"x has dimensions {tuple(x.dims)}; signals have (presentation, channel, sample)"
             )
         return x.sizes["presentation"]
     if hasattr(x, "toarray"):
-        raise RequestError("x is a sparse matrix; give it dense, x.toarray()")
+        raise RequestError("x is a sparse matrix; make it dense, x.toarray()")
     return len(x)
 
 
-def assembled(
+def assemble(
     x: Array | xr.DataArray,
     y: Any,
     facts: dict[str, Array],
@@ -151,12 +153,12 @@ def assembled(
     objective: Objective,
     measure: str,
 ) -> tuple[xr.DataArray, Array]:
-    """Signals and the truth.
+    """The signals and their targets.
 
     Raises
     ------
     RequestError
-        Shapes, lengths or kinds do not go together.
+        Shapes, lengths or types do not match.
     """
     if isinstance(x, xr.DataArray):
         assembly = check_signals(
@@ -172,8 +174,8 @@ def assembled(
     if truth.ndim == 2 and truth.shape[1] == 1 and objective == "classification" and measure != "macro_f1":
         truth = truth[:, 0]
     if truth.ndim == 0 or len(truth) != assembly.sizes["presentation"]:
-        found = "is one value" if truth.ndim == 0 else f"has {len(truth)} values"
-        raise RequestError(f"y {found} for {assembly.sizes['presentation']} windows")
+        problem = "is one value" if truth.ndim == 0 else f"has {len(truth)} values"
+        raise RequestError(f"y {problem} for {assembly.sizes['presentation']} windows")
     _check_truth(truth, objective, measure)
     return assembly, truth.astype(str) if objective == "sequence" else truth
 
@@ -181,9 +183,9 @@ def assembled(
 def _from_array(values: Array, facts: dict[str, Array], rate: float, start: float) -> xr.DataArray:
     values = values[:, :, None] if values.ndim == 2 else values
     if values.ndim != 3:
-        raise RequestError(f"x is (window, channel, sample) or (window, feature), not {values.shape}")
+        raise RequestError(f"x must be (window, channel, sample) or (window, feature), not {values.shape}")
     if 0 in values.shape:
-        raise RequestError(f"x is {values.shape}: there is nothing to decode from")
+        raise RequestError(f"x is empty, {values.shape}: there is nothing to decode")
     if not isinstance(rate, (int, float, np.number)) or not 0 < rate < np.inf:
         raise RequestError(f"sampling_rate is {rate!r}: give it in Hz, above zero")
     if not isinstance(start, (int, float, np.number)) or not np.isfinite(start):
@@ -202,77 +204,77 @@ def _from_array(values: Array, facts: dict[str, Array], rate: float, start: floa
 
 
 def _check_truth(truth: Array, objective: Objective, measure: str) -> None:
-    """The truth is of the kind that the metric asks for."""
+    """Check that the targets have the type that the metric needs."""
     missing = int(pd.isna(truth).sum())
     if missing:
-        raise RequestError(f"y has {missing} missing values: leave these windows out")
+        raise RequestError(f"y has {missing} missing values: exclude these windows")
     if objective == "retrieval" and truth.ndim != 2:
-        raise RequestError("y is (window, dimension) for retrieval: the embedding of what each window shows")
+        raise RequestError(
+            "y must be (window, dimension) for retrieval: the embedding of each window's stimulus"
+        )
     if objective in ("regression", "retrieval") and truth.dtype.kind not in "iufb":
         raise RequestError(
-            f"y holds {truth.dtype} values and metric {measure} needs numbers: take one of classes"
+            f"y has {truth.dtype} values, but metric {measure} needs numbers: use a metric of classes"
         )
     if objective == "sequence" and (
         truth.ndim != 1 or not all(isinstance(text, str) for text in truth.tolist())
     ):
-        raise RequestError(
-            f"y holds {truth.dtype} values and metric {measure} needs one text for each window"
-        )
+        raise RequestError(f"y has {truth.dtype} values, but metric {measure} needs one text for each window")
     if objective != "classification":
         return
     if truth.ndim == 2 and measure != "macro_f1":
-        raise RequestError("y has several labels for each window: take macro_f1, which scores them")
+        raise RequestError("y has several labels for each window: use macro_f1")
     if truth.ndim == 2 and not np.isin(truth, (0, 1)).all():
-        raise RequestError("y with several labels for each window holds zeros and ones")
+        raise RequestError("y with several labels for each window must contain only zeros and ones")
     if truth.ndim > 2:
-        raise RequestError(f"y is (window,) or (window, label), not {truth.shape}")
+        raise RequestError(f"y must be (window,) or (window, label), not {truth.shape}")
     if truth.dtype.kind == "f" and (truth != np.round(truth)).any():
-        raise RequestError("y holds fractions: take a metric of numbers, such as decoding_pearson_r")
+        raise RequestError("y has fractional values: use a metric of numbers, such as decoding_pearson_r")
     if truth.ndim == 1 and len(np.unique(truth.astype(str))) < 2:
         raise RequestError(f"y has one class, {str(truth[0])!r}: there is nothing to classify")
 
 
-def told(assembly: xr.DataArray, name: str) -> bool:
-    """Whether each window has its own value of a coordinate."""
+def is_per_window(assembly: xr.DataArray, name: str) -> bool:
+    """Whether a coordinate exists with one value for each window."""
     return name in assembly.coords and assembly[name].dims == ("presentation",)
 
 
 def trials_named(assembly: xr.DataArray) -> xr.DataArray:
-    """The signals with trials named by recording, session and run as well: each counts its trials from the first."""
-    if not told(assembly, "trial"):
+    """The signals with trials named by recording, session and run, which each number their trials from the first."""
+    if not is_per_window(assembly, "trial"):
         return assembly
-    known = [name for name in ("recording", "session", "run") if told(assembly, name)]
-    homes = zip(*(assembly[name].values.astype(str) for name in known), strict=True)
-    named = [
-        f"{' '.join(dict.fromkeys(home))} trial {trial}"
-        for home, trial in zip(homes, assembly["trial"].values.astype(str), strict=True)
+    columns = [name for name in ("recording", "session", "run") if is_per_window(assembly, name)]
+    prefixes = zip(*(assembly[name].values.astype(str) for name in columns), strict=True)
+    names = [
+        f"{' '.join(dict.fromkeys(prefix))} trial {trial}"
+        for prefix, trial in zip(prefixes, assembly["trial"].values.astype(str), strict=True)
     ]
-    return assembly.assign_coords(trial=("presentation", np.array(named)))
+    return assembly.assign_coords(trial=("presentation", np.array(names)))
 
 
 def overlap_notes(notes: list[str], assembly: xr.DataArray) -> list[str]:
-    """The notes, with what was really checked where no onsets were given."""
+    """The notes, corrected if overlap could not be checked by shared samples either."""
     blind = BY_SAMPLES in notes and run_length(assembly) is None
     return [UNCHECKED if blind and note == BY_SAMPLES else note for note in notes]
 
 
 def people_seen(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
-    """What a score says of people who were tested after they had been trained on; nothing where there is one person."""
-    people = assembly["subject"].values.astype(str)
-    tested, known = set[str](), set[str]()
+    """A note about tested subjects that were trained on too; none if there is only one subject."""
+    subjects = assembly["subject"].values.astype(str)
+    tested, trained = set[str](), set[str]()
     for fold in folds:
-        here = set(people[fold.test].tolist())
-        tested |= here
-        known |= here & set(people[np.concatenate([fold.train, fold.validation])].tolist())
-    if not known or len(set(people.tolist())) < 2:
+        in_fold = set(subjects[fold.test].tolist())
+        tested |= in_fold
+        trained |= in_fold & set(subjects[np.concatenate([fold.train, fold.validation])].tolist())
+    if not trained or len(set(subjects.tolist())) < 2:
         return []
-    return [f"{len(known)} of {len(tested)} tested people were trained on too"]
+    return [f"{len(trained)} of {len(tested)} tested people were trained on too"]
 
 
 def cluster_of(assembly: xr.DataArray) -> str:
-    """What was drawn independently: subjects if there are several, else recordings, trials, or single windows."""
+    """The unit of independent sampling: subjects if there are several, else recordings, trials, or single windows."""
     for name in ("subject", "recording", "trial"):
-        if told(assembly, name) and len(np.unique(assembly[name].values.astype(str))) > 1:
+        if is_per_window(assembly, name) and len(np.unique(assembly[name].values.astype(str))) > 1:
             return name
     return "row"
 
@@ -282,10 +284,10 @@ Splits = Any
 
 
 class Partition(NamedTuple):
-    """Folds, the coordinates that may not have a value on both sides, and the gates that a rule waives itself.
+    """Folds, coordinates that may not have the same value on both sides, and gates that the rule waives.
 
-    ``unit`` names the coordinates whose values have a decoder of their own; windows for calibration are trained on if they
-    are ``labelled``.
+    ``unit`` names the coordinates whose values each have their own decoder; calibration windows are used for training if
+    they are ``labelled``.
     """
 
     folds: list[Fold]
@@ -303,17 +305,16 @@ def partition(
     Parameters
     ----------
     splits
-        See `neuroledger.decode`. None: one subject at a time where `grouped`, else five contiguous blocks.
+        See `neuroledger.decode`. None: one subject at a time if `grouped`, else five contiguous blocks.
     truth
-        What the rows show; handed to a splitter.
+        The targets of the rows, for scikit-learn splitters.
     grouped
-        Whether the caller named the groups that are to stay together; they then must in every partition that is
-        not drawn by a rule of its own.
+        Whether the caller gave the subjects as an array; unless a rule is given, no subject may then be on both sides.
 
     Raises
     ------
     RequestError
-        This is no partition, or not the pinned one.
+        This is not a valid partition, or not the pinned one.
     DataError
         A coordinate or key is missing.
     """
@@ -329,23 +330,25 @@ def partition(
         splits = Path(splits) if splits.endswith(".json") else {"name": splits}
     apart = ("subject",) if grouped else ()
     if isinstance(splits, Mapping):
-        drawn = _by_rule(splits, assembly, train)
-        return drawn._replace(apart=apart) if splits.get("name") == "random" else drawn
+        partition_of_rule = _by_rule(splits, assembly, train)
+        return (
+            partition_of_rule._replace(apart=apart) if splits.get("name") == "random" else partition_of_rule
+        )
     if train == "each":
         raise RequestError(
-            "train: each needs a rule that divides each person's windows, such as 'cross_session'"
+            "train: each needs a rule that divides the windows of each subject, such as 'cross_session'"
         )
     if isinstance(splits, Path):
         keys = [str(row) for row in range(assembly.sizes["presentation"])]
         if not splits.is_file():
-            raise RequestError(f"splits: there is no file {splits}")
+            raise RequestError(f"splits: file {splits} does not exist")
         return Partition(read_partition(splits, keys), apart, ())
     if hasattr(splits, "split"):
-        people = assembly["subject"].values.astype(str)
+        subjects = assembly["subject"].values.astype(str)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
             try:
-                splits = list(splits.split(np.zeros((len(truth), 1)), truth, people))
+                splits = list(splits.split(np.zeros((len(truth), 1)), truth, subjects))
             except ValueError as error:
                 raise RequestError(
                     f"splits: {type(splits).__name__} cannot divide these windows: {error}"
@@ -354,7 +357,7 @@ def partition(
         listed = [_fold(parts) for parts in splits]
     except (TypeError, ValueError) as error:
         raise RequestError(
-            f"splits: each is (train, test) or (train, validation, test) row numbers ({error})"
+            f"splits: each fold must be (train, test) or (train, validation, test) row numbers ({error})"
         ) from error
     return Partition(listed, apart, ())
 
@@ -363,15 +366,15 @@ def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray, train: Train) ->
     try:
         rule = TypeAdapter[Any](SplitRule).validate_python(dict(fields))
     except ValidationError as error:
-        words = "; ".join(
+        problems = "; ".join(
             f"{'.'.join(map(str, item['loc'][1:])) or 'name'}: {worded(item)}"
             for item in error.errors(include_url=False)
         )
-        raise RequestError(f"splits: {words}") from None
+        raise RequestError(f"splits: {problems}") from None
     folds = draw_folds(rule, assembly, train)
-    found = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
-    if rule.sha256 is not None and rule.sha256 != found:
-        raise RequestError(f"splits: the partition's SHA-256 is {found}, pinned is {rule.sha256}")
+    digest = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
+    if rule.sha256 is not None and rule.sha256 != digest:
+        raise RequestError(f"splits: the partition's SHA-256 is {digest}, pinned is {rule.sha256}")
     calibration = getattr(rule, "calibration", None)
     labelled = calibration is not None and calibration.labels
     return Partition(folds, rule.disjoint, rule.waive, unit_of(rule, train), labelled)
@@ -380,10 +383,10 @@ def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray, train: Train) ->
 def _fold(parts: Sequence[Sequence[int] | Array]) -> Fold:
     rows = [np.asarray(part) for part in parts]
     if len(rows) not in (2, 3):
-        raise RequestError("splits: each is (train, test) or (train, validation, test) row numbers")
+        raise RequestError("splits: each fold must be (train, test) or (train, validation, test) row numbers")
     for part in rows:
         if part.ndim != 1 or (part.size and part.dtype.kind not in "iub"):
-            raise TypeError(f"{part.dtype} of shape {part.shape} are no row numbers")
+            raise TypeError(f"{part.dtype} of shape {part.shape} are not row numbers")
     rows = [np.flatnonzero(part) if part.dtype.kind == "b" else part.astype(np.intp) for part in rows]
     return Fold(rows[0], rows[1] if len(rows) == 3 else np.empty(0, dtype=np.intp), rows[-1])
 
@@ -391,15 +394,15 @@ def _fold(parts: Sequence[Sequence[int] | Array]) -> Fold:
 def decoder_of(
     estimator: Any, shape: tuple[int, ...], objective: Objective, taught: Array | None = None
 ) -> Decoder:
-    """A decoder that trains a fresh copy of the estimator on each fold.
+    """A decoder that trains a new copy of the estimator on each fold.
 
-    An estimator learns labels of the kind that `taught` has, numbers as numbers. A torch module takes windows in the
-    shape of `x` and gives (window, output); each training starts from the weights that it has, by the recipe `laptop`.
+    Estimators receive labels of the type of `taught`, such as numbers. A torch module takes windows in the shape of `x` and
+    returns (window, output); each training starts from its current weights, by the recipe `laptop`.
 
     Raises
     ------
     RequestError
-        It is none of these, or a class instead of an instance.
+        The estimator has an unsupported type, or is a class instead of an instance.
     """
     if isinstance(estimator, Decoder):
         return estimator
@@ -412,18 +415,18 @@ def decoder_of(
             raise RequestError(f"model {estimator!r} takes stimuli; it is not a decoder")
         return model
     if isinstance(estimator, type):
-        raise RequestError(f"{estimator.__name__} is a class: give an instance, {estimator.__name__}(…)")
+        raise RequestError(f"{estimator.__name__} is a class: pass an instance, {estimator.__name__}(…)")
     flat = len(shape) == 2
     name = type(estimator).__name__
     if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
         labels = None if taught is None or taught.dtype.kind not in "iufb" else np.unique(taught)
         return Decoder(
-            id=name, make=lambda signature: _Copy(estimator, flat, labels), objectives=(objective,)
+            id=name, make=lambda signature: _EstimatorCopy(estimator, flat, labels), objectives=(objective,)
         )
     if hasattr(estimator, "state_dict") and hasattr(estimator, "forward"):
         return _network(estimator, flat, name)
     raise RequestError(
-        f"{name} has no fit and predict; give a scikit-learn estimator, a torch module, or a decoder's id"
+        f"{name} has no fit and predict; pass a scikit-learn estimator, a torch module, or a decoder's id"
     )
 
 
@@ -440,8 +443,8 @@ def _network(module: Any, flat: bool, name: str) -> Decoder:
     return network_to_decoder(name, make, Laptop(), True, "cpu", False, ANYTHING)
 
 
-class _Copy:
-    """A fresh copy of an estimator, which receives flat features if they were given flat, and numeric `labels`."""
+class _EstimatorCopy:
+    """A copy of an estimator that receives flat features if `x` was flat, and labels of their original type."""
 
     def __init__(self, estimator: Any, flat: bool, labels: Array | None = None) -> None:
         try:
@@ -451,56 +454,56 @@ class _Copy:
         except TypeError:
             self.estimator = copy.deepcopy(estimator)
         self.flat, self.labels = flat, labels
-        self.begun = False
+        self.takes_features = False
         self._before: Any
         self._rest: Any
-        self._before, self._rest = (None, None) if flat else _divided(self.estimator)
+        self._before, self._rest = (None, None) if flat else _split_pipeline(self.estimator)
         self.shared = None if self._before is None else (1, f"covariances {self._before}")
         for name in ("predict_proba", "decision_function"):
             if hasattr(self.estimator, name):
-                setattr(self, name, self._asked(name))
+                setattr(self, name, self._delegate(name))
 
-    def first(self, x: Array) -> Array:
-        """What the first step makes of windows, where it is one that learns nothing."""
+    def shared_features(self, x: Array) -> Array:
+        """The covariances that the first step of the pipeline would compute."""
         from neuroledger.families.decoding.pipelines.covariances import covariances
 
-        return covariances(self._seen(x), self._before or "oas")
+        return covariances(self._as_input(x), self._before or "oas")
 
-    def fit(self, x: Array, y: Array) -> _Copy:
+    def fit(self, x: Array, y: Array) -> _EstimatorCopy:
         if self.labels is not None:
             order = np.argsort(self.labels.astype(str))
             y = self.labels[order][np.searchsorted(self.labels.astype(str)[order], y)]
         try:
-            self._used.fit(self._seen(x), y)
+            self._active.fit(self._as_input(x), y)
         except ValueError as error:
             if self.flat:
                 raise
             raise ValueError(
                 f"{error} (x is (window, channel, sample); estimators of features take x.reshape(len(x), -1))"
             ) from error
-        if hasattr(self._used, "classes_"):
-            self.classes_ = self._used.classes_
+        if hasattr(self._active, "classes_"):
+            self.classes_ = self._active.classes_
         elif self.labels is not None:
             self.classes_ = np.unique(y)
         return self
 
     def predict(self, x: Array) -> Array:
-        return np.asarray(self._used.predict(self._seen(x)))
+        return np.asarray(self._active.predict(self._as_input(x)))
 
-    def _asked(self, name: str) -> Any:
-        return lambda x: getattr(self._used, name)(self._seen(x))
+    def _delegate(self, name: str) -> Any:
+        return lambda x: getattr(self._active, name)(self._as_input(x))
 
     @property
-    def _used(self) -> Any:
-        return self._rest if self.begun else self.estimator
+    def _active(self) -> Any:
+        return self._rest if self.takes_features else self.estimator
 
-    def _seen(self, x: Array) -> Array:
+    def _as_input(self, x: Array) -> Array:
         x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
         return x[:, :, 0] if self.flat else x
 
 
-def _divided(estimator: Any) -> tuple[Any, Any]:
-    """Of a pipeline, or a search over one, that begins with pyriemann's covariances: their estimator, and the rest."""
+def _split_pipeline(estimator: Any) -> tuple[Any, Any]:
+    """The covariance estimator and the remaining steps of a pipeline or search that begins with pyriemann's."""
     pipeline = getattr(estimator, "estimator", estimator)
     first: Any = pipeline[0] if type(pipeline).__name__ == "Pipeline" and len(pipeline) > 1 else None
     if type(first).__module__ != "pyriemann.estimation" or type(first).__name__ != "Covariances":

@@ -1,4 +1,4 @@
-"""Figures of decoding: confusions, learning curves, effects over data sets, and what linear decoders read."""
+"""Figures of decoding: confusion matrices, learning curves, effects over data sets, and scalp maps."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ __all__ = ["confusion", "forest", "learning_curve", "topography"]
 
 
 def confusion(score: Score | xr.DataArray, *, ax: Axes | None = None) -> Axes:
-    """How often each true class was predicted as each class, in percent of the true class.
+    """Draw a confusion matrix: the share of predictions of each class, in percent of the true class.
 
-    Takes a score whose samples hold predictions beside the truth (of `nl.decode` and decoding benchmarks), or those.
+    Takes a score with predictions (of `nl.decode` or a decoding benchmark), or the predictions.
 
     Raises
     ------
     MetricError
         There are no predictions, or they are not classes.
     """
-    held = (
+    predictions = (
         score.samples.attrs.get("predictions")
         if isinstance(score, Score) and score.samples is not None
         else score
     )
-    if not isinstance(held, xr.DataArray) or "truth" not in held.coords:
-        raise MetricError("no predictions with the truth beside them to draw; decode classes with nl.decode")
-    predicted, truth = _classes(held)
+    if not isinstance(predictions, xr.DataArray) or "truth" not in predictions.coords:
+        raise MetricError(
+            "the score has no predictions with their truth to draw; decode classes with nl.decode"
+        )
+    predicted, truth = _classes(predictions)
     names = np.unique(np.concatenate([truth, predicted]))
     counts = np.zeros((len(names), len(names)))
     np.add.at(counts, (np.searchsorted(names, truth), np.searchsorted(names, predicted)), 1)
@@ -54,53 +56,59 @@ def confusion(score: Score | xr.DataArray, *, ax: Axes | None = None) -> Axes:
     return finish(ax, {"classes": names.tolist(), "percent": shares.tolist()}, spines=False)
 
 
-def _classes(held: xr.DataArray) -> tuple[Any, Any]:
-    """Predicted and true classes; of probabilities the most probable one."""
-    truth = np.asarray(held["truth"].values)
-    other = [dim for dim in held.dims if dim not in held["truth"].dims]
-    if not other:
-        predicted = np.asarray(held.values)
-    elif len(other) == 1 and other[0] in held.coords:
-        predicted = np.asarray(held[other[0]].values)[np.asarray(held.argmax(str(other[0])).values)]
+def _classes(predictions: xr.DataArray) -> tuple[Any, Any]:
+    """Predicted and true classes; from scores of classes, the class with the highest score."""
+    truth = np.asarray(predictions["truth"].values)
+    class_dims = [dim for dim in predictions.dims if dim not in predictions["truth"].dims]
+    if not class_dims:
+        predicted = np.asarray(predictions.values)
+    elif len(class_dims) == 1 and class_dims[0] in predictions.coords:
+        predicted = np.asarray(predictions[class_dims[0]].values)[
+            np.asarray(predictions.argmax(str(class_dims[0])).values)
+        ]
     else:
-        raise MetricError(f"predictions have dimensions {held.dims}; classes are needed along one of them")
+        raise MetricError(
+            f"predictions have dimensions {predictions.dims}; classes are needed along one of them"
+        )
     if predicted.dtype.kind == "f" or truth.dtype.kind == "f":
-        raise MetricError("the predictions are numbers, not classes: there is no confusion to draw")
+        raise MetricError("the predictions are numbers, not classes: a confusion matrix cannot be drawn")
     return predicted.astype(str), truth.astype(str)
 
 
 def learning_curve(results: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Mean score and its standard error over people by the number of training windows, a line for each pipeline.
+    """Draw the mean score and its standard error over subjects by the number of training windows, for each pipeline.
 
-    Takes the table of a decoding by the rule `learning_curve` (`nl.decoding.table`).
+    Takes the table (`nl.decoding.table`) of a decoding with the rule `learning_curve`.
 
     Raises
     ------
     RequestError
-        The table has one size of the training part.
+        The table has only one size of the training part.
     """
     people = results.groupby(["pipeline", "samples", "subject"])["score"].mean().reset_index()
     if people["samples"].nunique() < 2:
-        raise RequestError("one size of the training part: decode by the rule `learning_curve`")
+        raise RequestError(
+            "the table has one size of the training part: decode with the rule `learning_curve`"
+        )
     ax = ax or axes()
-    drawn: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
     for colour, (name, part) in zip(PALETTE * 9, people.groupby("pipeline"), strict=False):
-        by = part.groupby("samples")["score"]
-        mean, error = by.mean(), by.sem().fillna(0)
+        scores = part.groupby("samples")["score"]
+        mean, error = scores.mean(), scores.sem().fillna(0)
         ax.plot(mean.index, mean, marker="o", markersize=4, color=colour, label=str(name))
         ax.fill_between(mean.index, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
-        drawn[str(name)] = {"samples": mean.index.tolist(), "score": mean.tolist(), "error": error.tolist()}
+        curves[str(name)] = {"samples": mean.index.tolist(), "score": mean.tolist(), "error": error.tolist()}
     ax.set_xlabel("training windows")
     ax.set_ylabel("score")
     ax.legend(frameon=False, fontsize=9)
-    return finish(ax, drawn)
+    return finish(ax, curves)
 
 
 def forest(results: pd.DataFrame, better: str, than: str, *, ax: Axes | None = None) -> Axes:
-    """The effect of one pipeline over another on each data set, with its 95 % interval, and over all of them.
+    """Draw the effect of one pipeline over another on each data set, with its 95 % interval, and over all of them.
 
-    An effect is the mean difference in standard deviations over people; its interval takes the variance
-    1/n + effect²/2n. The p of each row is one-sided (`nl.decoding.statistics`, `nl.decoding.meta_analysis`).
+    An effect is the mean difference in standard deviations over subjects; its interval uses the variance
+    1/n + effect²/2n. The p-value of each row is one-sided (`nl.decoding.statistics`, `nl.decoding.meta_analysis`).
 
     Raises
     ------
@@ -132,7 +140,7 @@ def forest(results: pd.DataFrame, better: str, than: str, *, ax: Axes | None = N
 
 
 def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> Panels:
-    """Maps of values of channels over the head seen from above, one for each row, on one colour scale.
+    """Draw scalp maps of channel values, seen from above, one for each row, on one colour scale.
 
     Parameters
     ----------
@@ -144,7 +152,7 @@ def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> 
     Raises
     ------
     RequestError
-        Fewer than four channels have a place, or the numbers do not fit.
+        Fewer than four channels have a position, or the numbers of values and positions differ.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle
@@ -152,22 +160,22 @@ def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> 
 
     maps, places = np.atleast_2d(np.asarray(values, dtype=float)), np.asarray(positions, dtype=float)
     if places.ndim != 2 or maps.shape[1] != len(places):
-        raise RequestError(f"topography: {maps.shape[1]} values for {len(places)} places of channels")
+        raise RequestError(f"topography: {maps.shape[1]} values for {len(places)} positions of channels")
     if places.shape[1] == 3:
-        # From above: the angle from the vertex is the distance from the middle, so that the ears are at the rim.
+        # Azimuthal projection: the angle from the vertex becomes the distance from the centre; ears are at the rim.
         lifted = places - np.nanmean(places, axis=0) * [1, 1, 0]
         angle = np.arctan2(np.hypot(lifted[:, 0], lifted[:, 1]), lifted[:, 2])
         places = (angle / (np.pi / 2) / np.hypot(*lifted[:, :2].T).clip(1e-9))[:, None] * lifted[:, :2]
-    known = np.isfinite(places).all(axis=1)
-    if known.sum() < 4:
-        raise RequestError(f"topography: {int(known.sum())} channels have a place, and a map needs four")
-    places, maps = places[known], maps[:, known]
+    located = np.isfinite(places).all(axis=1)
+    if located.sum() < 4:
+        raise RequestError(f"topography: {int(located.sum())} channels have a position; a map needs four")
+    places, maps = places[located], maps[:, located]
     rim = max(1.0, float(np.hypot(*places.T).max()))
     grid = np.stack(np.meshgrid(*[np.linspace(-rim, rim, 64)] * 2), axis=-1)
     inside = np.hypot(*np.moveaxis(grid, -1, 0)) <= rim
     limit = float(np.abs(maps).max()) or 1.0
     figure = Figure(figsize=(2.4 * len(maps) + 0.8, 2.6), layout="constrained")
-    drawn, image = [], None
+    panels, image = [], None
     for number, row in enumerate(maps, 1):
         ax: Axes = figure.add_subplot(1, len(maps), number)
         surface = np.full(inside.shape, np.nan)
@@ -181,6 +189,6 @@ def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> 
         ax.set_xticks([])
         ax.set_yticks([])
         ax.set_title(titles[number - 1] if number <= len(titles) else "")
-        drawn.append(finish(ax, {"values": row.tolist(), "places": places.tolist()}, spines=False))
-    figure.colorbar(image, ax=drawn, shrink=0.8)  # type: ignore[arg-type]
-    return Panels(drawn)
+        panels.append(finish(ax, {"values": row.tolist(), "places": places.tolist()}, spines=False))
+    figure.colorbar(image, ax=panels, shrink=0.8)  # type: ignore[arg-type]
+    return Panels(panels)

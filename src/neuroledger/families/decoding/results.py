@@ -1,4 +1,4 @@
-"""Results of decoding as a table of subject × session × pipeline, and what follows from it over data sets."""
+"""Results of decoding as a table of subject × session × pipeline, and statistics over data sets."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ COLUMNS: Final = (
     "dataset", "pipeline", "subject", "session", "score", "time", "samples", "samples_test", "n_classes",
 )  # fmt: skip
 FEW: Final = 20
-"""People from which on pipelines are compared by Wilcoxon's test, and fewer by permuting signs."""
+"""From this number of subjects on, pipelines are compared by Wilcoxon's test; below it, by permuting signs."""
 EXACT: Final = 13
-"""People up to whom all signs are permuted, and of more a sample."""
+"""Up to this number of subjects, all sign permutations are used; above it, a random sample."""
 DRAWS: Final = 10_000
 
 
@@ -39,107 +39,114 @@ def table(
     Parameters
     ----------
     scores
-        Of `nl.decode`, by the name of the pipeline.
+        Scores of `nl.decode`, by the name of the pipeline.
     dataset
-        What the column `dataset` says.
+        The value of the column `dataset`.
     metric
-        The decoding metric that is computed within each subject and session; a mean over folds and training seeds.
+        The decoding metric that is computed within each subject and session, averaged over folds and training seeds.
 
     Returns
     -------
     pandas.DataFrame
-        `score`; `time`, seconds to train one fold; `samples`, windows that were trained on; `samples_test`; `n_classes`. Of
-        a learning curve, one row for each size of the training part too.
+        `score`; `time`, seconds to train one fold; `samples`, number of training windows; `samples_test`; `n_classes`. For
+        a learning curve, there is one row for each size of the training part.
 
     Raises
     ------
     MetricError
-        A score holds no predictions.
+        A score has no predictions.
     """
-    named = {"decoder": scores} if isinstance(scores, Score) else dict(scores)
+    scores_by_name = {"decoder": scores} if isinstance(scores, Score) else dict(scores)
     parts = []
-    for pipeline, score in named.items():
-        held = None if score.samples is None else score.samples.attrs.get("predictions")
-        if not isinstance(held, xr.DataArray):
-            raise MetricError(f"{pipeline}: the score holds no predictions; decode with nl.decode")
-        parts.append(_rows(held, pipeline, dataset, metric))
+    for pipeline, score in scores_by_name.items():
+        predictions = None if score.samples is None else score.samples.attrs.get("predictions")
+        if not isinstance(predictions, xr.DataArray):
+            raise MetricError(f"{pipeline}: the score has no predictions; decode with nl.decode")
+        parts.append(_result_rows(predictions, pipeline, dataset, metric))
     return pd.concat(parts, ignore_index=True)
 
 
 def recorded(benchmark: str, *, metric: str | None = None) -> pd.DataFrame:
-    """The same table from the records of a benchmark, of every model whose predictions are kept on this machine.
+    """The same table from the records of a benchmark, for every model whose predictions are stored on this machine.
 
     Raises
     ------
     RequestError
-        No record of the benchmark has predictions here.
+        No record of the benchmark has stored predictions.
     """
     catalog = open_catalog()
     spec = catalog.benchmark(benchmark)
-    names = [one if isinstance(one, str) else one.name for one in spec.all_metrics]
-    wanted = metric or names[0]
+    names = [
+        spec_or_name if isinstance(spec_or_name, str) else spec_or_name.name
+        for spec_or_name in spec.all_metrics
+    ]
+    metric_name = metric or names[0]
     parts = []
     for record in read_all(catalog.root / "results" / "records"):
         if record.benchmark == benchmark and record.status == "scored":
-            held = predictions_of(catalog.root, record.id, names[0])
-            if held is not None and "truth" in held.coords:
-                parts.append(_rows(held, record.model, str(spec.dataset), wanted))
+            predictions = predictions_of(catalog.root, record.id, names[0])
+            if predictions is not None and "truth" in predictions.coords:
+                parts.append(_result_rows(predictions, record.model, str(spec.dataset), metric_name))
     if not parts:
         raise RequestError(
-            f"no predictions of {benchmark} are kept here: score it once more on this machine, "
-            f"`neuroledger run --benchmark {benchmark} --force`, or `nl.score` and `table`"
+            f"no predictions of {benchmark} are stored on this machine: score it again with "
+            f"`neuroledger run --benchmark {benchmark} --force`, or use `nl.score` and `table`"
         )
     return pd.concat(parts, ignore_index=True)
 
 
-def _rows(held: xr.DataArray, pipeline: str, dataset: str, metric: str) -> pd.DataFrame:
+def _result_rows(predictions: xr.DataArray, pipeline: str, dataset: str, metric: str) -> pd.DataFrame:
     _, measure = objective_of(metric)
-    count = held.sizes["presentation"]
+    count = predictions.sizes["presentation"]
 
     def along(name: str, default: Any = "0") -> Array:
-        return np.asarray(held[name].values) if name in held.coords else np.full(count, default)
+        return np.asarray(predictions[name].values) if name in predictions.coords else np.full(count, default)
 
-    about = pd.DataFrame(
+    facts = pd.DataFrame(
         {
             "subject": along("subject").astype(str),
             "session": along("session").astype(str),
             "samples": along("trained", -1),
         }
     )
-    # Of folds that do not grow by design, sizes differ by rounding.
-    own = about.assign(split=along("split", 0)).groupby(["subject", "session", "split"])["samples"].first()
-    sizes = own.groupby(["subject", "session"]).agg(lambda values: values.max() > 1.5 * max(1, values.min()))
-    curve = bool(sizes.any())
-    keys = [*about.columns[:2], *(["samples"] if curve else [])]
-    about["seed"], about["split"] = along("seed", 0), along("split", 0)
-    choices = np.asarray(held["choice"].values).astype(str) if "choice" in held.dims else None
-    truth = np.asarray(held["truth"].values)
-    seconds = held.encoding.get("seconds")
+    # Sizes of folds that are not part of a learning curve differ only by rounding.
+    fold_sizes = (
+        facts.assign(split=along("split", 0)).groupby(["subject", "session", "split"])["samples"].first()
+    )
+    growing = fold_sizes.groupby(["subject", "session"]).agg(
+        lambda values: values.max() > 1.5 * max(1, values.min())
+    )
+    curve = bool(growing.any())
+    keys = [*facts.columns[:2], *(["samples"] if curve else [])]
+    facts["seed"], facts["split"] = along("seed", 0), along("split", 0)
+    choices = np.asarray(predictions["choice"].values).astype(str) if "choice" in predictions.dims else None
+    truth = np.asarray(predictions["truth"].values)
+    seconds = predictions.encoding.get("seconds")
     rows = []
-    for names, part in about.groupby([*keys, "seed", "split"], sort=True):
-        at = part.index.to_numpy()
-        one = Rows(
-            truth[at],
-            held.values[at],
+    for names, part in facts.groupby([*keys, "seed", "split"], sort=True):
+        row_numbers = part.index.to_numpy()
+        fold_rows = Rows(
+            truth[row_numbers],
+            predictions.values[row_numbers],
             choices,
-            along("subject").astype(str)[at],
-            along("stimulus_id").astype(str)[at],
+            along("subject").astype(str)[row_numbers],
+            along("stimulus_id").astype(str)[row_numbers],
         )
-        value = MEASURES[measure](one)(np.ones(len(at)))
+        value = MEASURES[measure](fold_rows)(np.ones(len(row_numbers)))
         rows.append(
             {
                 **dict(zip(keys, names, strict=False)),
                 "samples": part["samples"].iloc[0],
                 "score": value,
-                "samples_test": len(at),
+                "samples_test": len(row_numbers),
             }
         )
-    found = (
+    grouped = (
         pd.DataFrame(rows).groupby(keys, sort=True, as_index=False)
         if curve
         else pd.DataFrame(rows).groupby(keys, sort=True)
     )
-    means = found.mean().reset_index(drop=curve)
+    means = grouped.mean().reset_index(drop=curve)
     means[["samples", "samples_test"]] = means[["samples", "samples_test"]].round().astype(int)
     labelled = truth.ndim == 1 and truth.dtype.kind in "USOib"
     means["n_classes"] = len(np.unique(truth.astype(str))) if labelled else 0
@@ -149,12 +156,12 @@ def _rows(held: xr.DataArray, pipeline: str, dataset: str, metric: str) -> pd.Da
 
 
 def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Paired comparisons of every two pipelines on each data set, by MOABB's rules; one-sided, sessions averaged.
+    """Paired one-sided comparisons of all pairs of pipelines on each data set, by MOABB's rules, with sessions averaged.
 
-    Fewer than 20 people: the sum of the differences against that with permuted signs, all of them for up to 13 people,
-    else 10,000 drawn by `seed`. From 20 people on, Wilcoxon's signed ranks, in the direction of the ranks (MOABB takes that
-    of the mean, which one person can turn round). `smd` is the mean difference in its own standard deviations (divided
-    by n - 1), and not a number for one person.
+    With fewer than 20 subjects, the sum of the differences is compared with sums under permuted signs: all permutations for
+    up to 13 subjects, else 10,000 drawn by `seed`. From 20 subjects on, Wilcoxon's signed-rank test is used, in the
+    direction of the ranks (MOABB uses that of the mean, which one subject can reverse). `smd` is the mean difference in its
+    own standard deviations (with n - 1), and NaN for one subject.
 
     Returns
     -------
@@ -164,41 +171,48 @@ def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     Raises
     ------
     RequestError
-        A pipeline lacks a person whom another one has, or a score is not a number.
+        A pipeline lacks a subject that another one has, or a score is NaN.
     """
     means = results.groupby(["dataset", "pipeline", "subject"], sort=False)["score"].mean()
     rows = []
     for dataset, part in means.groupby("dataset", sort=False):
         wide = part.droplevel("dataset").unstack("pipeline")
         if wide.isna().to_numpy().any():
-            lost = [
+            missing = [
                 f"{name}: {', '.join(wide.index[wide[name].isna()][:3])}"
                 for name in wide
                 if wide[name].isna().any()
             ]
             raise RequestError(
-                f"{dataset}: pipelines are compared on the same people, and some lack a score: {'; '.join(lost)}"
+                f"{dataset}: pipelines must have scores of the same subjects; missing are {'; '.join(missing)}"
             )
         rng = np.random.RandomState(seed)
         flips = rng.choice([1, -1], size=(DRAWS, len(wide))) if EXACT < len(wide) < FEW else None
-        for one, other in product(wide.columns, repeat=2):
-            difference = _ties((wide[one] - wide[other]).to_numpy())
-            p = np.nan if one == other else _better(difference, flips)
-            effect = np.nan if one == other else _effect(difference)
+        for first, second in product(wide.columns, repeat=2):
+            difference = _without_rounding((wide[first] - wide[second]).to_numpy())
+            p = np.nan if first == second else _p_better(difference, flips)
+            effect = np.nan if first == second else _effect(difference)
             rows.append(
-                {"dataset": dataset, "pipe1": one, "pipe2": other, "p": p, "smd": effect, "nsub": len(wide)}
+                {
+                    "dataset": dataset,
+                    "pipe1": first,
+                    "pipe2": second,
+                    "p": p,
+                    "smd": effect,
+                    "nsub": len(wide),
+                }
             )
     return pd.DataFrame(rows)
 
 
-def _ties(difference: Floats) -> Floats:
-    """Differences without the rounding that tells equal ones apart: shares of trials are often equal."""
+def _without_rounding(difference: Floats) -> Floats:
+    """Differences rounded to 12 digits, so that equal shares of trials are ties."""
     size = float(np.abs(difference).max())
     return np.round(difference / size, 12) * size if size > 0 else difference
 
 
 def _effect(difference: Floats) -> float:
-    """Mean difference in its own standard deviations: 0 where there is none, infinite where everybody's is the same."""
+    """Mean difference in its own standard deviations: 0 for no difference, infinite if all differences are equal."""
     if len(difference) < 2:
         return np.nan
     mean, deviation = float(difference.mean()), float(difference.std(ddof=1))
@@ -207,8 +221,8 @@ def _effect(difference: Floats) -> float:
     return float(np.sign(mean) * np.inf) if mean else 0.0
 
 
-def _better(difference: Floats, flips: Array | None) -> float:
-    """The chance of so large a difference if signs were chance; strictly between 0 and 1, as Stouffer's method needs."""
+def _p_better(difference: Floats, flips: Array | None) -> float:
+    """The one-sided p-value of the difference under random signs, strictly between 0 and 1 as Stouffer's method needs."""
     from scipy.stats import wilcoxon
 
     if len(difference) >= FEW:
@@ -217,7 +231,7 @@ def _better(difference: Floats, flips: Array | None) -> float:
         better, worse = (float(wilcoxon(difference, alternative=side).pvalue) for side in ("greater", "less"))
         p = better if better <= worse else 1 - worse
         return float(min(max(p, np.nextafter(0.0, 1.0)), np.nextafter(1.0, 0.0)))
-    # Sums of equal shares are equal but for rounding.
+    # Tolerate rounding: sums of equal shares may differ in the last digits.
     least = difference.sum() - 1e-9 * np.abs(difference).sum()
     if flips is None:
         signs = np.array(list(product([-1, 1], repeat=len(difference))))
@@ -228,9 +242,9 @@ def _better(difference: Floats, flips: Array | None) -> float:
 
 
 def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """Every two pipelines over the data sets that have both: Stouffer's p and the mean effect, weights the root of people.
+    """Stouffer's p and the mean effect of all pairs of pipelines over data sets, weighted by the root of subjects.
 
-    Data sets of one person have no effect, and count for `p` alone.
+    Data sets with one subject have no effect, and contribute to `p` only.
 
     Returns
     -------
@@ -241,7 +255,7 @@ def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
     each = statistics(results, seed=seed)
     rows = []
-    for (one, other), part in each[each["pipe1"] != each["pipe2"]].groupby(["pipe1", "pipe2"]):
+    for (first, second), part in each[each["pipe1"] != each["pipe2"]].groupby(["pipe1", "pipe2"]):
         weights = np.sqrt(part["nsub"].to_numpy())
         z = norm.isf(part["p"].to_numpy())
         p = norm.sf(weights @ z / np.linalg.norm(weights)) if len(part) > 1 else float(part["p"].iloc[0])
@@ -250,8 +264,8 @@ def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         smd = float(weights[has] @ effects[has] / weights[has].sum()) if has.any() else np.nan
         rows.append(
             {
-                "pipe1": one,
-                "pipe2": other,
+                "pipe1": first,
+                "pipe2": second,
                 "p": float(p),
                 "smd": smd,
                 "datasets": len(part),
@@ -262,15 +276,15 @@ def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 
 def patterns(estimator: Any, x: Array) -> Floats:
-    r"""What a fitted linear decoder of amplitudes reads, as activity: (class, channel, sample) or (1, channel, sample).
+    r"""Activation patterns of a fitted linear decoder of amplitudes, (class, channel, sample) or (1, channel, sample).
 
-    Weights say what is subtracted as much as what is read; the pattern :math:`\Sigma_x W \Sigma_s^{-1}` is what the channels
-    show of the decoded signal [haufe2014]. Of one output, its sign is that of the second class.
+    Weights of a decoder also suppress noise; the pattern :math:`\Sigma_x W \Sigma_s^{-1}` is the activity of the channels
+    that belongs to the decoded signal [haufe2014]. With one output, its sign is that of the second class.
 
     Parameters
     ----------
     estimator
-        Fitted, with `coef_`; or a scikit-learn pipeline of scalers and such an estimator.
+        A fitted estimator with `coef_`, or a scikit-learn pipeline of scalers and such an estimator.
     x
         The windows that it was fitted to, (window, channel, sample) or (window, feature).
 
@@ -286,7 +300,7 @@ def patterns(estimator: Any, x: Array) -> Floats:
     for step in steps[:-1]:
         if not hasattr(step, "scale_") or hasattr(step, "components_"):
             raise RequestError(
-                f"patterns: {type(step).__name__} is no scaler: give a linear estimator of the windows' values"
+                f"patterns: {type(step).__name__} is not a scaler: pass a linear estimator of the windows' values"
             )
         scale = scale / step.scale_
     if not hasattr(steps[-1], "coef_"):
@@ -298,6 +312,6 @@ def patterns(estimator: Any, x: Array) -> Floats:
         raise RequestError(f"patterns: {weights.shape[1]} weights for {flat.shape[1]} values of a window")
     centred = flat - flat.mean(axis=0)
     signals = centred @ weights.T
-    # The covariance of values and signals, without that of all values.
-    found = (centred.T @ signals) @ np.linalg.pinv(signals.T @ signals)
-    return np.asarray(found.T.reshape(len(weights), x.shape[1], -1))
+    # The covariance of values and signals avoids the covariance matrix of all values.
+    activity = (centred.T @ signals) @ np.linalg.pinv(signals.T @ signals)
+    return np.asarray(activity.T.reshape(len(weights), x.shape[1], -1))

@@ -1,8 +1,9 @@
-"""Decoding: a decoder is trained on part of the signals and asked what the rest of them show."""
+"""Decoding: a decoder is trained on one part of the signals and predicts the targets of the rest."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from neuroledger.families.decoding.protocols.decoder import (
     failure,
 )
 from neuroledger.families.decoding.protocols.fold_windows import Windows, standardised, truth_of
-from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256, telling_channels
+from neuroledger.families.decoding.protocols.leakage_checks import gate, label_channels, partition_sha256
 from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Train, draw_folds, unit_of
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
@@ -63,47 +64,47 @@ def decoding(
     recipe: TaskRecipe | None = None,
     pretraining: Sequence[str | Pretraining] = (),
 ) -> Measurement:
-    """Predictions for every tested window beside the truth, from one training per fold and seed.
+    """Train a decoder per fold and seed, and return predictions and targets of every test window.
 
     Parameters
     ----------
     model
-        A decoder; one whose training does not depend on the seed is trained with the first seed only.
+        A decoder; if its training does not depend on the seed, only the first seed is used.
     data
-        Signals; for retrieval, also the embeddings to be found, as the extra assembly named by `target`.
+        Signals; for retrieval, also the embeddings of the candidates, as the extra assembly named by `target`.
     splits
-        The rule of the partition. Its folds pass the gates, and its SHA-256 must be the pinned one, if one is pinned.
+        The rule of the partition. Its folds must pass the gates, and its SHA-256 must match, if one is pinned.
     target
         The coordinate that is decoded; several for `multilabel` and for several numbers at once. For numbers also an
-        extra assembly, one row for each stimulus, such as trajectories.
+        extra assembly with one row per stimulus, such as trajectories.
     objective
-        What is asked: one class, several labels, a number, an embedding among candidates, or a sequence.
+        The kind of prediction: one class, several labels, a number, an embedding among candidates, or a sequence.
     train
-        `each`: one decoder for each person, whom the rule divides by themselves; each session, where it divides sessions
-        (`within_session`, `learning_curve`). `pooled`: one decoder of all people of a training part.
+        `each`: one decoder for each subject, within which the rule is applied; or for each session if the rule divides
+        sessions (`within_session`, `learning_curve`). `pooled`: one decoder for all subjects of a training part.
     seeds
         Seeds of the training.
     unseen_classes
-        Whether tested classes may be missing from the training part (retrieval over new concepts needs no such leave).
+        Whether tested classes may be missing from the training part (not needed for retrieval of new concepts).
     standardise_targets
-        Whether embeddings and numbers are standardised, each dimension by the training part of the fold, before anything
-        is learnt or scored.
+        Whether each dimension of embeddings and numbers is standardised by the training part of the fold, before training
+        and scoring.
     recipe
-        What this task asks of the training of networks whose recipe follows tasks.
+        The task's settings for the training of networks with a task-dependent recipe.
 
     Returns
     -------
     Measurement
         source: (presentation, choice) scores, or (presentation,) numbers, or (presentation, neuroid) embeddings, with
-        `seed`, `split` and `row`; target: the truth. Notes tell the SHA-256 of the partition and of the prepared signals,
-        and what was waived.
+        `seed`, `split` and `row`; target: the targets. Notes state the SHA-256 of the partition and of the prepared
+        signals, and waived gates.
 
     Raises
     ------
     DataError
-        The data are no signals, lack the target, or the partition leaks.
+        The data are not signals, lack the target, or the partition leaks.
     ModelError
-        The model is not a decoder, does not support the objective, or gives a wrong answer.
+        The model is not a decoder, does not support the objective, or returns invalid predictions.
     """
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no signals to decode")
@@ -124,7 +125,7 @@ def decoding(
     notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
     notes += recording_overlap(pretraining, partial(recording_digests, assembly))
-    notes += _what_was_seen(assembly, folds, objective)
+    notes += _trained_content_notes(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
     measured = measure_folds(
         model,
@@ -143,28 +144,30 @@ def decoding(
 
 
 def people_left_out(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
-    """What a score says of people whom no fold tests."""
-    people = assembly["subject"].values.astype(str)
-    lost = sorted(set(people.tolist()) - {name for fold in folds for name in people[fold.test].tolist()})
+    """A note about subjects that no fold tests, if there are any."""
+    subjects = assembly["subject"].values.astype(str)
+    untested = sorted(
+        set(subjects.tolist()) - {name for fold in folds for name in subjects[fold.test].tolist()}
+    )
     return (
-        [f"{len(lost)} of {len(set(people.tolist()))} people are not tested: {', '.join(lost[:3])}"]
-        if lost
+        [f"{len(untested)} of {len(set(subjects.tolist()))} people are not tested: {', '.join(untested[:3])}"]
+        if untested
         else []
     )
 
 
-def _what_was_seen(assembly: xr.DataArray, folds: list[Fold], objective: Objective) -> list[str]:
-    """What training knew of the tested windows although no gate forbids it."""
+def _trained_content_notes(assembly: xr.DataArray, folds: list[Fold], objective: Objective) -> list[str]:
+    """Notes about information on test windows that training had and no gate forbids."""
     notes = []
     if objective == "retrieval":
         stimuli = assembly["stimulus_id"].values.astype(str)
-        tested, known = set[str](), set[str]()
+        tested, trained = set[str](), set[str]()
         for fold in folds:
-            here = set(stimuli[fold.test].tolist())
-            tested |= here
-            known |= here & set(stimuli[np.concatenate([fold.train, fold.validation])].tolist())
-        if known:
-            notes.append(f"{len(known)} of {len(tested)} tested stimuli were trained on too")
+            in_fold = set(stimuli[fold.test].tolist())
+            tested |= in_fold
+            trained |= in_fold & set(stimuli[np.concatenate([fold.train, fold.validation])].tolist())
+        if trained:
+            notes.append(f"{len(trained)} of {len(tested)} tested stimuli were trained on too")
     if assembly.attrs.get("units") in ("robust", "standard"):
         recordings = assembly["recording"].values.astype(str)
         if any(
@@ -197,35 +200,35 @@ def measure_folds(
     unit: tuple[str, ...] = (),
     labelled: bool = False,
 ) -> _Measured:
-    """Train on every fold with every seed and put the predictions one below the other.
+    """Train on every fold with every seed, and concatenate the predictions.
 
-    ``unit`` names the coordinates whose values have a decoder of their own. Windows for calibration join the training part
-    if they are ``labelled``; without labels, they are shown to a decoder that adapts to people.
+    ``unit`` names the coordinates whose values each have their own decoder. Calibration windows are added to the training
+    part if ``labelled``; without labels, they are passed to decoders that adapt to subjects.
 
     Raises
     ------
     ModelError
-        The model is not a decoder, does not support the objective, or gives a wrong answer.
+        The model is not a decoder, does not support the objective, or returns invalid predictions.
     RequestError
         There are no seeds.
     """
     if not isinstance(model, Decoder):
         raise ModelError(
-            f"model {getattr(model, 'id', model)!r} is not a decoder: it is shown stimuli, not trained on signals"
+            f"model {getattr(model, 'id', model)!r} is not a decoder: it takes stimuli and is not trained on signals"
         )
     if objective not in model.objectives:
         raise ModelError(
-            f"decoder {model.id!r} cannot be asked for {objective}; it can for {', '.join(model.objectives)}"
+            f"decoder {model.id!r} does not support {objective}; it supports {', '.join(model.objectives)}"
         )
     if not seeds or len(set(seeds)) != len(seeds):
-        raise RequestError("decoding needs at least one training seed, each once")
+        raise RequestError("decoding needs at least one training seed, without repetitions")
     windows = Windows(assembly)
     people = assembly["subject"].values.astype(str)
     used = np.concatenate([rows for fold in folds for rows in fold])
     choices = np.unique(truth[used].astype(str)) if objective == "classification" else np.empty(0, dtype=str)
     truth = truth.astype(str) if objective == "classification" else truth
-    told = telling_channels(assembly, truth)
-    notes = [f"the answer is written in the data: {', '.join(told[:3])} tells it alone"] if told else []
+    leaking = label_channels(assembly, truth)
+    notes = [f"the answer is written in the data: {', '.join(leaking[:3])} tells it alone"] if leaking else []
     if model.inject_signal:
         windows.inject_signal(truth, model.inject_signal)
         notes.append(
@@ -234,92 +237,95 @@ def measure_folds(
     if model.shuffles_labels:
         notes.append("control: the training labels were permuted")
     if standardise and objective not in ("regression", "retrieval"):
-        raise RequestError(f"standardise_targets is for numbers and embeddings, and {objective} is asked")
-    answers, truths, rows, split_of, seed_of, trained, learnt_from, seconds = [], [], [], [], [], [], [], []
+        raise RequestError(f"standardise_targets applies to numbers and embeddings, not to {objective}")
+    trained: list[Any] = []
+    seconds: list[float] = []
+    columns: dict[str, list[Array]] = defaultdict(list)
     adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
             signature = _signature(assembly, truth, choices, objective, seed, recipe)
             estimator = fit(model, f"decoded:{objective}", signature)
-            wanted = standardised(truth, fold.train) if standardise else truth
+            targets = standardised(truth, fold.train) if standardise else truth
             part = fold
             if labelled:
                 part = fold._replace(train=np.sort(np.concatenate([fold.train, fold.calibration])))
-            begun = time.perf_counter()
-            _fit(estimator, windows, _training_truth(model, wanted, part, rng), part, people, model.id)
-            seconds.append(time.perf_counter() - begun)
+            started = time.perf_counter()
+            _fit(estimator, windows, _training_truth(model, targets, part, rng), part, people, model.id)
+            seconds.append(time.perf_counter() - started)
             if getattr(estimator, "adapts", False):
                 adapted = True
-                for person in np.unique(people[fold.calibration]):
-                    own = fold.calibration[people[fold.calibration] == person]
-                    estimator.adapt(windows.handed(own, estimator, model.id), str(person))
-            _tell_people(estimator, people[fold.test])
+                for subject in np.unique(people[fold.calibration]):
+                    rows_of_subject = fold.calibration[people[fold.calibration] == subject]
+                    estimator.adapt(windows.for_estimator(rows_of_subject, estimator, model.id), str(subject))
+            _set_people(estimator, people[fold.test])
             trained.append(estimator)
-            answers.append(
+            columns["answers"].append(
                 answer(
-                    estimator, windows.handed(fold.test, estimator, model.id), objective, choices, id=model.id
+                    estimator,
+                    windows.for_estimator(fold.test, estimator, model.id),
+                    objective,
+                    choices,
+                    id=model.id,
                 )
             )
-            truths.append(wanted[fold.test])
-            rows.append(fold.test)
-            split_of.append(np.full(len(fold.test), number))
-            seed_of.append(np.full(len(fold.test), seed))
-            learnt_from.append(np.full(len(fold.test), len(part.train) + len(part.validation)))
+            columns["targets"].append(targets[fold.test])
+            columns["row"].append(fold.test)
+            columns["split"].append(np.full(len(fold.test), number))
+            columns["seed"].append(np.full(len(fold.test), seed))
+            columns["trained"].append(np.full(len(fold.test), len(part.train) + len(part.validation)))
     if calibrating:
         uses = ["joined the training part"] if labelled else []
         uses += ["were shown without labels to the steps that adapt"] if adapted else []
-        what = " and ".join(uses) or "were left out for calibration; no step uses them"
-        notes.append(f"{sum(len(fold.calibration) for fold in folds)} windows of tested people {what}")
+        usage = " and ".join(uses) or "were left out for calibration; no step uses them"
+        notes.append(f"{sum(len(fold.calibration) for fold in folds)} windows of tested people {usage}")
     notes += _training_notes(trained, seeds if model.stochastic else ())
-    at = np.concatenate(rows)
+    row_numbers = np.concatenate(columns["row"])
     coords: dict[str, Any] = {
-        str(name): ("presentation", coordinate.values[at])
+        str(name): ("presentation", coordinate.values[row_numbers])
         for name, coordinate in assembly.coords.items()
         if coordinate.dims == ("presentation",)
     }
-    true = _labelled(np.concatenate(truths), np.empty(0), coords)
+    target = _labelled(np.concatenate(columns["targets"]), np.empty(0), coords)
     coords |= {
-        "row": ("presentation", at),
-        "split": ("presentation", np.concatenate(split_of)),
-        "seed": ("presentation", np.concatenate(seed_of)),
-        "trained": ("presentation", np.concatenate(learnt_from)),
+        name: ("presentation", np.concatenate(columns[name])) for name in ("row", "split", "seed", "trained")
     }
     if unit:
         notes.append(f"one decoder for each {' and '.join(unit)}")
-        names = zip(*(assembly[name].values[at].astype(str) for name in unit), strict=True)
+        names = zip(*(assembly[name].values[row_numbers].astype(str) for name in unit), strict=True)
         coords["decoder"] = ("presentation", np.array([" ".join(name) for name in names]))
-    source = _labelled(np.concatenate(answers), choices, coords)
+    source = _labelled(np.concatenate(columns["answers"]), choices, coords)
     source.encoding["seconds"] = seconds
-    return _Measured(source, true, tuple(notes))
+    return _Measured(source, target, tuple(notes))
 
 
-def _tell_people(estimator: Any, people: Array) -> None:
-    """Tell an estimator that asks whose the windows are that it is given next."""
+def _set_people(estimator: Any, people: Array) -> None:
+    """Set the subjects of the next windows, for an estimator that uses them."""
     if hasattr(estimator, "people"):
         estimator.people = people
 
 
 def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, people: Array, id: str) -> None:
-    """Train; who does not watch a validation part learns from it too, as the published baselines do."""
-    seen = np.sort(np.concatenate([fold.train, fold.validation]))
-    _tell_people(estimator, people[seen])
+    """Train; without early stopping, the validation part is used for training too, as in the published baselines."""
+    train_rows = np.sort(np.concatenate([fold.train, fold.validation]))
+    _set_people(estimator, people[train_rows])
     try:
         if len(fold.validation) and isinstance(estimator, StoppedEarly):
-            watched = fold.validation
+            validation_rows = fold.validation
             estimator.fit_validated(
-                windows.handed(fold.train, estimator, id),
+                windows.for_estimator(fold.train, estimator, id),
                 truth[fold.train],
-                windows.handed(watched, estimator, id),
-                truth[watched],
+                windows.for_estimator(validation_rows, estimator, id),
+                truth[validation_rows],
             )
         else:
-            estimator.fit(windows.handed(seen, estimator, id), truth[seen])
+            estimator.fit(windows.for_estimator(train_rows, estimator, id), truth[train_rows])
     except FIT_ERRORS as error:
-        raise failure(id, f"be trained on {len(seen)} windows", error) from error
+        raise failure(id, f"be trained on {len(train_rows)} windows", error) from error
 
 
 def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:
-    """How large the networks were, how long they were trained, and what an estimator says of itself in `notes_`."""
+    """Notes on seeds, sizes of networks and epochs of training, and the estimators' own `notes_`."""
     sizes = {estimator.parameters_ for estimator in trained if hasattr(estimator, "parameters_")}
     epochs = [estimator.epochs_ for estimator in trained if hasattr(estimator, "epochs_")]
     notes = [f"training seeds {', '.join(map(str, seeds))}"] if seeds else []
@@ -365,7 +371,7 @@ def _signature(
 
 
 def _positions(assembly: xr.DataArray) -> tuple[tuple[float, float, float], ...] | None:
-    """(channel, 3) as plain numbers, None where no channel has a place."""
+    """Positions of the channels, (channel, 3), as plain numbers; None if no position is known."""
     if not all(axis in assembly.coords for axis in "xyz"):
         return None
     places = np.stack([assembly[axis].values.astype(float) for axis in "xyz"], axis=1)

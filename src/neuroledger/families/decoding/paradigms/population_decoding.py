@@ -1,4 +1,4 @@
-"""Population decoding: what neurons that were recorded one by one tell about the stimulus, moment by moment."""
+"""Population decoding: the stimulus is decoded in every time bin from neurons that were recorded separately."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ def population_decoding(
     folds: Annotated[int, Field(ge=2)] = 18,
     resamples: Annotated[int, Field(ge=1)] = 2,
 ) -> Measurement:
-    """Answers of a decoder to pseudo-trials, for every time bin.
+    """Decode pseudo-trials in every time bin.
 
-    For each resample, every neuron gives ``folds`` of its own trials of each label, drawn without replacement and
-    independently of the other neurons; row ``k`` of all neurons is one pseudo-trial. Each fold tests one pseudo-trial
-    of each label and trains on the others.
+    For each resample, ``folds`` trials of each label are drawn for every neuron, without replacement and independently
+    of the other neurons; trial ``k`` of all neurons is one pseudo-trial. Each fold tests one pseudo-trial of each label
+    and trains on the others.
 
     Parameters
     ----------
     model
-        A decoder; it is trained anew for each fold and time bin, on ``(trial, neuroid, 1)``.
+        A decoder; a new one is trained for each fold and time bin, on ``(trial, neuroid, 1)``.
     data
         Responses ``(presentation, neuroid[, time_bin])``, NaN where a neuron has no trial, with the coordinate
         ``label``.
     label
-        What is decoded.
+        The coordinate that is decoded.
     folds, resamples
-        Pseudo-trials of each label, and how often they are drawn.
+        Number of pseudo-trials of each label, and number of draws.
 
     Returns
     -------
     Measurement
-        ``source``: answers ``(presentation, time_bin)``; ``target``: the labels ``(presentation,)``.
+        ``source``: predictions ``(presentation, time_bin)``; ``target``: the labels ``(presentation,)``.
 
     Raises
     ------
     ModelError
         The model is not a decoder.
     DataError
-        There is no such label, or a neuron has fewer than ``folds`` trials of one.
+        The coordinate is missing, or a neuron has fewer than ``folds`` trials of a label.
 
     Notes
     -----
@@ -81,24 +81,24 @@ def population_decoding(
     if "time_bin" not in assembly.dims:
         assembly = assembly.expand_dims("time_bin", axis=2)
     values = np.asarray(assembly.transpose("presentation", "neuroid", "time_bin").values, dtype=np.float64)
-    named = coordinate(assembly, label)
-    if named is None:
+    label_values = coordinate(assembly, label)
+    if label_values is None:
         raise DataError(f"data set {data.id!r}: presentations have no coordinate {label!r} to decode")
-    labels = encode(named)
-    usable = [_trials(values, labels.codes == code) for code in range(len(labels.labels))]
-    short = min(int(mask.sum(axis=0).min()) for mask, _ in usable)
-    if short < folds:
-        raise DataError(f"some neuron has {short} trials of a {label}, fewer than the {folds} folds")
+    labels = encode(label_values)
+    usable = [_trials_of_label(values, labels.codes == code) for code in range(len(labels.labels))]
+    fewest = min(int(mask.sum(axis=0).min()) for mask, _ in usable)
+    if fewest < folds:
+        raise DataError(f"a neuron has {fewest} trials of a {label}, fewer than the {folds} folds")
     names = labels.labels.astype(str)
-    answers = [_one_resample(model, values, usable, names, folds, rng) for _ in range(resamples)]
+    answers = [_decode_resample(model, values, usable, names, folds, rng) for _ in range(resamples)]
     split = np.tile(np.repeat(np.arange(folds), len(names)), resamples)
     truth = np.tile(names, folds * resamples)
     ids = [f"{r}-{f}-{name}" for r in range(resamples) for f in range(folds) for name in names]
     coords: dict[str, Any] = {"stimulus_id": ("presentation", ids), "split": ("presentation", split)}
     times = {
-        n: ("time_bin", assembly[n].values)
-        for n in ("time_bin_start", "time_bin_end")
-        if n in assembly.coords
+        name: ("time_bin", assembly[name].values)
+        for name in ("time_bin_start", "time_bin_end")
+        if name in assembly.coords
     }
     source = xr.DataArray(
         np.concatenate(answers), dims=("presentation", "time_bin"), coords={**coords, **times}
@@ -113,13 +113,13 @@ def population_decoding(
     return Measurement(source, target, target, notes=notes)
 
 
-def _trials(values: Floats, rows: Booleans) -> tuple[Booleans, Floats]:
-    """Which trials of a label each neuron has, ``(trial, neuroid)``, and the responses in them."""
+def _trials_of_label(values: Floats, rows: Booleans) -> tuple[Booleans, Floats]:
+    """A mask of the trials of a label that each neuron has, ``(trial, neuroid)``, and the responses."""
     part = values[rows]
     return np.asarray(~np.isnan(part).any(axis=2)), part
 
 
-def _one_resample(
+def _decode_resample(
     model: Decoder,
     values: Floats,
     usable: list[tuple[Booleans, Floats]],
@@ -127,30 +127,30 @@ def _one_resample(
     folds: int,
     rng: np.random.Generator,
 ) -> Strings:
-    """Answers ``(fold × label, time_bin)`` to one draw of pseudo-trials."""
+    """Predictions ``(fold × label, time_bin)`` for one draw of pseudo-trials."""
     neurons, bins = values.shape[1:]
-    drawn = np.empty((folds, len(names), neurons, bins))
-    for place, (there, part) in enumerate(usable):
-        keys = np.where(there, rng.random(there.shape), np.inf)  # each neuron's own order of its trials
+    trials = np.empty((folds, len(names), neurons, bins))
+    for position, (present, part) in enumerate(usable):
+        keys = np.where(present, rng.random(present.shape), np.inf)  # an independent order for each neuron
         chosen = np.argsort(keys, axis=0)[:folds]
-        drawn[:, place] = part[chosen, np.arange(neurons)]
-    if model.inject_signal:  # control: a pattern of each label's own is added to all its pseudo-trials
+        trials[:, position] = part[chosen, np.arange(neurons)]
+    if model.inject_signal:  # control: add a label-specific pattern to all pseudo-trials
         patterns = np.random.default_rng(0).choice((-1.0, 1.0), (len(names), neurons, 1))
-        drawn += model.inject_signal * drawn.std() * patterns
-    out = np.empty((folds, len(names), bins), dtype=names.dtype)
+        trials += model.inject_signal * trials.std() * patterns
+    predictions = np.empty((folds, len(names), bins), dtype=names.dtype)
     signature = Signature(
         "classification", neurons, 1, len(names), 1.0, tuple(str(i) for i in range(neurons)), 0
     )
     for fold in range(folds):
-        rest = np.delete(np.arange(folds), fold)
-        y = np.tile(names, len(rest))
+        training_folds = np.delete(np.arange(folds), fold)
+        y = np.tile(names, len(training_folds))
         if model.shuffles_labels:
             y = rng.permutation(y)
         for bin in range(bins):
             estimator = fit(model, "decoded:classification", signature)
-            estimator.fit(drawn[rest, :, :, bin].reshape(-1, neurons, 1), y)
+            estimator.fit(trials[training_folds, :, :, bin].reshape(-1, neurons, 1), y)
             scores = answer(
-                estimator, drawn[fold, :, :, bin][:, :, None], "classification", names, id=model.id
+                estimator, trials[fold, :, :, bin][:, :, None], "classification", names, id=model.id
             )
-            out[fold, :, bin] = names[scores.argmax(axis=1)]
-    return out.reshape(-1, bins)
+            predictions[fold, :, bin] = names[scores.argmax(axis=1)]
+    return predictions.reshape(-1, bins)

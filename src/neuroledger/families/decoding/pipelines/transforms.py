@@ -13,7 +13,7 @@ from neuroledger.data.memory import LazyRows
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines.covariances import covariances, pyriemann
 from neuroledger.families.decoding.pipelines.riemannian_mean import by_descent, by_newton
-from neuroledger.families.decoding.protocols.made_once import content, once
+from neuroledger.families.decoding.protocols.array_cache import cached, content_hash
 from neuroledger.families.decoding.training.linear_heads import fit_first
 
 __all__ = [
@@ -244,11 +244,11 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
         def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
             self.notes_: list[str] = []
             self.metric: Any = by_newton(metric) if newton else by_descent(metric)
-            given = content(X)
+            given = content_hash(X)
             for other in ("logeuclid", "euclid", ""):
                 try:
                     key = ("mean", _said(self.metric), given)
-                    self.reference_ = once(key, lambda: super(Tangent, self).fit(X).reference_)
+                    self.reference_ = cached(key, lambda: super(Tangent, self).fit(X).reference_)
                     return self
                 except (ValueError, np.linalg.LinAlgError):
                     if not other:
@@ -263,7 +263,7 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
                     np.nan_to_num(super(Tangent, self).transform(X), nan=0.0, posinf=0.0, neginf=0.0)
                 )
 
-            return once(("tangent", _said(self.metric), content(X, self.reference_)), make)
+            return cached(("tangent", _said(self.metric), content_hash(X, self.reference_)), make)
 
         def fit_transform(self, X: Array, y: Any = None, sample_weight: Any = None) -> Array:
             return np.asarray(self.fit(X, y, sample_weight).transform(X))

@@ -1,1 +1,1 @@
-"""Protocols: how signals are divided, checked for leakage and put to a decoder."""
+"""Protocols: how signals are divided, checked for leakage and passed to a decoder."""

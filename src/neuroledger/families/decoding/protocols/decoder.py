@@ -1,4 +1,4 @@
-"""Decoders: what can be trained on windows of a signal and predicts what they show."""
+"""Decoders: models that are trained on windows of a signal and predict their targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neuroledger.spec.channels import Channels
 
 __all__ = ["FIT_ERRORS", "Decoder", "Objective", "Signature", "StoppedEarly", "answer", "decoded", "failure"]
 
-# What estimators of others raise when data do not suit them.
+# Exceptions of third-party estimators that are reported as errors of the model.
 FIT_ERRORS = (
     ValueError,
     TypeError,
@@ -30,11 +30,11 @@ Objective = Literal["classification", "multilabel", "regression", "retrieval", "
 
 
 class Signature(NamedTuple):
-    """What a decoder must fit: the shape of a window, what is asked about it, and the seed of the training.
+    """What a decoder must fit: the shape of a window, the objective, the number of outputs and the training seed.
 
-    `outputs` counts classes, labels, numbers or dimensions of an embedding, and for texts their `symbols` and a blank after
-    them; `sampling_rate` is in Hz; `positions` are those of the channels in metres, NaN where one is unknown, None where
-    all are; `recipe` is what the benchmark asks of the training of networks; `units` are those of the amplitudes.
+    `outputs` is the number of classes, labels, values or embedding dimensions, or for texts the number of `symbols` plus
+    one for the blank. `sampling_rate` is in Hz. `positions` are those of the channels in metres, NaN where unknown; None if
+    all are unknown. `recipe` contains the benchmark's settings for the training of networks; `units` those of amplitudes.
     """
 
     objective: Objective
@@ -52,10 +52,10 @@ class Signature(NamedTuple):
 
 @runtime_checkable
 class Estimator(Protocol):
-    """The part of the scikit-learn API that decoding needs.
+    """The part of the scikit-learn API that decoding uses.
 
-    `x` is (window, channel, sample), `y` (window,) or (window, output). `predict_proba` or `decision_function` are
-    used for the scores of classes where they exist.
+    `x` is (window, channel, sample), `y` (window,) or (window, output). `predict_proba` or
+    `decision_function`, if present, are used for the scores of classes.
     """
 
     def fit(self, x: Array, y: Array) -> Any:
@@ -69,10 +69,10 @@ class Estimator(Protocol):
 
 @runtime_checkable
 class StoppedEarly(Protocol):
-    """An estimator that stops early by a validation part."""
+    """An estimator whose training is stopped early by a validation part."""
 
     def fit_validated(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> Any:
-        """Fit to the first two, stop by the last two."""
+        """Fit to `x` and `y`, and stop by the validation part."""
         ...
 
     def predict(self, x: Array) -> Array:
@@ -82,21 +82,21 @@ class StoppedEarly(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """A recipe for estimators: `make` gives a fresh, untrained one for each fold and seed.
+    """A factory of estimators: `make` returns a new, untrained one for each fold and seed.
 
     Attributes
     ----------
     id
         The id under which scores are recorded.
     stochastic
-        Whether the training depends on the seed; one that does not is trained once per fold.
+        Whether the training depends on the seed; if not, it is trained once per fold.
     shuffles_labels
         Control: the labels of the training part are permuted, so that nothing can be learnt.
     inject_signal
-        Control: a signal of this amplitude (in standard deviations of the data) that gives the label away is added
-        to every window, so that the way from data to score can be seen to work.
+        Positive control: a signal that encodes the label, of this amplitude (in standard deviations of the data), is
+        added to every window.
     objectives
-        What it can be asked.
+        The supported objectives.
     """
 
     id: str
@@ -110,16 +110,16 @@ class Decoder:
 
     @property
     def gives(self) -> Channels:
-        """What can be decoded."""
+        """The channels of the supported objectives."""
         return decoded(*self.objectives)
 
     def answer(self, question: Any) -> Any:
-        """A fresh, untrained estimator for the signature that is to be fitted; see :func:`neuroledger.models.model.fit`."""
+        """A new, untrained estimator for the signature to be fitted; see :func:`neuroledger.models.model.fit`."""
         return self.make(question.training)
 
 
 def decoded(*objectives: Objective) -> Channels:
-    """Channels of the objectives."""
+    """The channels of the objectives."""
     return frozenset(f"decoded:{objective}" for objective in objectives)
 
 
@@ -129,46 +129,46 @@ def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id
     Raises
     ------
     ModelError
-        if the estimator answers with another shape, unknown labels, or values that are not finite.
+        The estimator returns another shape, unknown labels, or values that are not finite.
     """
     try:
         if objective == "classification":
-            found = _class_scores(estimator, x, choices, id)
+            predictions = _class_scores(estimator, x, choices, id)
         elif objective == "multilabel" and hasattr(estimator, "predict_proba"):
-            found = _label_scores(estimator, x)
+            predictions = _label_scores(estimator, x)
         else:
-            found = np.asarray(estimator.predict(x))
+            predictions = np.asarray(estimator.predict(x))
     except FIT_ERRORS as error:
         raise ModelError(f"decoder {id!r} could not predict {len(x)} windows: {_message(error)}") from error
-    if found.ndim == 0 or found.dtype == object:
+    if predictions.ndim == 0 or predictions.dtype == object:
         raise ModelError(f"decoder {id!r} gave no array of answers for {len(x)} windows")
-    if len(found) != len(x):
-        raise ModelError(f"decoder {id!r} gave {len(found)} answers for {len(x)} windows")
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
+    if len(predictions) != len(x):
+        raise ModelError(f"decoder {id!r} gave {len(predictions)} answers for {len(x)} windows")
+    if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
         raise ModelError(
-            f"decoder {id!r} gave {int((~np.isfinite(found)).sum())} answers that are not finite"
+            f"decoder {id!r} gave {int((~np.isfinite(predictions)).sum())} answers that are not finite"
         )
-    return found
+    return predictions
 
 
 def failure(id: str, doing: str, error: Exception) -> ModelError:
-    """What an estimator raised, as an error of the model."""
+    """An exception of an estimator, as an error of the model."""
     return ModelError(f"decoder {id!r} could not {doing}: {_message(error)}")
 
 
 def _message(error: Exception) -> str:
-    """The words of an error; a missing key says nothing without its kind."""
+    """The message of an exception, with its type unless the message explains itself."""
     return str(error) if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: {error}"
 
 
 def _label_scores(estimator: Any, x: Array) -> Array:
-    """(window, label) probabilities; scikit-learn gives a list of two columns for each label."""
-    found = estimator.predict_proba(x)
-    if not isinstance(found, list):
-        return np.asarray(found, dtype=float)
-    given = getattr(estimator, "classes_", None) or [np.array([0, 1])] * len(found)
+    """(window, label) probabilities; scikit-learn returns a list of two-column arrays, one per label."""
+    probabilities = estimator.predict_proba(x)
+    if not isinstance(probabilities, list):
+        return np.asarray(probabilities, dtype=float)
+    classes_of_labels = getattr(estimator, "classes_", None) or [np.array([0, 1])] * len(probabilities)
     columns = []
-    for scores, classes in zip(found, given, strict=True):
+    for scores, classes in zip(probabilities, classes_of_labels, strict=True):
         (at,) = np.nonzero(np.asarray(classes).astype(float) == 1)
         columns.append(np.asarray(scores, dtype=float)[:, at[0]] if len(at) else np.zeros(len(x)))
     return np.stack(columns, axis=1)
@@ -181,17 +181,17 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
         scores = np.asarray(estimator.decision_function(x), dtype=float)
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
     else:
-        answers = np.asarray(estimator.predict(x))
-        if answers.ndim != 1:
+        predictions = np.asarray(estimator.predict(x))
+        if predictions.ndim != 1:
             raise ModelError(
-                f"decoder {id!r} gave answers {answers.shape} for {len(x)} windows, not one label each"
+                f"decoder {id!r} gave answers {predictions.shape} for {len(x)} windows, not one label each"
             )
-        labels = answers.astype(str)
+        labels = predictions.astype(str)
         unknown = sorted(set(labels.tolist()) - set(choices.tolist()))
         if unknown:
             numbers = (
                 ": a regressor answers numbers, classes need a classifier"
-                if answers.dtype.kind == "f"
+                if predictions.dtype.kind == "f"
                 else ""
             )
             raise ModelError(
@@ -203,10 +203,10 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
         raise ModelError(
             f"decoder {id!r} gave scores {scores.shape} for {len(x)} windows and {len(own)} classes"
         )
-    filled = np.full((len(x), len(choices)), scores.min() - 1.0 if scores.size else 0.0)
-    places = {name: column for column, name in enumerate(choices.tolist())}
+    aligned = np.full((len(x), len(choices)), scores.min() - 1.0 if scores.size else 0.0)
+    column_of = {name: column for column, name in enumerate(choices.tolist())}
     for column, name in enumerate(own.tolist()):
-        if name not in places:
+        if name not in column_of:
             raise ModelError(f"decoder {id!r} answers {name!r}, which is not a class of the training part")
-        filled[:, places[name]] = scores[:, column]
-    return filled
+        aligned[:, column_of[name]] = scores[:, column]
+    return aligned

@@ -1,4 +1,4 @@
-"""Windows as folds take them, over data that need not fit into memory: parts, statistics, and what is computed once."""
+"""Access to windows by fold, for data that may exceed the memory: parts, statistics and shared features."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import WHOLE, LazyRows, Rows, require_memory, row_blocks
 from neuroledger.errors import DataError, RequestError
+from neuroledger.families.decoding.protocols.array_cache import LIMIT, cached, content_hash
 from neuroledger.families.decoding.protocols.decoder import Objective
-from neuroledger.families.decoding.protocols.made_once import LIMIT, content, once
 from neuroledger.families.signals.signals import DIMS
 
 __all__ = ["Windows", "mean_and_spread", "quartiles", "standardised", "truth_of"]
@@ -21,24 +21,24 @@ __all__ = ["Windows", "mean_and_spread", "quartiles", "standardised", "truth_of"
 
 QUARTERS: Final = np.array([0.25, 0.5, 0.75])
 COUNTERS: Final = 1 << 22
-"""Counters that are kept at a time."""
+"""Largest number of counters in memory."""
 
 
 def quartiles(x: Array | LazyRows) -> Array:
     """Lower quartile, median and upper quartile of each channel of (window, channel, sample), as (3, channel).
 
-    To the last bit what `numpy.percentile` gives: of what is in memory it is asked, for the rest the values at the six
-    places between which it interpolates are found digit by digit, by counting.
+    Equal to `numpy.percentile` to the last bit. For arrays that exceed the memory, the six values between which it
+    interpolates are determined digit by digit, by counting.
     """
     if not isinstance(x, LazyRows):
         return np.asarray(np.percentile(x, [25, 50, 75], axis=(0, 2)))
     count = x.shape[0] * x.shape[2]
-    place = (count - 1) * QUARTERS
-    lower = np.floor(place).astype(np.int64)
-    found = _at(x, np.concatenate([lower, np.minimum(lower + 1, count - 1)]))
-    low, high, part = found[:3], found[3:], (place - lower)[:, None]
+    position = (count - 1) * QUARTERS
+    lower = np.floor(position).astype(np.int64)
+    values = _order_statistics(x, np.concatenate([lower, np.minimum(lower + 1, count - 1)]))
+    low, high, weight = values[:3], values[3:], (position - lower)[:, None]
     step = high - low
-    return np.asarray(np.where(part >= 0.5, high - step * (1 - part), low + step * part))
+    return np.asarray(np.where(weight >= 0.5, high - step * (1 - weight), low + step * weight))
 
 
 def mean_and_spread(x: Array | LazyRows) -> tuple[Array, Array]:
@@ -56,33 +56,33 @@ def _blocks(x: LazyRows) -> Iterator[Array]:
         yield x[rows]
 
 
-def _at(x: LazyRows, places: Integers) -> Array:
-    """The values of each channel at these places of their order, (place, channel)."""
+def _order_statistics(x: LazyRows, places: Integers) -> Array:
+    """The order statistics of each channel at these places, (place, channel)."""
     channels, bits = x.shape[1], 8 * x.dtype.itemsize
     digit = 16 if channels * (1 << 16) <= COUNTERS else 8
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     known = np.zeros((len(places), channels), dtype=unsigned)
     rest = np.repeat(places[:, None], channels, axis=1)
     for shift in range(bits - digit, -1, -digit):
-        counts = _counted(x, known, shift, digit)
+        counts = _digit_counts(x, known, shift, digit)
         for place in range(len(places)):
             below = np.cumsum(counts[place], axis=1)
-            here = (below <= rest[place][:, None]).sum(axis=1)
-            before = np.where(here > 0, below[np.arange(channels), np.maximum(here - 1, 0)], 0)
-            rest[place] -= before
-            known[place] |= here.astype(unsigned) << unsigned.type(shift)
-    return _values(known, x.dtype)
+            digits = (below <= rest[place][:, None]).sum(axis=1)
+            smaller = np.where(digits > 0, below[np.arange(channels), np.maximum(digits - 1, 0)], 0)
+            rest[place] -= smaller
+            known[place] |= digits.astype(unsigned) << unsigned.type(shift)
+    return _values_of_keys(known, x.dtype)
 
 
-def _counted(x: LazyRows, known: Array, shift: int, digit: int) -> Integers:
-    """How often each digit at `shift` follows the higher ones that are `known`, (place, channel, digit)."""
+def _digit_counts(x: LazyRows, known: Array, shift: int, digit: int) -> Integers:
+    """Counts of each digit at `shift` among values with the `known` higher digits, (place, channel, digit)."""
     channels, size = x.shape[1], 1 << digit
     counts = np.zeros((len(known), channels * size), dtype=np.int64)
     first = shift + digit == 8 * x.dtype.itemsize
     above = known.dtype.type(min(shift + digit, 8 * x.dtype.itemsize - 1))
     offset = (np.arange(channels) * size)[None, :, None]
     for block in _blocks(x):
-        keys = _keys(block)
+        keys = _sortable_keys(block)
         digits = ((keys >> known.dtype.type(shift)) & known.dtype.type(size - 1)).astype(np.int64) + offset
         if first:
             counts += np.bincount(digits.ravel(), minlength=counts.shape[1])
@@ -93,54 +93,54 @@ def _counted(x: LazyRows, known: Array, shift: int, digit: int) -> Integers:
     return counts.reshape(len(known), channels, size)
 
 
-def _keys(values: Array) -> Array:
-    """Floating-point numbers as unsigned ones in the same order."""
+def _sortable_keys(values: Array) -> Array:
+    """Floating-point numbers as unsigned integers with the same order."""
     unsigned = np.dtype(f"u{values.dtype.itemsize}")
     bits = np.ascontiguousarray(values + values.dtype.type(0)).view(unsigned)
     sign = unsigned.type(1) << unsigned.type(8 * unsigned.itemsize - 1)
     return np.where(bits & sign, ~bits, bits | sign)
 
 
-def _values(keys: Array, dtype: np.dtype[Any]) -> Array:
+def _values_of_keys(keys: Array, dtype: np.dtype[Any]) -> Array:
     sign = keys.dtype.type(1) << keys.dtype.type(8 * keys.dtype.itemsize - 1)
     return np.asarray(np.where(keys & sign, keys & ~sign, ~keys).astype(keys.dtype).view(dtype))
 
 
 def truth_of(
-    assembly: xr.DataArray, data: Dataset, target: str | tuple[str, ...], objective: Objective
+    assembly: xr.DataArray, dataset: Dataset, target: str | tuple[str, ...], objective: Objective
 ) -> Array:
-    """What the windows show: (presentation,), or (presentation, output).
+    """The targets of the windows, (presentation,) or (presentation, output).
 
-    Embeddings, and numbers where `target` names an extra assembly, are found by `stimulus_id`; what they have beyond two
-    dimensions is laid out flat.
+    Embeddings, and numbers if `target` names an extra assembly, are matched by `stimulus_id`; further dimensions are
+    flattened.
 
     Raises
     ------
     DataError
-        The data lack the target, or it lacks a stimulus.
+        The data set has no such target, or the target lacks a stimulus.
     RequestError
-        Several targets where one is decoded.
+        Several targets are given where one is decoded.
     """
     if objective == "retrieval" or (
-        objective == "regression" and isinstance(target, str) and target in data.extras
+        objective == "regression" and isinstance(target, str) and target in dataset.extras
     ):
-        if not isinstance(target, str) or target not in data.extras:
+        if not isinstance(target, str) or target not in dataset.extras:
             raise DataError(
-                f"data set {data.id!r} has no embeddings {target!r}; it has {', '.join(data.extras) or 'none'}"
+                f"data set {dataset.id!r} has no embeddings {target!r}; it has {', '.join(dataset.extras) or 'none'}"
             )
-        embeddings = data.extras[target]
+        embeddings = dataset.extras[target]
         row_of = {str(id): row for row, id in enumerate(embeddings["stimulus_id"].values)}
-        lost = sorted({str(id) for id in assembly["stimulus_id"].values} - set(row_of))
-        if lost:
-            raise DataError(f"embeddings {target!r} lack {len(lost)} stimuli, first {lost[0]}")
+        missing = sorted({str(id) for id in assembly["stimulus_id"].values} - set(row_of))
+        if missing:
+            raise DataError(f"embeddings {target!r} lack {len(missing)} stimuli, first {missing[0]}")
         rows = [row_of[str(id)] for id in assembly["stimulus_id"].values]
-        found = np.asarray(embeddings.values[rows]).reshape(len(rows), -1)
-        # Trajectories are many numbers, and stay as short as they are kept.
-        return found if objective == "regression" and found.dtype.kind == "f" else found.astype(float)
+        targets = np.asarray(embeddings.values[rows]).reshape(len(rows), -1)
+        # Trajectories are large: keep their precision.
+        return targets if objective == "regression" and targets.dtype.kind == "f" else targets.astype(float)
     names = (target,) if isinstance(target, str) else target
     for name in names:
         if name not in assembly.coords or assembly[name].dims != ("presentation",):
-            raise DataError(f"data set {data.id!r}: presentations have no coordinate {name!r} to decode")
+            raise DataError(f"data set {dataset.id!r}: presentations have no coordinate {name!r} to decode")
     if objective == "multilabel":
         return np.stack([assembly[name].values.astype(int) for name in names], axis=1)
     if objective == "regression" and len(names) > 1:
@@ -152,13 +152,13 @@ def truth_of(
 
 
 def standardised(truth: Array, train: Array) -> Array:
-    """Each dimension of (window,) or (window, output), less the mean of the training rows and over their deviation."""
+    """Targets (window,) or (window, output), standardised by mean and standard deviation of the training rows."""
     spread = truth[train].std(axis=0)
     return np.asarray((truth - truth[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
 class Windows:
-    """The windows of signals as floating-point numbers, (window, channel, sample), taken part by part."""
+    """The windows of signals as floating-point numbers, (window, channel, sample), loaded in parts."""
 
     def __init__(self, assembly: xr.DataArray) -> None:
         self._values: Array = np.asarray(assembly.transpose(*DIMS).values)
@@ -167,21 +167,21 @@ class Windows:
         self._digest: str | None = None
 
     def inject_signal(self, truth: Array, amplitude: float) -> None:
-        """From now on, windows give their label away by a signal of this amplitude, in standard deviations of the data."""
+        """Add a signal that encodes the label to all windows, with this amplitude in standard deviations of the data."""
         whole = self._part(np.arange(len(self._values)))
-        self._change, self._digest = _injection(whole, truth, amplitude), None
+        self._change, self._digest = _signal_injection(whole, truth, amplitude), None
 
-    def handed(self, rows: Rows, estimator: Any, id: str) -> Any:
-        """These windows: up to 256 MiB an array; more a view, if the estimator `takes_rows`, else an array all the same.
+    def for_estimator(self, rows: Rows, estimator: Any, id: str) -> Any:
+        """The windows of these rows as an array, or as a view above 256 MiB if the estimator `takes_rows`.
 
         Raises
         ------
         RequestError
-            Memory has no room for an array that the estimator needs.
+            The array that the estimator needs exceeds the memory.
         """
-        made = self._made(estimator)
-        if made is not None:
-            return made[rows]
+        features = self._made(estimator)
+        if features is not None:
+            return features[rows]
         part = self._part(rows)
         if isinstance(part, LazyRows) and not getattr(estimator, "takes_rows", False):
             require_memory(
@@ -194,36 +194,38 @@ class Windows:
         return part
 
     def _made(self, estimator: Any) -> Array | None:
-        """What the first steps of an estimator, which learn nothing, make of all windows; found by the content of these.
+        """The output of an estimator's first steps, which are not fitted, for all windows; cached by their content.
 
-        None where there are no such steps, or where it would take too much memory: the estimator then takes windows.
+        None if there are no such steps or the output is too large: the estimator then takes windows.
         """
         shared = getattr(estimator, "shared", None)
         if shared is None:
             return None
         whole = LazyRows(self._values, np.arange(len(self._values)), self._dtype, self._change)
         if self._digest is None:
-            self._digest = " ".join(content(whole[rows]) for rows in row_blocks(whole))
-        one = np.asarray(estimator.first(whole[:1]))
-        if one.nbytes * len(self._values) > LIMIT:
+            self._digest = " ".join(content_hash(whole[rows]) for rows in row_blocks(whole))
+        first = np.asarray(estimator.shared_features(whole[:1]))
+        if first.nbytes * len(self._values) > LIMIT:
             return None
 
         def make() -> Array:
-            made = np.empty((len(self._values), *one.shape[1:]), one.dtype)
+            features = np.empty((len(self._values), *first.shape[1:]), first.dtype)
             for rows in row_blocks(whole):
-                made[rows] = estimator.first(whole[rows])
-            return made
+                features[rows] = estimator.shared_features(whole[rows])
+            return features
 
-        estimator.begun = True
-        return once((self._digest, shared[1]), make)
+        estimator.takes_features = True
+        return cached((self._digest, shared[1]), make)
 
     def _part(self, rows: Rows) -> Array | LazyRows:
         part = LazyRows(self._values, rows, self._dtype, self._change)
         return part if part.nbytes > WHOLE else part[:]
 
 
-def _injection(values: Array | LazyRows, truth: Array, amplitude: float) -> Callable[[Array, Rows], Array]:
-    """What adds a half-wave over time on one channel per class (or scaled by the number) to windows, given their rows."""
+def _signal_injection(
+    values: Array | LazyRows, truth: Array, amplitude: float
+) -> Callable[[Array, Rows], Array]:
+    """A function that adds a half-wave over time to windows, on one channel per class, or scaled by the number."""
     wave = np.sin(np.linspace(0, np.pi, values.shape[2])).astype(values.dtype)
     _, spread = mean_and_spread(values)
     if truth.dtype.kind in "US":

@@ -1,4 +1,4 @@
-"""Partitions of signals into train, validation and test parts: declared rules, drawn without chance beyond a seed."""
+"""Partitions of signals into train, validation and test parts by declared rules, deterministic given their seeds."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Value = str | int | float | bool
 
 NONE: Indices = np.empty(0, dtype=np.intp)
 Train = Literal["pooled", "each"]
-"""One decoder of all people of a training part, or one for each person (or session, where a rule divides sessions)."""
+"""One decoder for all subjects of a training part, or one for each subject (or session, if a rule divides sessions)."""
 
 
 class Fold(NamedTuple):
-    """Row numbers of one division.
+    """Row numbers of one division into parts.
 
-    `validation` stops the training; windows for `calibration` are of the tested people, seen before they are tested. Both
-    are empty where none are set apart.
+    `validation` stops the training early. `calibration` contains windows of the tested subjects that are available
+    before the test. Both may be empty.
     """
 
     train: Indices
@@ -40,7 +40,7 @@ class Fold(NamedTuple):
 
 
 class Validation(Frozen):
-    """Which part of the training rows stops the training: groups of `by`, single rows, or the last ones in time."""
+    """The validation part of the training rows: groups of `by`, single rows, or the last ones in time."""
 
     fraction: Fraction = 0.2
     by: str | None = None
@@ -49,10 +49,10 @@ class Validation(Frozen):
 
 
 class Calibration(Frozen):
-    """The first `share` of each session of a tested person, seen before the rest is tested.
+    """The first `share` of each session of a tested subject, available before the rest is tested.
 
-    Without `labels`, a step that adapts to a person (`recentre`) sees them; with `labels`, they join the training part. With
-    a share of 1, all windows of the person are seen without labels, and all are tested.
+    Without `labels`, they are passed to steps that adapt to a subject (`recentre`); with `labels`, they are added to the
+    training part. With a share of 1, all windows of the subject are available without labels, and all are tested.
     """
 
     share: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -66,9 +66,9 @@ class Calibration(Frozen):
 
 
 class _Rule(Frozen):
-    """What every rule may say: the validation part, the digest its partition must have, and what it waives openly.
+    """Fields of every rule: the validation part, the pinned digest of the partition, and waived gates.
 
-    `sha256` pins the partition itself. `waive` names gates that are not applied, and is repeated beside every score.
+    `sha256` pins the partition. `waive` names gates that are not applied; every score states them.
     """
 
     validation: Validation | None = None
@@ -82,10 +82,10 @@ class _Rule(Frozen):
 
 
 class Declared(_Rule):
-    """Parts by the values of a coordinate that came with the data; the rest is trained on unless `train` says.
+    """Parts by the values of a coordinate of the data; rows with other values are used for training unless `train` is given.
 
-    With `purge`, training rows within this many seconds of a tested window of the same recording are left out; 0 leaves out
-    those that share time with one.
+    With `purge`, training rows within this many seconds of a test window of the same recording are excluded; 0 excludes
+    those that overlap with one.
     """
 
     name: Literal["declared"]
@@ -97,19 +97,19 @@ class Declared(_Rule):
 
     @property
     def disjoint(self) -> tuple[str, ...]:
-        """The coordinates declared to be apart."""
+        """The coordinates declared in `apart`."""
         return self.apart
 
 
 class Grouped(_Rule):
-    """Whole groups held out: subjects, sessions or concepts.
+    """Whole groups are held out: subjects, sessions or concepts.
 
-    With `test`, one division: a share of the groups is drawn by `seed`. With `folds`, that many divisions that test
-    every group once, groups dealt out in sorted order, or, with `balance`, each to the fold with the fewest windows, the
-    largest first, as scikit-learn's `GroupKFold` does; with neither, one group at a time. `stratify` names a
-    coordinate that each group has one value of, and keeps its shares, in a validation part of such groups too. With
-    `purge`, training rows within this many seconds of a tested window of the same recording are left out; 0 leaves out
-    those that share time with one, as words that follow one another do.
+    With `test`, there is one fold: a share of the groups is drawn by `seed`. With `folds`, every group is tested in one of
+    that many folds: groups are assigned in sorted order, or with `balance` to the fold with the fewest windows, the largest
+    first, as in scikit-learn's `GroupKFold`. With neither, one group is tested at a time. `stratify` names a coordinate
+    with one value per group whose shares are preserved, also in a validation part of such groups. With `purge`, training
+    rows within this many seconds of a test window of the same recording are excluded; 0 excludes those that overlap with
+    one, as consecutive words may.
     """
 
     name: Literal["cross_subject", "cross_session", "leave_concept_out"]
@@ -130,12 +130,12 @@ class Grouped(_Rule):
 
     @property
     def disjoint(self) -> tuple[str, ...]:
-        """The held-out groups; sessions carry the same name in several subjects and are compared within each."""
+        """The coordinate of the groups; none for sessions, whose names repeat between subjects."""
         return () if self.name == "cross_session" else (self.column,)
 
 
 class Within(_Rule):
-    """Within subjects: the last share of each recording's time, or named sessions or runs, are the test part."""
+    """Within subjects: the test part is the last share of each recording's time, or named sessions or runs."""
 
     name: Literal["within_subject"]
     test: Fraction | None = None
@@ -145,10 +145,10 @@ class Within(_Rule):
 
 
 class Blocked(_Rule):
-    """Contiguous blocks of time within each recording, one per fold; trials stay whole.
+    """Contiguous blocks of time within each recording, one per fold; trials are not divided.
 
-    `trial` names the coordinate whose rows travel together. Training rows whose event is less than `purge` seconds
-    from the tested block are left out.
+    `trial` names the coordinate of the trials. Training rows whose event is less than `purge` seconds from the tested
+    block are excluded.
     """
 
     name: Literal["blocked"]
@@ -158,7 +158,7 @@ class Blocked(_Rule):
 
 
 class Random(_Rule):
-    """Single windows, for validation too, drawn by chance; each class in proportion where `stratify` names a coordinate."""
+    """Single windows drawn at random, for validation too; in proportion for each class if `stratify` names a coordinate."""
 
     name: Literal["random"]
     folds: Annotated[int, Field(ge=2)] | None = None
@@ -168,7 +168,7 @@ class Random(_Rule):
 
 
 class Sessions(_Rule):
-    """Folds within each session of each person, stratified by the class, shuffled by the seed (MOABB's within-session)."""
+    """Folds within each session of each subject, stratified by class, shuffled by the seed (MOABB's within-session)."""
 
     name: Literal["within_session"]
     folds: Annotated[int, Field(ge=2)] = 5
@@ -177,10 +177,10 @@ class Sessions(_Rule):
 
 
 class LearningCurve(_Rule):
-    """Within each session of each person: a share is tested, growing parts of the rest are trained on, again and again.
+    """Within each session of each subject: a share is tested, and training parts of increasing size are drawn repeatedly.
 
-    `sizes` are shares of the training part, or numbers of windows `per_class`; `permutations` how often the division is
-    drawn, for each size or for all.
+    `sizes` are shares of the training part, or numbers of windows if `per_class`; `permutations` is the number of draws,
+    for each size or for all.
     """
 
     name: Literal["learning_curve"]
@@ -194,21 +194,21 @@ class LearningCurve(_Rule):
     @model_validator(mode="after")
     def _growing(self) -> LearningCurve:
         if list(self.sizes) != sorted(set(self.sizes)):
-            raise ValueError("sizes grow from one to the next")
+            raise ValueError("sizes must be in increasing order")
         if not self.per_class and self.sizes[-1] > 1:
             raise ValueError(
-                "sizes are shares of the training part, 1 at most; numbers of windows are `per_class`"
+                "sizes are shares of the training part, at most 1; set `per_class` for numbers of windows"
             )
         if self.per_class and any(size != int(size) for size in self.sizes):
-            raise ValueError("sizes are whole numbers of windows where they are `per_class`")
+            raise ValueError("sizes must be whole numbers of windows with `per_class`")
         times = self.times
         if len(times) != len(self.sizes) or list(times) != sorted(times, reverse=True):
-            raise ValueError("permutations are one number, or one for each size that does not grow")
+            raise ValueError("permutations must be one number, or one for each size in non-increasing order")
         return self
 
     @property
     def times(self) -> tuple[int, ...]:
-        """How often the division is drawn for each size."""
+        """The number of draws for each size."""
         many = self.permutations
         return many if isinstance(many, tuple) else (many,) * len(self.sizes)
 
@@ -218,27 +218,27 @@ SplitRule = Annotated[Rule, Field(discriminator="name")]
 
 
 def unit_of(rule: _Rule, train: Train) -> tuple[str, ...]:
-    """The coordinates whose values have a decoder of their own; none where training is pooled.
+    """The coordinates whose values each have their own decoder; none if training is pooled.
 
     Raises
     ------
     RequestError
-        The rule holds out people, so that no decoder can be one person's own.
+        The rule holds out subjects, so that no decoder can be trained on the tested subject.
     """
     if train == "pooled":
         return ()
     if isinstance(rule, Grouped) and rule.column == "subject":
         raise RequestError(
-            "train: each has one decoder for each person, and cross_subject tests people it never saw"
+            "train: each trains one decoder for each subject, but cross_subject tests subjects without training windows"
         )
     return ("subject", "session") if isinstance(rule, Sessions | LearningCurve) else ("subject",)
 
 
 def draw_folds(rule: Rule, assembly: xr.DataArray, train: Train = "pooled") -> list[Fold]:
-    """The folds that `rule` makes of the rows of `assembly`, in a fixed order; rows in neither part are left out.
+    """The folds of `rule` over the rows of `assembly`, in a fixed order; a row may be in no part.
 
-    With ``train="each"``, those that it makes of each person's (or session's) rows, one person after the other. A person
-    with one session is left out where sessions are held out.
+    With ``train="each"``, the folds of each subject's (or session's) rows, one subject after the other. If sessions are
+    held out, subjects with one session are excluded.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def draw_folds(rule: Rule, assembly: xr.DataArray, train: Train = "pooled") -> l
         if isinstance(rule, Grouped):
             units = [rows for rows in units if len(np.unique(_column(assembly, rule.column)[rows])) > 1]
             if not units:
-                raise DataError(f"splits {rule.name!r}: nobody has more than one {rule.column}")
+                raise DataError(f"splits {rule.name!r}: no subject has more than one {rule.column}")
         return [
             Fold(*(rows[part] for part in fold))
             for rows in units
@@ -262,24 +262,28 @@ def draw_folds(rule: Rule, assembly: xr.DataArray, train: Train = "pooled") -> l
         ]
     divided = _DIVIDE[type(rule)](rule, assembly)
     if isinstance(rule, Declared | Grouped) and rule.purge is not None:
-        divided = [(_away(train, test, assembly, rule.purge), test) for train, test in divided]
-    folds = [_set_apart(rule, assembly, np.sort(train), np.sort(test)) for train, test in divided]
-    wanted = getattr(rule, "calibration", None)
-    return folds if wanted is None else [_calibrated(fold, wanted, assembly) for fold in folds]
+        divided = [(_purged(train, test, assembly, rule.purge), test) for train, test in divided]
+    folds = [_with_validation(rule, assembly, np.sort(train), np.sort(test)) for train, test in divided]
+    calibration = getattr(rule, "calibration", None)
+    return (
+        folds if calibration is None else [_with_calibration(fold, calibration, assembly) for fold in folds]
+    )
 
 
-def _calibrated(fold: Fold, wanted: Calibration, assembly: xr.DataArray) -> Fold:
-    """The fold with the first windows of each tested session set apart, at least one, and at least one left."""
-    if wanted.share == 1:
+def _with_calibration(fold: Fold, calibration: Calibration, assembly: xr.DataArray) -> Fold:
+    """The fold with a calibration part: the first windows of each tested session, but not all of them."""
+    if calibration.share == 1:
         return fold._replace(calibration=fold.test)
-    known = [name for name in ("subject", "session") if name in assembly.coords]
-    homes = np.stack([_column(assembly, name)[fold.test] for name in known], axis=1)
+    columns = [name for name in ("subject", "session") if name in assembly.coords]
+    sessions = np.stack([_column(assembly, name)[fold.test] for name in columns], axis=1)
     chosen = np.zeros(len(fold.test), bool)
-    for home in np.unique(homes, axis=0):
-        (rows,) = np.nonzero((homes == home).all(axis=1))
+    for session in np.unique(sessions, axis=0):
+        (rows,) = np.nonzero((sessions == session).all(axis=1))
         if len(rows) < 2:
-            raise DataError(f"splits: {' '.join(home)} has one window, which cannot calibrate and be tested")
-        chosen[rows[: min(max(int(wanted.share * len(rows)), 1), len(rows) - 1)]] = True
+            raise DataError(
+                f"splits: {' '.join(session)} has one window, which cannot calibrate and be tested"
+            )
+        chosen[rows[: min(max(int(calibration.share * len(rows)), 1), len(rows) - 1)]] = True
     return fold._replace(calibration=fold.test[chosen], test=fold.test[~chosen])
 
 
@@ -293,7 +297,7 @@ def _declared(rule: Declared, assembly: xr.DataArray) -> Parts:
     train = known - test if rule.train is None else {str(value) for value in rule.train}
     if (train | test) - known:
         absent = ", ".join(sorted((train | test) - known))
-        raise DataError(f"splits: {rule.column!r} never is {absent}; it is {_some(known)}")
+        raise DataError(f"splits: {rule.column!r} has no value {absent}; its values are {_first_few(known)}")
     return [(np.flatnonzero(np.isin(parts, sorted(train))), np.flatnonzero(np.isin(parts, sorted(test))))]
 
 
@@ -312,32 +316,32 @@ def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
             if rule.stratify is None
             else _label_of_group(assembly, rule.stratify, groups, names, rule.column)
         )
-        held = [_share(names, rule.test, rule.seed, labels)]
+        test_groups = [_draw_share(names, rule.test, rule.seed, labels)]
     else:
-        held = [names[fold :: rule.folds or len(names)] for fold in range(rule.folds or len(names))]
+        test_groups = [names[fold :: rule.folds or len(names)] for fold in range(rule.folds or len(names))]
         if rule.balance and rule.folds is not None:
             from sklearn.model_selection import GroupKFold
 
             parts = GroupKFold(rule.folds).split(np.zeros(len(groups)), groups=groups)
-            held = [np.unique(groups[test]) for _, test in parts]
-    return [_both(np.isin(groups, some)) for some in held]
+            test_groups = [np.unique(groups[test]) for _, test in parts]
+    return [_train_and_test(np.isin(groups, names_of_fold)) for names_of_fold in test_groups]
 
 
-def _away(train: Indices, test: Indices, assembly: xr.DataArray, seconds: float) -> Indices:
-    """The training rows that begin no less than `seconds` after, and end so long before, every tested window."""
+def _purged(train: Indices, test: Indices, assembly: xr.DataArray, seconds: float) -> Indices:
+    """The training rows at least `seconds` before or after every test window of their recording."""
     starts, ends = extents(assembly)
     recordings = _column(assembly, "recording")
     half = 0.5 / float(assembly.attrs["sampling_rate"])
-    kept = np.ones(len(train), bool)
+    far = np.ones(len(train), bool)
     for recording in np.unique(recordings[test]):
         tested = test[recordings[test] == recording]
         tested = tested[np.argsort(starts[tested], kind="stable")]
         latest = np.maximum.accumulate(ends[tested]) - half + seconds
-        here = np.flatnonzero(recordings[train] == recording)
-        # Among the tested windows that begin before a row ends, the one that ends last decides.
-        before = np.searchsorted(starts[tested], ends[train[here]] - half + seconds, side="left")
-        kept[here] = (before == 0) | (latest[np.maximum(before - 1, 0)] <= starts[train[here]])
-    return train[kept]
+        rows = np.flatnonzero(recordings[train] == recording)
+        # Of the test windows that begin before the end of a row, only the one that ends last matters.
+        before = np.searchsorted(starts[tested], ends[train[rows]] - half + seconds, side="left")
+        far[rows] = (before == 0) | (latest[np.maximum(before - 1, 0)] <= starts[train[rows]])
+    return train[far]
 
 
 def _within(rule: Within, assembly: xr.DataArray) -> Parts:
@@ -346,16 +350,18 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
             "splits 'within_subject': give the share of time to `test`, or the `values` of a column"
         )
     if rule.values:
-        return [_both(np.isin(_column(assembly, rule.column), [str(value) for value in rule.values]))]
+        return [
+            _train_and_test(np.isin(_column(assembly, rule.column), [str(value) for value in rule.values]))
+        ]
     onset, recordings = assembly["onset"].values.astype(float), _column(assembly, "recording")
-    tested, kept = np.zeros(len(onset), bool), np.zeros(len(onset), bool)
+    test, train = np.zeros(len(onset), bool), np.zeros(len(onset), bool)
     for recording in np.unique(recordings):
         rows = np.flatnonzero(recordings == recording)
         rows = rows[np.argsort(onset[rows], kind="stable")]
         cut = len(rows) - max(1, round(len(rows) * (rule.test or 0)))
-        tested[rows[cut:]] = True
-        kept[rows[:cut]] = onset[rows[:cut]] <= onset[rows[cut]] - rule.purge
-    return [(np.flatnonzero(kept), np.flatnonzero(tested))]
+        test[rows[cut:]] = True
+        train[rows[:cut]] = onset[rows[:cut]] <= onset[rows[cut]] - rule.purge
+    return [(np.flatnonzero(train), np.flatnonzero(test))]
 
 
 def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
@@ -387,8 +393,8 @@ def _random(rule: Random, assembly: xr.DataArray) -> Parts:
     count = assembly.sizes["presentation"]
     labels = None if rule.stratify is None else _column(assembly, rule.stratify)
     if rule.test is not None:
-        chosen = _share(np.arange(count), rule.test, rule.seed, labels)
-        return [_both(np.isin(np.arange(count), chosen))]
+        chosen = _draw_share(np.arange(count), rule.test, rule.seed, labels)
+        return [_train_and_test(np.isin(np.arange(count), chosen))]
     from sklearn.model_selection import KFold, StratifiedKFold
 
     splitter = (KFold if labels is None else StratifiedKFold)(
@@ -401,24 +407,24 @@ def _random(rule: Random, assembly: xr.DataArray) -> Parts:
 
 
 def _sessions(rule: Sessions, assembly: xr.DataArray) -> Parts:
-    """Of several sessions, the same fold of each together."""
+    """Folds of several sessions are combined by their number."""
     from sklearn.model_selection import StratifiedKFold
 
     labels = _column(assembly, rule.stratify)
-    homes = np.stack([_column(assembly, name) for name in ("subject", "session")], axis=1)
-    tested: list[list[Indices]] = [[] for _ in range(rule.folds)]
-    for home in np.unique(homes, axis=0):
-        rows = np.flatnonzero((homes == home).all(axis=1))
+    sessions = np.stack([_column(assembly, name) for name in ("subject", "session")], axis=1)
+    test_rows: list[list[Indices]] = [[] for _ in range(rule.folds)]
+    for session in np.unique(sessions, axis=0):
+        rows = np.flatnonzero((sessions == session).all(axis=1))
         splitter = StratifiedKFold(rule.folds, shuffle=True, random_state=rule.seed)
         fewest = np.unique(labels[rows], return_counts=True)[1].min()
         if fewest < rule.folds:
             raise DataError(
-                f"splits 'within_session': {' '.join(home)} has a class of {fewest} windows for {rule.folds} folds: "
-                "take fewer"
+                f"splits 'within_session': {' '.join(session)} has a class of {fewest} windows for {rule.folds} folds: "
+                "use fewer folds"
             )
         for place, (_, test) in enumerate(splitter.split(np.zeros(len(rows)), labels[rows])):
-            tested[place].append(rows[test])
-    return [_both(np.isin(np.arange(len(labels)), np.concatenate(parts))) for parts in tested]
+            test_rows[place].append(rows[test])
+    return [_train_and_test(np.isin(np.arange(len(labels)), np.concatenate(parts))) for parts in test_rows]
 
 
 def _learning_curve(rule: LearningCurve, assembly: xr.DataArray) -> Parts:
@@ -426,14 +432,14 @@ def _learning_curve(rule: LearningCurve, assembly: xr.DataArray) -> Parts:
 
     labels = _column(assembly, rule.stratify)
     draws = StratifiedShuffleSplit(max(rule.times), test_size=rule.test, random_state=rule.seed)
-    found: Parts = []
+    parts: Parts = []
     try:
-        divided = list(draws.split(np.zeros(len(labels)), labels))
+        divisions = list(draws.split(np.zeros(len(labels)), labels))
     except ValueError as error:
         raise DataError(f"splits 'learning_curve': {error}") from error
-    for number, (train, test) in enumerate(divided):
-        for size, times in zip(rule.sizes, rule.times, strict=True):
-            if number >= times:
+    for number, (train, test) in enumerate(divisions):
+        for size, repetitions in zip(rule.sizes, rule.times, strict=True):
+            if number >= repetitions:
                 continue
             if rule.per_class:
                 rows = [np.flatnonzero(labels[train] == name) for name in np.unique(labels[train])]
@@ -446,8 +452,8 @@ def _learning_curve(rule: LearningCurve, assembly: xr.DataArray) -> Parts:
             else:
                 chosen = np.arange(int(np.ceil(size * len(train))))
             if len(np.unique(labels[train[chosen]])) > 1:
-                found.append((train[chosen], test))
-    return found
+                parts.append((train[chosen], test))
+    return parts
 
 
 _DIVIDE: dict[type, Callable[[Any, xr.DataArray], Parts]] = {
@@ -461,35 +467,39 @@ _DIVIDE: dict[type, Callable[[Any, xr.DataArray], Parts]] = {
 }
 
 
-def _set_apart(whole: _Rule, assembly: xr.DataArray, train: Indices, test: Indices) -> Fold:
+def _with_validation(rule: _Rule, assembly: xr.DataArray, train: Indices, test: Indices) -> Fold:
     """The fold with its validation part taken from the training rows."""
-    rule = whole.validation
-    if rule is None:
+    validation = rule.validation
+    if validation is None:
         return Fold(train, NONE, test)
-    if rule.last:
+    if validation.last:
         order = train[np.argsort(assembly["onset"].values[train].astype(float), kind="stable")]
-        chosen = order[len(order) - max(1, round(len(order) * rule.fraction)) :]
+        chosen = order[len(order) - max(1, round(len(order) * validation.fraction)) :]
     else:
-        keys = np.arange(len(train)).astype(str) if rule.by is None else _column(assembly, rule.by)[train]
+        keys = (
+            np.arange(len(train)).astype(str)
+            if validation.by is None
+            else _column(assembly, validation.by)[train]
+        )
         names, first = np.unique(keys, return_index=True)
         if len(names) < 2:
             raise DataError(
-                f"splits: one value of {rule.by!r} in the training part cannot be divided for validation"
+                f"splits: one value of {validation.by!r} in the training part cannot be divided for validation"
             )
-        labels = None if (name := _kept_shares(whole)) is None else _column(assembly, name)[train][first]
-        chosen = train[np.isin(keys, _share(names, rule.fraction, rule.seed, labels))]
+        labels = None if (name := _validation_strata(rule)) is None else _column(assembly, name)[train][first]
+        chosen = train[np.isin(keys, _draw_share(names, validation.fraction, validation.seed, labels))]
     return Fold(np.setdiff1d(train, chosen), np.sort(chosen), test)
 
 
-def _kept_shares(rule: _Rule) -> str | None:
-    """By what the validation part is stratified: as the tested one, if it is a share of the same groups or rows."""
+def _validation_strata(rule: _Rule) -> str | None:
+    """The coordinate that stratifies the validation part: that of the test part, if both consist of the same groups."""
     if not isinstance(rule, Grouped | Random) or rule.test is None or rule.validation is None:
         return None
     return rule.stratify if rule.validation.by == getattr(rule, "column", None) else None
 
 
-def _share(names: Array, fraction: float, seed: int, labels: Array | None) -> Array:
-    """A share of `names` by chance, drawn as scikit-learn's `train_test_split` does; the same share of each label."""
+def _draw_share(names: Array, fraction: float, seed: int, labels: Array | None) -> Array:
+    """A random share of `names`, the same share of each label, drawn by scikit-learn's `train_test_split`."""
     from sklearn.model_selection import train_test_split
 
     try:
@@ -503,17 +513,18 @@ def _share(names: Array, fraction: float, seed: int, labels: Array | None) -> Ar
 
 def _label_of_group(assembly: xr.DataArray, stratify: str, groups: Array, names: Array, column: str) -> Array:
     labels = _column(assembly, stratify)
-    found = [np.unique(labels[groups == name]) for name in names]
-    mixed = [str(name) for name, values in zip(names, found, strict=True) if len(values) > 1]
+    values_of_groups = [np.unique(labels[groups == name]) for name in names]
+    mixed = [str(name) for name, values in zip(names, values_of_groups, strict=True) if len(values) > 1]
     if mixed:
         raise DataError(
-            f"splits: {column} {_some(mixed)} has several values of {stratify!r}; stratify by one it has once"
+            f"splits: {column} {_first_few(mixed)} has several values of {stratify!r}; "
+            "stratify by a coordinate with one value each"
         )
-    return np.array([values[0] for values in found])
+    return np.array([values[0] for values in values_of_groups])
 
 
-def _both(tested: Booleans) -> tuple[Indices, Indices]:
-    return np.flatnonzero(~tested), np.flatnonzero(tested)
+def _train_and_test(is_test: Booleans) -> tuple[Indices, Indices]:
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
 def _column(assembly: xr.DataArray, name: str) -> Array:
@@ -525,5 +536,5 @@ def _column(assembly: xr.DataArray, name: str) -> Array:
     return np.asarray(assembly[name].values).astype(str)
 
 
-def _some(values: Sequence[str] | set[str]) -> str:
+def _first_few(values: Sequence[str] | set[str]) -> str:
     return ", ".join(sorted(values)[:5]) + (", …" if len(values) > 5 else "")

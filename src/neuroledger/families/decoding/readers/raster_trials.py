@@ -33,11 +33,11 @@ def raster_trials(
     region: str = "IT",
     labels: tuple[str, str] = ("stimulus_ID", "stimulus_position"),
 ) -> Dataset:
-    """Firing in bins, ``(presentation, neuroid, time_bin)``, from rasters of 0 and 1 at 1 ms.
+    """Read binned firing rates, ``(presentation, neuroid, time_bin)``, from binary rasters at 1 ms.
 
-    Each file is one neuron: ``raster_data`` (trial, ms) and ``raster_labels``. The neurons were not recorded at once:
-    presentation ``k`` of a stimulus is each neuron's ``k``-th trial of it, NaN for a neuron that has fewer. A bin holds
-    the mean of the raster over ``[start, start + width)`` ms from onset.
+    Each file contains one neuron: ``raster_data`` (trial, ms) and ``raster_labels``. The neurons were not recorded
+    simultaneously: presentation ``k`` of a stimulus is each neuron's ``k``-th trial of it, NaN for a neuron with fewer
+    trials. The value of a bin is the mean of the raster over ``[start, start + width)`` ms from onset.
 
     Parameters
     ----------
@@ -46,18 +46,18 @@ def raster_trials(
     onset
         Column of the raster at stimulus onset.
     width, step
-        Width of the bins and distance of their starts, in ms; they cover the raster from its beginning.
+        Width of the bins and interval between their starts, in ms; the first bin starts at the beginning of the raster.
     region
-        Where the neurons are.
+        The region of the neurons.
     labels
-        Names of the object and of the position among the labels.
+        Names of the fields of the labels with the object and the position.
 
     Raises
     ------
     DataError
-        A file is not MATLAB's, or holds no raster.
+        A file is not a MATLAB file, or contains no raster.
     """
-    neurons = [_neuron(files[name], labels) for name in sorted(files)]
+    neurons = [_read_neuron(files[name], labels) for name in sorted(files)]
     if not neurons:
         raise DataError("there are no rasters to read")
     duration = min(raster.shape[1] for raster, _, _ in neurons)
@@ -65,15 +65,15 @@ def raster_trials(
     stimuli = encode(np.concatenate([np.char.add(np.char.add(a, "_"), b) for _, a, b in neurons]))
     repetitions = max(int(np.unique(_keys(a, b), return_counts=True)[1].max()) for _, a, b in neurons)
     values = np.full((len(stimuli.labels), repetitions, len(neurons), len(starts)), np.nan)
-    for place, (raster, objects, positions) in enumerate(neurons):
+    for column, (raster, objects, positions) in enumerate(neurons):
         sums = np.concatenate(
             [np.zeros((len(raster), 1)), np.cumsum(raster, axis=1, dtype=np.float64)], axis=1
         )
         binned = (sums[:, starts + width] - sums[:, starts]) / width
-        at = np.searchsorted(stimuli.labels, _keys(objects, positions))
-        order = np.argsort(at, kind="stable")
-        first = np.searchsorted(at[order], at[order])
-        values[at[order], np.arange(len(order)) - first, place] = binned[order]
+        stimulus_rows = np.searchsorted(stimuli.labels, _keys(objects, positions))
+        order = np.argsort(stimulus_rows, kind="stable")
+        first = np.searchsorted(stimulus_rows[order], stimulus_rows[order])
+        values[stimulus_rows[order], np.arange(len(order)) - first, column] = binned[order]
     ids = np.repeat(stimuli.labels.astype(str), repetitions)
     parts = np.char.partition(ids, "_")
     assembly = xr.DataArray(
@@ -98,11 +98,11 @@ def _keys(objects: Strings, positions: Strings) -> Strings:
     return np.char.add(np.char.add(objects, "_"), positions)
 
 
-def _neuron(path: Path, labels: tuple[str, str]) -> tuple[npt.NDArray[np.uint8], Strings, Strings]:
+def _read_neuron(path: Path, labels: tuple[str, str]) -> tuple[npt.NDArray[np.uint8], Strings, Strings]:
     with parsing(path, f"a raster with the labels {' and '.join(labels)}"):
-        held = matlab(path, "raster_data", "raster_labels", structs="squeezed")
-        raster, named = held["raster_data"], held["raster_labels"]
-        columns = [np.asarray(named[name].item()).astype(str) for name in labels]
+        variables = matlab(path, "raster_data", "raster_labels", structs="squeezed")
+        raster, label_columns = variables["raster_data"], variables["raster_labels"]
+        columns = [np.asarray(label_columns[name].item()).astype(str) for name in labels]
     if raster.ndim != 2 or any(len(column) != len(raster) for column in columns):
         raise DataError(
             f"{path.name}: {raster.shape} raster for {[len(column) for column in columns]} labels"

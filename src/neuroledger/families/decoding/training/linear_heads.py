@@ -136,7 +136,7 @@ class Doubles:
         What it makes of a window, where that is known beforehand: too little memory is reported before anything is computed.
     shared
         How many steps at the beginning learn nothing, and a name for what they make of a window: the windows may then be
-        handed over as what these steps make of them, which `begun` says.
+        handed over as what these steps make of them, which `takes_features` tells.
     """
 
     takes_rows = True
@@ -149,14 +149,14 @@ class Doubles:
         shared: tuple[int, str] | None = None,
     ) -> None:
         self.pipeline, self.most, self.bytes_each, self.shared = pipeline, most, bytes_each, shared
-        self.begun = False
+        self.takes_features = False
         # Whose each window is that is handed over next, for steps that ask; set by whoever knows.
         self.people: Array | None = None
         for name in ("predict", "predict_proba", "decision_function"):
             if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
-                setattr(self, name, self._asked(name))
+                setattr(self, name, self._delegate(name))
 
-    def first(self, x: Array) -> Array:
+    def shared_features(self, x: Array) -> Array:
         """What the shared steps make of windows."""
         x = _in_doubles(x)
         for _, step in self.pipeline.steps[: self.shared[0] if self.shared else 0]:
@@ -184,7 +184,7 @@ class Doubles:
 
     @property
     def _rest(self) -> Any:
-        return self.pipeline[self.shared[0] :] if self.begun and self.shared else self.pipeline
+        return self.pipeline[self.shared[0] :] if self.takes_features and self.shared else self.pipeline
 
     def fit(self, x: Array | LazyRows, y: Array) -> Doubles:
         """Learn from at most `most` windows."""
@@ -225,9 +225,9 @@ class Doubles:
         )
         return blockwise and isinstance(x, LazyRows) and x.nbytes > WHOLE and len(self.pipeline.steps) > 1
 
-    def _asked(self, name: str) -> Callable[[Array | LazyRows], Any]:
+    def _delegate(self, name: str) -> Callable[[Array | LazyRows], Any]:
         # Of several labels at once, scikit-learn gives a list of probabilities, one item for each.
-        def asked(x: Array | LazyRows) -> Any:
+        def delegate(x: Array | LazyRows) -> Any:
             self._tell()
             if not self._by_blocks(x):
                 found = getattr(self._rest, name)(_in_doubles(x))
@@ -240,7 +240,7 @@ class Doubles:
                 return [np.concatenate(label) for label in zip(*parts, strict=True)]
             return np.concatenate(parts)
 
-        return asked
+        return delegate
 
 
 def _is_xdawn(step: Any) -> bool:

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import neuroledger as nl
 from neuroledger.errors import AssemblyError, RequestError
-from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
+from neuroledger.families.decoding.protocols.leakage_checks import label_channels
 from tests.families.decoding.decoding_cases import windows
 
 RNG = np.random.default_rng(4)
@@ -23,17 +23,17 @@ def with_channel(made, channel, values):
 def test_triggers_and_targets_are_named():
     made = windows(subjects=3, trials=20, strength=3.0)
     labels = made["label"].values.astype(str)
-    assert telling_channels(made, labels) == []
+    assert label_channels(made, labels) == []
     code = np.where(labels == "a", 5.0, 9.0)
-    assert telling_channels(with_channel(made, 2, code[:, None]), labels) == ["C2"]
+    assert label_channels(with_channel(made, 2, code[:, None]), labels) == ["C2"]
     pulse = np.zeros((60, 16))
     pulse[:, 7] = code
-    assert telling_channels(with_channel(made, 1, pulse), labels) == ["C1"]
+    assert label_channels(with_channel(made, 1, pulse), labels) == ["C1"]
     numbers = RNG.standard_normal(60)
-    assert telling_channels(made, numbers) == []
-    assert telling_channels(with_channel(made, 0, 3 - 2 * numbers[:, None]), numbers) == ["C0"]
-    assert telling_channels(with_channel(made, 0, code[:, None])[:15], labels[:15]) == []
-    assert telling_channels(with_channel(made, 0, 1.0), labels) == []
+    assert label_channels(made, numbers) == []
+    assert label_channels(with_channel(made, 0, 3 - 2 * numbers[:, None]), numbers) == ["C0"]
+    assert label_channels(with_channel(made, 0, code[:, None])[:15], labels[:15]) == []
+    assert label_channels(with_channel(made, 0, 1.0), labels) == []
 
 
 def test_the_score_says_that_the_answer_is_in_the_data():
