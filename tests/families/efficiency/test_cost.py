@@ -122,7 +122,7 @@ def test_wrong_requests_are_refused():
         nl.cost(network(), x, mode="lenient")
     with pytest.raises(RequestError, match="did you mean"):
         nl.cost(network(), x, ["effective_mac"])
-    with pytest.raises(RequestError, match="is no cost: it compares"):
+    with pytest.raises(RequestError, match="is not a cost: it compares"):
         nl.cost(network(), x, ["pls"])
     with pytest.raises(RequestError, match="list"):
         nl.cost(network(), x, "footprint")
@@ -168,19 +168,19 @@ def test_brain_models_have_costs_too():
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("arguments", "message"),
     [
-        ({"metrics": 3}, "metrics is a list of ids, such as"),
-        ({"metrics": [3]}, "a metric is its id, or a mapping with its id as `name`, not 3"),
-        ({"metrics": {"name": "latency"}}, "metrics is a list of ids: "),
+        ({"metrics": 3}, "`metrics` must be a list of ids, such as"),
+        ({"metrics": [3]}, "a metric must be an id, or a mapping with the id as `name`, not 3"),
+        ({"metrics": {"name": "latency"}}, "`metrics` must be a list of ids: "),
         ({"time_axis": 9}, r"time_axis 9: inputs of shape \(2, 5, 3\) have no such axis"),
         ({"time_axis": 0}, "axis 0 is that of the samples"),
         ({"time_axis": "t"}, "time_axis 't': inputs of shape"),
     ],
 )
-def test_what_cannot_be_asked_is_told(asked: dict[str, Any], says: str) -> None:
-    with pytest.raises(RequestError, match=says):
-        nl.cost(nn.Linear(3, 2), [torch.ones(2, 5, 3)], **{"metrics": ["effective_macs"], **asked})
+def test_invalid_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        nl.cost(nn.Linear(3, 2), [torch.ones(2, 5, 3)], **{"metrics": ["effective_macs"], **arguments})
 
 
 def test_the_time_axis_may_be_counted_from_the_end() -> None:

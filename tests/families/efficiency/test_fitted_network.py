@@ -72,7 +72,7 @@ def test_rare_classes_weigh_as_much_as_others():
 
 
 def test_without_a_training_part_nothing_is_learnt():
-    with pytest.raises(ModelError, match="there is no training part"):
+    with pytest.raises(ModelError, match="the data have no training part"):
         fitted_network(id="x", architecture="perceptron", units=4).ready(
             Examples(np.zeros((0, 4, 1)), np.zeros(0))
         )
@@ -102,7 +102,7 @@ def test_frames_of_two_channels_are_searched_for_boxes():
     model = event_detector(id="d", columns=columns, rows=rows)
     found = inference(model, Dataset(None, assembly), task="detection", target="boxes")
     assert float(detection_average_precision(found.source, found.target).mean()) > 0.95
-    with pytest.raises(ModelError, match=r"takes frames of 2 x 60 x 60 values, the data have 4800"):
+    with pytest.raises(ModelError, match=r"takes frames of 2 x 60 x 60 values, but the data have 4800"):
         inference(
             event_detector(id="d", columns=60, rows=60),
             Dataset(None, assembly),

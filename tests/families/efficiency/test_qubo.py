@@ -170,5 +170,5 @@ def test_a_solver_is_asked_for_nothing_else():
         "solution_time_1"
     ].reason == ("not applicable: no solver was run")
     for method in ("exact", "first_fit"):
-        with pytest.raises(ValueError, match="has no `steps`"):
+        with pytest.raises(ValueError, match="does not take `steps`"):
             get("builder", "independent_set_solver").bind({"method": method, "steps": 3})

@@ -119,7 +119,7 @@ def test_what_is_kept_in_a_temporary_file_is_learnt_alike(monkeypatch):
 
     monkeypatch.setattr(module.tempfile, "TemporaryFile", full)
     with pytest.raises(
-        ModelError, match=r"GiB of what it hears do not fit into .* \(No space left on device\)"
+        ModelError, match=r"GiB of inputs do not fit into .* \(No space left on device\)"
     ):
         inference(sound_network(id="net", hearing=BANDS), sounds())
 

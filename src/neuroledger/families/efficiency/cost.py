@@ -1,4 +1,4 @@
-"""What a torch module costs: one pass over its batches, every cost metric read from it."""
+"""Costs of a torch module: one pass over its batches, from which every cost metric is read."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ DEFAULT = (
 
 ANSWERING = ("synaptic_operations", "effective_macs", "dense_operations", "activation_sparsity")
 BATCH = 64
-# Stimuli that a cost per stimulus is counted on: it hardly differs between stimuli of one size.
+# A cost per stimulus is counted on this many stimuli: it hardly differs between stimuli of one size.
 COUNTED = 64
 
-Wanted = str | Mapping[str, Any] | Override
+MetricRequest = str | Mapping[str, Any] | Override
 Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
 
 
 def cost(
     module: nn.Module | Model | str | Path,
     batches: Iterable[Any] = (),
-    metrics: Sequence[Wanted] = DEFAULT,
+    metrics: Sequence[MetricRequest] = DEFAULT,
     mode: Mode = "strict",
     *,
     time_axis: int | Literal["auto"] | None = "auto",
@@ -70,25 +70,26 @@ def cost(
     check: bool = False,
     benchmark: str | None = None,
 ) -> dict[str, Score]:
-    """Cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
+    """Compute the cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
 
     Parameters
     ----------
     module
-        Any torch module, or a graph: a file ``*.nir`` or ``*.onnx``, a ``nir.NIRGraph`` or an ``onnx.ModelProto``; or a
-        model (or the id of one), which is shown the stimuli of ``benchmark``: see :func:`model_cost`. A module runs in
-        evaluation mode without gradients, from the same state in every batch, its spiking layers reset, and is left as
-        it was found. :func:`~neuroledger.families.efficiency.graphs.nir_graph.from_nir` takes another time step.
+        Any torch module; a graph (a file ``*.nir`` or ``*.onnx``, a ``nir.NIRGraph`` or an ``onnx.ModelProto``); or a
+        model or its id, which is shown the stimuli of ``benchmark``: see :func:`model_cost`. A module runs in
+        evaluation mode without gradients. Every batch starts from the same state, with spiking layers reset, and the
+        module's state is restored at the end. For another time step of a NIR graph, see
+        :func:`~neuroledger.families.efficiency.graphs.nir_graph.from_nir`.
     batches
         Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time. Without
-        any, only static metrics are scored. A NIR graph of neurons takes ``(sample, time, …)``.
+        batches, only static metrics are scored. A NIR graph of neurons takes ``(sample, time, …)``.
     metrics
         Ids of cost metrics, or mappings of an id (``name``) with fields to override.
     mode
-        ``"strict"`` counts what is there; ``"neurobench-2.3"`` gives the figure of NeuroBench 2.3.0.
+        ``"strict"`` counts every operation; ``"neurobench-2.3"`` reproduces the figures of NeuroBench 2.3.0.
     time_axis
-        Axis along which a network that takes one time step at a time is stepped; ``"auto"`` detects such networks
-        among spiking ones, None hands over whole batches.
+        Axis along which a network that takes one time step per call is stepped. ``"auto"`` detects such networks
+        among spiking ones; None passes whole batches.
     sample_axis
         Axis of the samples in the input: 1 for ``(time, sample, …)``. None means 0, and counts fail if the network takes
         axis 0 for time.
@@ -96,91 +97,98 @@ def cost(
         Classes of spiking layers that are not recognised, each with the name of its membrane potential, or the names of
         all its state tensors, the membrane potential first. A method ``reset`` of the class resets them.
     check
-        Count the first batch again, and in two parts. A note states that all counts were equal; otherwise they fail, and
-        the reason names the layers that differ. A network that holds an iterator, whose place cannot be put back, is always
-        checked.
+        Count the first batch again, whole and in two parts. A note states that all counts were equal; otherwise they
+        fail, and the reason names the layers that differ. A network with an iterator, whose position cannot be restored,
+        is always checked.
     benchmark
-        Whose stimuli a model is shown; the first that the model fits when not given.
+        Benchmark whose stimuli a model is shown; by default the first one that the model fits.
 
     Returns
     -------
     dict[str, Score]
-        ``partial`` scores name what could not be counted; ``failed`` ones say why, and are never 0.
+        ``partial`` scores name what could not be counted; ``failed`` scores state the reason and are never 0.
 
     Raises
     ------
     RequestError
-        An unknown metric or mode, one that is no cost metric, or something that is no torch module.
+        A metric or mode is unknown, a metric is not a cost metric, or ``module`` is not a torch module.
     ModelError
-        A graph cannot be read, or a node of it is not supported.
+        A graph cannot be read, or one of its nodes is not supported.
     """
     if mode not in ("strict", "neurobench-2.3"):
-        raise RequestError(f"no mode {mode!r}; modes are strict and neurobench-2.3")
+        raise RequestError(f"unknown mode {mode!r}: use 'strict' or 'neurobench-2.3'")
     if isinstance(metrics, (str, Mapping, Override)):
-        raise RequestError(f"metrics is a list of ids: [{metrics!r}]")
+        raise RequestError(f"`metrics` must be a list of ids: [{metrics!r}]")
     if not isinstance(metrics, Iterable):
-        raise RequestError(f"metrics is a list of ids, such as ['footprint'], not {type(metrics).__name__}")
+        raise RequestError(
+            f"`metrics` must be a list of ids, such as ['footprint'], not {type(metrics).__name__}"
+        )
     from neuroledger.families.efficiency.counting.run_trace import repeated, trace
     from neuroledger.families.efficiency.graphs.files import READERS, module_from
 
     if isinstance(module, Model) or (isinstance(module, str) and Path(module).suffix[1:] not in READERS):
         if isinstance(module, str) and not open_catalog().has("models", module):
             raise RequestError(
-                f"{module!r} is neither a model (see `neuroledger list models`) nor a graph (a file .nir or .onnx)"
+                f"{module!r} is neither a model id (see `neuroledger list models`) nor a graph file (.nir or .onnx)"
             )
         return model_cost(module, benchmark)[1]
 
-    bound = _bound(metrics)
+    metrics_to_read = _resolve_metrics(metrics)
     network = module_from(module)
-    needs = _needs(bound)
+    needs = _needs(metrics_to_read)
     options: dict[str, Any] = {
         "mode": mode,
         "time_axis": time_axis,
         "sample_axis": sample_axis,
         "spiking": spiking or {},
     }
-    kept: list[Any] = []
+    first: list[Any] = []
     with exclusive():
-        counted = trace(network, _keeping(batches, kept), needs=needs, **options)
-        if kept and (check or counted.beyond):
-            counted = repeated(counted, network, kept[0], **options)
-    return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+        traced = trace(network, _record_first(batches, first), needs=needs, **options)
+        if first and (check or traced.beyond):
+            traced = repeated(traced, network, first[0], **options)
+    return {
+        spec.id: _score(spec, component, parameters, traced)
+        for spec, component, parameters in metrics_to_read
+    }
 
 
-def _keeping(batches: Iterable[Any], kept: list[Any]) -> Iterator[Any]:
-    """The batches, the first of which is kept."""
+def _record_first(batches: Iterable[Any], first: list[Any]) -> Iterator[Any]:
+    """Yield the batches, and append the first one to ``first``."""
     import torch
 
     if not isinstance(batches, Iterable):
-        raise RequestError(f"batches are a list or another iterable, not {type(batches).__name__}")
+        raise RequestError(f"`batches` must be a list or another iterable, not {type(batches).__name__}")
     for batch in (batches,) if isinstance(batches, (torch.Tensor, Mapping)) else batches:
-        if not kept:
-            kept.append(batch)
+        if not first:
+            first.append(batch)
         yield batch
 
 
 def answering_cost(
     model: LayeredModel,
     stimuli: StimulusSet,
-    metrics: Sequence[Wanted] = ("synaptic_operations", "dense_operations"),
+    metrics: Sequence[MetricRequest] = ("synaptic_operations", "dense_operations"),
 ) -> dict[str, Score]:
-    """Cost of showing each stimulus once to a model that is scored against a brain, by metric id.
+    """Compute the cost of showing each stimulus once to a model that is scored against a brain, by metric id.
 
-    What torch computes is counted, for all layers that the model records; decoding and resizing of images are not.
+    All of torch's computations are counted, for all layers that the model records. Decoding and resizing of images
+    are not.
 
     Raises
     ------
     RequestError
-        A metric is no cost metric, or needs more than operations and activations.
+        A metric is not a cost metric, or needs more than operations and activations.
     """
     from neuroledger.families.efficiency.counting.run_trace import watched
     from neuroledger.models.activations import Trial
 
-    bound = _bound(metrics)
+    bound = _resolve_metrics(metrics)
     beyond = _needs(bound) - {"operations", "activations"}
     if beyond:
         raise RequestError(
-            f"of a whole model only operations and activations are counted, not {', '.join(sorted(beyond))}"
+            f"only operations and activations can be counted for a whole model, not {', '.join(sorted(beyond))}: "
+            "pass its torch module to `cost` for these"
         )
     ids = stimuli.table["stimulus_id"].astype(str).tolist()
 
@@ -190,14 +198,14 @@ def answering_cost(
         return len(ids)
 
     with exclusive():
-        counted = watched(run)
-    return {spec.id: _score(spec, component, parameters, counted) for spec, component, parameters in bound}
+        traced = watched(run)
+    return {spec.id: _score(spec, component, parameters, traced) for spec, component, parameters in bound}
 
 
 def shown_cost(
-    session: Session, model: Model | str, dataset: str, metrics: Sequence[Wanted] = ANSWERING
+    session: Session, model: Model | str, dataset: str, metrics: Sequence[MetricRequest] = ANSWERING
 ) -> dict[str, Score]:
-    """Cost per stimulus of showing a data set to a model; empty for a model without layers, or data without stimuli."""
+    """Compute the cost per stimulus of showing a data set to a model; empty without layers or without stimuli."""
     built = model_of(session, model) if isinstance(model, str) else model
     stimuli = load_dataset(session.catalog, dataset).stimuli
     if not isinstance(built, LayeredModel) or stimuli is None:
@@ -208,15 +216,16 @@ def shown_cost(
 def model_cost(
     model: Model | str, benchmark: str | None = None, *, catalog: Catalog | None = None, device: str = "cpu"
 ) -> tuple[str, dict[str, Score]]:
-    """What a model costs on a benchmark, and which: the one named, or the first that it fits and whose data are here.
+    """Return the id of a benchmark and a model's costs on it.
 
-    Of a model that stimuli are shown to, operations per stimulus; of one that runs on recorded signals, the costs that the
-    benchmark lists.
+    The benchmark is the one named, or the first that the model fits and whose data are available. The costs are
+    operations per stimulus for a model that is shown stimuli, and the costs that the benchmark lists for a model that
+    runs on recorded signals.
 
     Raises
     ------
     RequestError
-        There is no such benchmark, or it has no costs of this model.
+        There is no such benchmark, or it gives no costs for this model.
     """
     catalog = catalog or open_catalog()
     id = model if isinstance(model, str) else model.id
@@ -224,41 +233,45 @@ def model_cost(
         catalog.model(model)
     elif benchmark is None:
         raise RequestError(
-            f"the model {id!r} is in memory: name the benchmark whose stimuli it is shown, benchmark=…"
+            f"model {id!r} exists only in memory: name the benchmark whose stimuli it is shown (benchmark=…)"
         )
-    known = (one for one in catalog.own("benchmarks") if benchmark is None and fits(catalog, id, one))
-    wanted = benchmark or next((one for one in known if _is_here(catalog, one)), None)
-    if wanted is None:
-        raise RequestError(f"no benchmark whose data are here fits {id!r}: name one with --benchmark")
-    spec = catalog.benchmark(wanted)
+    candidates = (name for name in catalog.own("benchmarks") if benchmark is None and fits(catalog, id, name))
+    chosen = benchmark or next((name for name in candidates if _has_data(catalog, name)), None)
+    if chosen is None:
+        raise RequestError(
+            f"model {id!r} fits no benchmark whose data are available: name one with --benchmark"
+        )
+    spec = catalog.benchmark(chosen)
     require_compatible(catalog, spec.id, model)
     session = Session(catalog, Request(device=device))
-    found = shown_cost(session, model, spec.dataset)
-    if not found:
-        done = evaluate(session, spec, model, controls=False)
-        found = {
-            name: score for name, score in done.scores.items() if score.direction == "lower" and score.unit
+    scores = shown_cost(session, model, spec.dataset)
+    if not scores:
+        evaluation = evaluate(session, spec, model, controls=False)
+        scores = {
+            name: score
+            for name, score in evaluation.scores.items()
+            if score.direction == "lower" and score.unit
         }
-    if not found:
+    if not scores:
         raise RequestError(
-            f"benchmark {spec.id!r} counts no cost of {id!r}: name one that lists costs with --benchmark"
+            f"benchmark {spec.id!r} counts no cost for model {id!r}: name one that lists costs with --benchmark"
         )
-    return spec.id, found
+    return spec.id, scores
 
 
-def _is_here(catalog: Catalog, benchmark: str) -> bool:
+def _has_data(catalog: Catalog, benchmark: str) -> bool:
     spec = catalog.benchmark(benchmark)
     return unavailable(catalog, spec) is None and not not_ready(catalog, "datasets", spec.dataset)
 
 
-def needs_for(metrics: Iterable[Wanted], catalog: Catalog) -> frozenset[Need]:
-    """What a pass must count for those of the metrics that are cost metrics."""
-    found = [_resolve(item, catalog) for item in metrics]
-    return _needs([item for item in found if item[1].input == "trace"])
+def needs_for(metrics: Iterable[MetricRequest], catalog: Catalog) -> frozenset[Need]:
+    """Return what a pass must count for the cost metrics among ``metrics``."""
+    resolved = [_resolve(item, catalog) for item in metrics]
+    return _needs([item for item in resolved if item[1].input == "trace"])
 
 
-def read_costs(wanted: Mapping[str, Wanted], trace: Trace, catalog: Catalog) -> dict[str, Score]:
-    """The scores of those of the metrics that are read from a trace, by the names they are given here."""
+def read_costs(wanted: Mapping[str, MetricRequest], trace: Trace, catalog: Catalog) -> dict[str, Score]:
+    """Return the scores of the metrics that are read from a trace, under the names of ``wanted``."""
     bound = {name: _resolve(item, catalog) for name, item in wanted.items()}
     return {name: _score(*item, trace) for name, item in bound.items() if item[1].input == "trace"}
 
@@ -267,58 +280,58 @@ def _needs(bound: Iterable[Bound]) -> frozenset[Need]:
     return frozenset(need for _, component, _ in bound for need in needs_of(component.name))
 
 
-def _text(item: Mapping[str, Any] | Override) -> str:
+def _as_text(item: Mapping[str, Any] | Override) -> str:
     if isinstance(item, Override):
         item = {"name": item.name, **item.parameters}
     if not isinstance(item, Mapping):
-        raise RequestError(f"a metric is its id, or a mapping with its id as `name`, not {item!r}")
+        raise RequestError(f"a metric must be an id, or a mapping with the id as `name`, not {item!r}")
     if "name" not in item:
-        raise RequestError(f"a metric with overrides has its id as `name`: {dict(item)}")
+        raise RequestError(f"a metric with overrides needs its id as `name`: {dict(item)}")
     return json.dumps(dict(item), sort_keys=True, default=str)
 
 
-def _bound(wanted: Iterable[Wanted]) -> tuple[Bound, ...]:
-    """Cost metrics of the repository here, resolved anew when one of their specs has changed."""
-    items = tuple(item if isinstance(item, str) else _text(item) for item in wanted)
-    place = (os.getcwd(), os.environ.get("NEUROLEDGER_ROOT"))  # noqa: PTH109  this is on the way of every call
+def _resolve_metrics(wanted: Iterable[MetricRequest]) -> tuple[Bound, ...]:
+    """Return the resolved cost metrics of the current repository; a changed spec invalidates the cache."""
+    items = tuple(item if isinstance(item, str) else _as_text(item) for item in wanted)
+    place = (os.getcwd(), os.environ.get("NEUROLEDGER_ROOT"))  # noqa: PTH109  faster, and on the path of every call
     try:
-        return _resolved(place, items, tuple(map(state_of, _defined_in(place, items))))
+        return _resolve_cached(place, items, tuple(map(state_of, _spec_paths(place, items))))
     except FileNotFoundError:  # a spec was moved
-        _defined_in.cache_clear()
-        return _resolved(place, items, tuple(map(state_of, _defined_in(place, items))))
+        _spec_paths.cache_clear()
+        return _resolve_cached(place, items, tuple(map(state_of, _spec_paths(place, items))))
 
 
 @lru_cache(maxsize=256)
-def _defined_in(place: tuple[str, str | None], items: tuple[str, ...]) -> tuple[Path, ...]:
+def _spec_paths(place: tuple[str, str | None], items: tuple[str, ...]) -> tuple[Path, ...]:
     catalog = open_definitions()
-    return tuple(catalog.entry("metrics", _parsed(item)["name"]).path for item in items)
+    return tuple(catalog.entry("metrics", _parse(item)["name"]).path for item in items)
 
 
 @lru_cache(maxsize=256)
-def _resolved(
+def _resolve_cached(
     place: tuple[str, str | None], items: tuple[str, ...], states: tuple[str, ...]
 ) -> tuple[Bound, ...]:
     catalog = open_definitions()
     return tuple(
-        _costs_only(_resolve(_parsed(item) if item.startswith("{") else item, catalog)) for item in items
+        _require_cost(_resolve(_parse(item) if item.startswith("{") else item, catalog)) for item in items
     )
 
 
-def _parsed(item: str) -> dict[str, Any]:
+def _parse(item: str) -> dict[str, Any]:
     return dict(json.loads(item)) if item.startswith("{") else {"name": item}
 
 
-def _resolve(item: Wanted, catalog: Catalog) -> Bound:
+def _resolve(item: MetricRequest, catalog: Catalog) -> Bound:
     if isinstance(item, Mapping):
         item = Override.model_validate(dict(item))
     return resolve("metrics", item, catalog, {})
 
 
-def _costs_only(bound: Bound) -> Bound:
+def _require_cost(bound: Bound) -> Bound:
     if bound[1].input != "trace":
         raise RequestError(
-            f"metric {bound[0].id!r} is no cost: it compares answers or responses with what was recorded. Costs alone "
-            "are counted here; a benchmark of the paradigm `inference` lists both (docs/efficiency.md)"
+            f"metric {bound[0].id!r} is not a cost: it compares answers or responses with recorded data. Only costs "
+            "can be counted here; a benchmark with the paradigm `inference` lists both (docs/efficiency.md)"
         )
     return bound
 
@@ -335,7 +348,7 @@ def _score(
         scale=spec.scale,
         direction=spec.direction,
         unit=spec.unit,
-        samples=(lambda: _parts(spec.id, reading)) if reading.parts else None,
+        samples=(lambda: _samples(spec.id, reading)) if reading.parts else None,
         n=reading.n,
         status=status,
         reason=reason,
@@ -344,8 +357,8 @@ def _score(
     )
 
 
-def _parts(id: str, reading: Reading) -> xr.DataArray:
-    """The number's parts, by layer or repeat."""
+def _samples(id: str, reading: Reading) -> xr.DataArray:
+    """Return the parts of a reading, by layer or repeat."""
     return xr.DataArray(
         np.fromiter(reading.parts.values(), dtype=np.float64),
         dims=(reading.parts_are,),

@@ -18,7 +18,7 @@ from neuroledger.store.files import write_text
 
 __all__ = ["export_neurobench", "export_sc_neurocore", "flat", "nested"]
 
-# Our metric: NeuroBench's class name (its version 2), and the name it had in version 1.
+# Metric id: NeuroBench's class name (version 2), and its name in version 1.
 NAMES: Final = {
     "parameter_count": ("ParameterCount", "parameter_count"),
     "footprint": ("Footprint", "footprint"),
@@ -45,7 +45,7 @@ COUNTS: Final = frozenset({"parameter_count", "footprint"})
 
 
 def plain(score: Score | Mapping[str, Any]) -> float | None:
-    """A score's raw value, before any floor or ceiling; None for one that failed, never 0."""
+    """Return a score's raw value, before any floor or ceiling; None, never 0, for a failed score."""
     if isinstance(score, Score):
         value, status = score.raw, score.status
     else:
@@ -56,40 +56,40 @@ def plain(score: Score | Mapping[str, Any]) -> float | None:
 def flat(
     scores: Mapping[str, Score | Mapping[str, Any]], *, version: Literal["v1", "v2"] = "v2"
 ) -> dict[str, Any]:
-    """NeuroBench's result object: its keys, counts as integers, and only the metrics that it has.
+    """Return NeuroBench's result object: its keys, counts as integers, and only the metrics that it has.
 
-    A metric that failed or is only partly counted is null: NeuroBench's layout has no place for a reason. Its own numbers
-    have nothing beside them; where any cost was counted otherwise, ``CountingMode`` says how (``strict``, or ``mixed``).
+    A metric that failed or is partly counted is null, because NeuroBench's layout has no field for a reason. If any
+    cost was not counted in NeuroBench's mode, ``CountingMode`` states the mode (``strict``, or ``mixed``).
     """
-    place = 0 if version == "v2" else 1
+    index = 0 if version == "v2" else 1
     result: dict[str, Any] = {}
     for name, names in NAMES.items():
         if name in scores:
-            value = _whole(scores[name])
-            result[names[place]] = int(value) if name in COUNTS and value is not None else value
+            value = _complete_value(scores[name])
+            result[names[index]] = int(value) if name in COUNTS and value is not None else value
     activity = scores.get("activation_sparsity")
     if isinstance(activity, Score) and activity.samples is not None and "layer" in activity.samples.dims:
         key = "ActivationSparsityByLayer" if version == "v2" else "activation_sparsity_by_layer"
         layers = activity.samples["layer"].values.tolist()
         result[key] = dict(zip(layers, activity.samples.values.tolist(), strict=True))
-    operations = {key: _whole(scores[name]) for name, key in OPERATIONS.items() if name in scores}
+    operations = {key: _complete_value(scores[name]) for name, key in OPERATIONS.items() if name in scores}
     if operations:
         result["SynapticOperations" if version == "v2" else "synaptic_operations"] = operations
-    neurons = {key: _whole(scores[name]) for name, key in NEURONS.items() if name in scores}
+    neurons = {key: _complete_value(scores[name]) for name, key in NEURONS.items() if name in scores}
     if neurons:
         result["NeuronOperations" if version == "v2" else "neuron_operations"] = neurons
     modes = _modes(scores)
     if modes - {"neurobench-2.3"}:
-        result["CountingMode" if version == "v2" else "counting_mode"] = _one_mode(modes)
+        result["CountingMode" if version == "v2" else "counting_mode"] = _common_mode(modes)
     return result
 
 
-def _one_mode(modes: set[str]) -> str:
+def _common_mode(modes: set[str]) -> str:
     return next(iter(modes)) if len(modes) == 1 else "mixed"
 
 
 def _modes(scores: Mapping[str, Score | Mapping[str, Any]]) -> set[str]:
-    """By which definitions costs were counted."""
+    """Return the modes in which costs were counted."""
     return {note[5:] for score in scores.values() for note in _notes(score) if note.startswith("mode ")}
 
 
@@ -97,7 +97,7 @@ def _notes(score: Score | Mapping[str, Any]) -> Sequence[str]:
     return score.notes if isinstance(score, Score) else score.get("notes", ())
 
 
-def _whole(score: Score | Mapping[str, Any]) -> float | None:
+def _complete_value(score: Score | Mapping[str, Any]) -> float | None:
     status = score.status if isinstance(score, Score) else score.get("status", "scored")
     return plain(score) if status == "scored" else None
 
@@ -108,14 +108,14 @@ def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]
     Raises
     ------
     RequestError
-        No such benchmark, none of its metrics has a place in that layout, or no model was scored on it.
+        There is no such benchmark, the layout has none of its metrics, or no model was scored on it.
     """
-    asked = [m if isinstance(m, str) else m.name for m in catalog.benchmark(benchmark).all_metrics]
-    known = {*NAMES, *OPERATIONS, *NEURONS}
-    if known.isdisjoint(asked):
+    metrics = [m if isinstance(m, str) else m.name for m in catalog.benchmark(benchmark).all_metrics]
+    supported = {*NAMES, *OPERATIONS, *NEURONS}
+    if supported.isdisjoint(metrics):
         raise RequestError(
-            f"benchmark {benchmark!r} asks for {', '.join(asked)}, and NeuroBench's layout has places for "
-            f"{', '.join(sorted(known))} only"
+            f"benchmark {benchmark!r} has no metric of NeuroBench's layout: it lists {', '.join(metrics)}, and the "
+            f"layout has {', '.join(sorted(supported))}"
         )
 
     def text(record: Record) -> str:
@@ -145,14 +145,14 @@ def nested(
     *,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """sc-neurocore's result object: correctness, complexity and system, and beside ``metrics`` what is ``extra``.
+    """Return sc-neurocore's result object: correctness, complexity and system under ``metrics``, and ``extra``.
 
-    Spikes and operations are totals over all samples, as sc-neurocore's are; latency and energy are of one sample;
-    ``units`` says so. Definitions are those of this repository, in the ``counting_mode`` stated: sc-neurocore divides spikes
-    by parameters. What was not measured is null, never 0, and so is NaN and what was only partly counted; modelled energy
-    is among ``extra`` only.
+    Spikes and operations are totals over all samples, as in sc-neurocore; latency and energy are per sample; ``units``
+    states this. Definitions are those of this repository, in the stated ``counting_mode``: sc-neurocore divides spikes
+    by parameters. Values that were not measured, are NaN or were only partly counted are null, never 0. Modelled
+    energy is included in ``extra`` only.
     """
-    values = {name: _whole(score) for name, score in scores.items()}
+    values = {name: _complete_value(score) for name, score in scores.items()}
     energies = {
         name: value for name, value in values.items() if value is not None and name.startswith("energy")
     }
@@ -160,8 +160,8 @@ def nested(
         name for name in energies if any(n.startswith("evidence: measured") for n in _notes(scores[name]))
     ]
     parts = [scores[name] for name in ("effective_macs", "effective_acs") if name in scores]
-    totals = [_total(score) for score in parts]
-    # Networks that take no steps state none; where nothing was counted, it is not known.
+    totals = [_total_count(score) for score in parts]
+    # Networks without time steps state none; if nothing was counted, their number is unknown.
     steps = [n["time_steps"] for n in map(_counts, scores.values()) if "time_steps" in n]
     steps += [1 for name in OPERATIONS if values.get(name) is not None]
     parameters, latency = values.get("parameter_count"), values.get("latency")
@@ -174,7 +174,7 @@ def nested(
                 "total_parameters": None if parameters is None else int(parameters),
                 "synaptic_operations": sum(filter(None, totals)) if len(totals) == 2 and None not in totals else None,
                 "activation_sparsity": values.get("activation_sparsity"),
-                "total_spikes": _total(scores.get("spikes")),
+                "total_spikes": _total_count(scores.get("spikes")),
                 "timesteps": int(steps[0]) if steps else None,
             },
             "system": {
@@ -189,11 +189,11 @@ def nested(
         "framework": "neuroledger",
     }  # fmt: skip
     if modes := _modes(scores):
-        result["counting_mode"] = _one_mode(modes)
+        result["counting_mode"] = _common_mode(modes)
     modelled = {f"{name}_nj": value * 1e9 for name, value in energies.items() if name not in metered}
     if extra or modelled:
-        beside = {str(key): _json(value) for key, value in (extra or {}).items()}
-        result["extra"] = beside | ({"modelled": modelled} if modelled else {})
+        details = {str(key): _json(value) for key, value in (extra or {}).items()}
+        result["extra"] = details | ({"modelled": modelled} if modelled else {})
     return result
 
 
@@ -201,15 +201,15 @@ def _counts(score: Score | Mapping[str, Any]) -> Mapping[str, Any]:
     return score.n if isinstance(score, Score) else score.get("n", {})
 
 
-def _total(score: Score | Mapping[str, Any] | None) -> int | None:
-    """A number per sample times the samples."""
-    each = None if score is None else _whole(score)
+def _total_count(score: Score | Mapping[str, Any] | None) -> int | None:
+    """Return a count per sample times the number of samples."""
+    per_sample = None if score is None else _complete_value(score)
     samples = None if score is None else _counts(score).get("samples")
-    return None if each is None or samples is None else round(each * samples)
+    return None if per_sample is None or samples is None else round(per_sample * samples)
 
 
 def _json(value: Any) -> Any:
-    """Plain data without NaN."""
+    """Convert to plain data, with None for NaN and infinity."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray):
@@ -229,7 +229,7 @@ def export_sc_neurocore(catalog: Catalog, benchmark: str, out: Path) -> list[Pat
     Raises
     ------
     RequestError
-        No such benchmark, or no model was scored on it.
+        There is no such benchmark, or no model was scored on it.
     """
 
     def text(record: Record) -> str:
@@ -246,7 +246,7 @@ def _export(catalog: Catalog, benchmark: str, folder: Path, text: Callable[[Reco
     Raises
     ------
     RequestError
-        No such benchmark, or no model was scored on it.
+        There is no such benchmark, or no model was scored on it.
     """
     catalog.benchmark(benchmark)
     written = []

@@ -1,4 +1,4 @@
-"""Experiments like boxes that were found in scenes: other scenes, in which boxes are found as well as in those."""
+"""Simulated detection experiments: new scenes, in which boxes are detected as well as in the measured ones."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from neuroledger.stats.calibration import Experiment
 __all__ = ["simulated_answers"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
-# A box that overlaps a true one by less has nothing to do with it; a model that finds fewer of them has found nothing.
+# The minimum overlap of a detected box with a true one, and the minimum share of true boxes that a model must detect.
 TOUCHING, FEWEST = 0.5, 0.1
-# The share of what makes a box hard to find, in variance, that models have in common.
+# The share of the variance of difficulty that models have in common.
 SHARED = 0.5
-# Equal scores are made to differ by this share of their deviation.
+# Ties are broken by noise of this share of the scores' deviation.
 TIES = 1e-3
 
 
 class _Outcomes(NamedTuple):
-    """What became of each true box, worst first: where it was found from it in units of its sides, its score, its label.
+    """The outcome of each true box, worst first: displacement of the detected box in units of the true sides, and score.
 
-    ``found`` is false of those that were missed; ``swapped`` says that the label was another.
+    ``found`` is false for missed boxes; ``swapped`` is true if the detected box had another label.
     """
 
     found: Array
@@ -41,15 +41,15 @@ class _Outcomes(NamedTuple):
 
 
 def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
-    """Experiments like these answers of a network: boxes in scenes, or what :func:`simulated_predictions` knows.
+    """Return a function that draws experiments like a network's answers: boxes, or see :func:`simulated_predictions`.
 
-    New scenes have the true boxes of those measured. What becomes of a box follows its difficulty, half of which models
-    share and which is as alike within scenes as it is here; boxes where there is nothing come as those measured do.
+    Simulated scenes have the true boxes of measured scenes. The outcome of a box follows its difficulty: models share half
+    of its variance, and its correlation within scenes is the measured one. False detections are resampled by scene.
 
     Raises
     ------
     MetricError
-        Hardly any true box is found, or the predictions are of another kind.
+        Hardly any true box is detected, or the predictions are of another kind.
     """
     if "corner" not in measured.target.dims:
         return simulated_predictions(measured, factors)
@@ -82,7 +82,7 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         drawn = rng.integers(0, len(names), len(names))
-        while not sum(len(own[i]) for i in drawn):  # scenes without anything to be found
+        while not sum(len(own[i]) for i in drawn):  # none of the scenes has a true box
             drawn = rng.integers(0, len(names), len(names))
         rows = np.concatenate([own[i] for i in drawn])
         scene = np.repeat(np.arange(len(names)), [len(own[i]) for i in drawn])
@@ -115,7 +115,7 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
 def _matched(
     boxes: Floats, scenes: Array, found: Floats, where: Array, scores: Floats
 ) -> tuple[Indices, Floats]:
-    """For each true box the box found that meets it, best score first, or −1, and their overlap."""
+    """Return for each true box the index of the detected box that matches it (best score first; or −1), and the overlap."""
     match, overlap = np.full(len(boxes), -1), np.zeros(len(boxes))
     for row in np.argsort(-scores, kind="stable"):
         free = np.flatnonzero((scenes == where[row]) & (match < 0))
@@ -127,7 +127,7 @@ def _matched(
 
 
 def _within(overlap: Floats, scene: Indices) -> float:
-    """How alike the boxes of one scene are in how well they are found: the intraclass correlation of normal scores."""
+    """Return the intraclass correlation, within scenes, of the normal scores of overlaps."""
     z = ndtri((rankdata(overlap) - 0.5) / len(overlap))
     groups = [z[scene == s] for s in np.unique(scene)]
     sizes = np.array([len(group) for group in groups])
@@ -141,7 +141,7 @@ def _within(overlap: Floats, scene: Indices) -> float:
 
 
 def _difficulty(rng: np.random.Generator, scene: Indices, scenes: int, alike: float) -> Floats:
-    """A standard normal number for each box, which those of one scene have in common as far as they are alike."""
+    """Draw a standard normal number for each box, with correlation ``alike`` within scenes."""
     shared = np.sqrt(alike) * rng.standard_normal(scenes)[scene]
     return np.asarray(shared + np.sqrt(1 - alike) * rng.standard_normal(len(scene)))
 

@@ -1,4 +1,4 @@
-"""The files of a tar archive, one after the other, read and never written anywhere."""
+"""Files of a tar archive, read one after the other without unpacking."""
 
 from __future__ import annotations
 
@@ -22,46 +22,47 @@ GZIP: Final = b"\x1f\x8b"
 
 
 def tar_members(archive: Path) -> Iterator[tuple[str, Content]]:
-    """Names of the files in a ``.tar`` or ``.tar.gz``, each with a function that reads it before the next one is named.
+    """Yield the name of each file in a ``.tar`` or ``.tar.gz`` with a function that reads it.
 
-    Names are in Unicode's composed form, without ``./``. What macOS adds (``._name``, ``.DS_Store``) is left out.
+    The function is valid until the next name is requested. Names are in Unicode's composed form, without ``./``. Files
+    that macOS adds (``._name``, ``.DS_Store``) are left out.
 
     Raises
     ------
     DataError
-        The archive is cut off, is no tar, or has a member that is a link or a device, points outside the archive,
-        occurs twice, or is absurdly large.
+        The archive is truncated or not a tar, or a member is a link or a device, has a path outside the archive, occurs
+        twice, or is larger than the limit.
     """
     seen: set[str] = set()
     try:
-        with _opened(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with _open_stream(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             while (info := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined] # tarfile would keep every one
-                name = _name(info, archive)
-                if info.isdir() or _ignored(name):
+                tar.members.clear()  # type: ignore[attr-defined] # tarfile keeps all members in memory
+                name = _validated_name(info, archive)
+                if info.isdir() or _is_macos_file(name):
                     continue
                 if name in seen:
-                    raise DataError(f"{archive.name}: {name!r} is in it twice")
+                    raise DataError(f"{archive.name}: the archive contains {name!r} twice")
                 seen.add(name)
                 if len(seen) > MAX_MEMBERS:
                     raise DataError(f"{archive.name} has more than {MAX_MEMBERS:,} files")
-                yield name, lambda info=info: _content(tar, info, archive)  # type: ignore[misc]
-            while stream.read(1 << 20):  # to the end, where gzip compares what was read with its checksum
+                yield name, lambda info=info: _read_member(tar, info, archive)  # type: ignore[misc]
+            while stream.read(1 << 20):  # gzip verifies its checksum at the end
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{archive.name} is no whole tar archive ({error}): fetch it again") from error
+        raise DataError(f"{archive.name} is not a complete tar archive ({error}): fetch it again") from error
     if not seen:
-        raise DataError(f"{archive.name} holds no files")
+        raise DataError(f"{archive.name} contains no files")
 
 
-def _opened(archive: Path) -> IO[bytes]:
+def _open_stream(archive: Path) -> IO[bytes]:
     with archive.open("rb") as opened:
         packed = opened.read(2) == GZIP
     opener: Any = gzip.open if packed else open
     return opener(archive, "rb")  # type: ignore[no-any-return]
 
 
-def _name(info: tarfile.TarInfo, archive: Path) -> str:
+def _validated_name(info: tarfile.TarInfo, archive: Path) -> str:
     name = unicodedata.normalize("NFC", info.name.removeprefix("./"))
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
@@ -73,14 +74,14 @@ def _name(info: tarfile.TarInfo, archive: Path) -> str:
     return name
 
 
-def _ignored(name: str) -> bool:
+def _is_macos_file(name: str) -> bool:
     last = PurePosixPath(name).name
     return last.startswith("._") or last == ".DS_Store"
 
 
-def _content(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: Path) -> bytes:
+def _read_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: Path) -> bytes:
     opened = tar.extractfile(info)
     content = opened.read() if opened is not None else b""
     if len(content) != info.size:
-        raise DataError(f"{archive.name} is cut off within {info.name!r}: fetch it again")
+        raise DataError(f"{archive.name} is truncated within {info.name!r}: fetch it again")
     return content

@@ -1,4 +1,4 @@
-"""Costs of the neurons: how many of them are silent, how often a membrane is written, and what that takes."""
+"""Costs of neurons: activation sparsity, membrane updates, their operations, and spikes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-NONE: Final = (
+NO_SPIKING_LAYER: Final = (
     "not applicable: no spiking layer was recognised; name the classes of your own with their membrane potential, "
     "`spiking={MyNeuron: 'v'}`"
 )
@@ -22,8 +22,8 @@ NONE: Final = (
 def activation_sparsity(trace: Trace) -> Reading:
     """Share of zeros among the outputs of activation functions and spiking layers, over samples and time [yik2025].
 
-    Every activation function of torch counts, as a module or as a function. NeuroBench sees ReLU, Sigmoid and
-    spiking modules only, and reports 0 where it sees none.
+    Every activation function of torch counts, as a module or as a function. NeuroBench counts ReLU, Sigmoid and
+    spiking modules only, and reports 0 for a network without these.
     """
     if "activations" in trace.failures:
         return failed(trace.failures["activations"])
@@ -42,7 +42,7 @@ def activation_sparsity(trace: Trace) -> Reading:
 
 @cost_metric("membrane_updates", version=4, needs=("membranes",))
 def membrane_updates(trace: Trace) -> Reading:
-    """Membrane potentials per sample that a time step changed; the first step writes every one [yik2025].
+    """Number of membrane potentials per sample that a time step changed; the first step writes all [yik2025].
 
     NeuroBench reports 0 for a network without a spiking layer that it recognises; strict mode fails.
     """
@@ -50,44 +50,44 @@ def membrane_updates(trace: Trace) -> Reading:
         return failed(trace.failures["membranes"])
     parts = {name: layer.updates / trace.samples for name, layer in trace.layers.items() if layer.membranes}
     if not trace.spiking_layers and trace.mode == "strict":
-        return failed(NONE)
+        return failed(NO_SPIKING_LAYER)
     return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
 
 
 @cost_metric("neuron_operations", version=3, needs=("membranes",))
 def neuron_operations(trace: Trace) -> Reading:
-    """Operations per sample of the neurons themselves, of the updates that changed a membrane [yik2025].
+    """Operations per sample of the neurons themselves, for updates that changed a membrane [yik2025].
 
-    Updates times what one takes: leaky neurons 4; of snntorch, Synaptic 6 (8 where a reset sets to zero), Lapicque
-    11, Alpha 18 (24), as NeuroBench counts them.
+    The number of updates times the operations per update, as NeuroBench counts them: leaky neurons 4; in snntorch,
+    Synaptic 6 (8 with a reset to zero), Lapicque 11, Alpha 18 (24).
     """
-    return _of_neurons(trace, lambda layer: layer.updates)
+    return _neuron_costs(trace, lambda layer: layer.updates)
 
 
 @cost_metric("dense_neuron_operations", version=2, needs=("membranes",))
 def dense_neuron_operations(trace: Trace) -> Reading:
-    """Operations per sample of the neurons themselves where every neuron is updated at every step [yik2025]."""
-    return _of_neurons(trace, lambda layer: layer.membranes)
+    """Operations per sample of the neurons themselves if every neuron is updated at every step [yik2025]."""
+    return _neuron_costs(trace, lambda layer: layer.membranes)
 
 
 @cost_metric("spikes", version=2, needs=("activations", "membranes"))
 def spikes(trace: Trace) -> Reading:
-    """Spikes per sample of all spiking layers, over all time steps."""
+    """Number of spikes per sample in all spiking layers, over all time steps."""
     if "activations" in trace.failures:
         return failed(trace.failures["activations"])
     layers = {name: layer for name, layer in trace.layers.items() if layer.neuron}
     if not layers:
-        return failed(NONE)
+        return failed(NO_SPIKING_LAYER)
     parts = {name: (layer.elements - layer.zeros) / trace.samples for name, layer in layers.items()}
     return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
 
 
-def _of_neurons(trace: Trace, of: Callable[[Layer], int]) -> Reading:
+def _neuron_costs(trace: Trace, of: Callable[[Layer], int]) -> Reading:
     if "membranes" in trace.failures:
         return failed(trace.failures["membranes"])
     layers = {name: layer for name, layer in trace.layers.items() if layer.membranes}
     if not layers:
-        return failed(NONE)
+        return failed(NO_SPIKING_LAYER)
     parts = {
         name: of(layer) * layer.per_update / trace.samples
         for name, layer in layers.items()

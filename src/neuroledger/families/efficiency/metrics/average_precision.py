@@ -1,4 +1,4 @@
-"""Mean average precision: ranked scores of classes, or boxes found in scenes."""
+"""Mean average precision of ranked class scores, or of boxes detected in scenes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BOX = ("x1", "y1", "x2", "y2")
 def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     r"""Average precision of every class, ``(class,)``: :math:`\sum_k (R_k - R_{k-1}) P_k` down the ranking.
 
-    Presentations with the same score are passed together. Classes that never occur are left out and noted.
+    Presentations with equal scores enter the ranking together. Classes that never occur are left out and noted.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
     Raises
     ------
     MetricError
-        There are no scores by choice, rows do not match, or no class occurs.
+        ``source`` has no scores by choice, rows do not match, or no class occurs.
     """
     if "choice" not in source.dims:
         raise MetricError("average precision needs scores (presentation, choice), not labels")
@@ -76,7 +76,7 @@ def _ranked(scores: Floats, right: Booleans) -> float:
 
 
 def _ranked_without_each(scores: Floats, right: Booleans) -> Floats:
-    """The same with each presentation left out in turn, from sums over the ranking; NaN without the only right one."""
+    """Average precision with each presentation left out in turn, from sums over the ranking; NaN without any positive."""
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(right[order]).astype(np.float64)
     starts = np.append(True, np.diff(scores[order]) != 0)
@@ -84,7 +84,7 @@ def _ranked_without_each(scores: Floats, right: Booleans) -> Floats:
     seen, place = hits[ends], ends + 1.0
     own = np.diff(seen, prepend=0.0)
     before = np.append(0.0, np.cumsum(own * seen / place))[:-1]
-    fewer = np.maximum(place - 1, 1)  # a place of 1 is that of a group which is gone
+    fewer = np.maximum(place - 1, 1)  # a rank of 1 belongs to a group that is left out entirely
     lost, share = (
         np.append(np.cumsum(each[::-1])[::-1], 0.0)[1:] for each in (own * seen / fewer, own / fewer)
     )
@@ -103,13 +103,14 @@ def detection_average_precision(
 ) -> xr.DataArray:
     """Average precision of boxes, ``(overlap, class)``, as COCO defines it: at 101 recalls, by overlap threshold.
 
-    Down the ranking by score, a box is right if it overlaps a true box of its class and scene, not yet found, by at
-    least the threshold; the best overlap is taken. Precision at a recall is the best at that recall or beyond.
+    Boxes are matched in descending order of score. A box is correct if it overlaps an unmatched true box of its class
+    and scene by at least the threshold; the true box with the best overlap is taken. Precision at a recall is the best
+    precision at that recall or a higher one.
 
     Parameters
     ----------
     source
-        Boxes found, ``(presentation, corner)`` with corners x1, y1, x2, y2 and the coordinates ``scene``, ``label``
+        Detected boxes, ``(presentation, corner)`` with corners x1, y1, x2, y2 and the coordinates ``scene``, ``label``
         and ``score`` on presentation.
     target
         True boxes, the same without ``score``.
@@ -117,9 +118,9 @@ def detection_average_precision(
     Returns
     -------
     xr.DataArray
-        ``attrs["cells"]``: how each scene moves each value, from the value without it. Where not one true box is missed at
-        an overlap, this says nothing of misses, which other scenes have: there, the share of boxes that are found varies
-        as it would with two more found and two more missed, after Agresti and Coull (1998).
+        ``attrs["cells"]``: the influence of each scene on each value, from the value without that scene. If no true box
+        is missed at an overlap, the influences do not reflect the misses that other scenes would have. In that case, the
+        detection rate varies as it would with two more detected and two more missed boxes, after Agresti and Coull (1998).
 
     Raises
     ------
@@ -145,7 +146,7 @@ def detection_average_precision(
             values[row, column], met[row, column] = _at_recalls(right, len(own)), right.sum()
             hits[row, column] = right, found_scenes[given], scenes[own]
 
-    def cells() -> Cells:  # what is right in a scene depends on no other scene
+    def cells() -> Cells:  # matches in a scene do not depend on other scenes
         left = np.repeat(values[None], len(names), axis=0)
         for (row, column), (right, where, true) in hits.items():
             for at in np.searchsorted(names, np.unique(np.concatenate([where, true]))):
@@ -163,7 +164,7 @@ def detection_average_precision(
 
 
 def box_overlap(box: Floats, others: Floats) -> Floats:
-    """Intersection over union of one box ``(corner,)`` with others ``(box, corner)``."""
+    """Return the intersection over union of one box ``(corner,)`` with others ``(box, corner)``."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     shared = np.clip(high - low, 0, None).prod(axis=1)
     areas = (others[:, 2:] - others[:, :2]).prod(axis=1)
@@ -175,7 +176,7 @@ def box_overlap(box: Floats, others: Floats) -> Floats:
 def _matched(
     found: Floats, found_scenes: Strings, boxes: Floats, scenes: Strings, overlap: float
 ) -> Booleans:
-    """Whether each box found, best score first, meets a true box of its scene that none before it has met."""
+    """Return whether each detected box, best score first, matches a true box of its scene that was not matched before."""
     left = np.ones(len(boxes), dtype=bool)
     right = np.zeros(len(found), dtype=bool)
     for number, box in enumerate(found):
@@ -189,9 +190,9 @@ def _matched(
 
 
 def _of_misses(classes: Indices, scenes: Indices) -> Floats:
-    """What scenes add to the deviation of each class's recall where nothing is missed, (scene, class).
+    """Return the deviations (scene, class) that scenes add to each class's recall where no box is missed.
 
-    Signs are drawn, the same for every model, so that what is added for one class says nothing of another's.
+    Signs are drawn with a fixed seed, hence equal for all models, so that deviations of classes are independent.
     """
     boxes = np.zeros((int(scenes.max()) + 1, int(classes.max()) + 1))
     np.add.at(boxes, (scenes, classes), 1.0)

@@ -1,4 +1,4 @@
-"""Energy, only with a declared model or a declared meter; and which of the two is in the notes."""
+"""Energy from a declared model or a declared meter; the notes state which of the two."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Metered(BaseModel):
 
 
 class Level(BaseModel):
-    """A memory that holds up to ``kibibytes`` (None: any amount), with the energy of one byte read or written."""
+    """A memory of ``kibibytes`` (None: unlimited), with the energy of one byte read or written."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,10 +53,11 @@ class Level(BaseModel):
 
 
 class Hardware(BaseModel):
-    """A profile of a machine: prices of operations by data type, of memory by level, of updates and spikes of neurons.
+    """A profile of a machine: energy of operations by data type, of memory by level, of neuron updates and spikes.
 
-    Weights, states and activations each lie in the first level that holds all of them. ``weight_reads`` is how often a
-    weight is fetched. With ``partial_sums``, every operation reads and writes the sum it adds to in memory.
+    Weights, states and activations are each stored in the first level that is large enough for all of them.
+    ``weight_reads`` is how often a weight is fetched. With ``partial_sums``, every operation reads and writes its
+    partial sum in memory.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,7 +75,7 @@ class Hardware(BaseModel):
 
     @field_validator("memory")
     @classmethod
-    def _ends_unbounded(cls, levels: tuple[Level, ...]) -> tuple[Level, ...]:
+    def _require_unbounded_last(cls, levels: tuple[Level, ...]) -> tuple[Level, ...]:
         sizes = [level.kibibytes or float("inf") for level in levels]
         if (
             sizes != sorted(sizes)
@@ -82,23 +83,23 @@ class Hardware(BaseModel):
             or (levels and levels[-1].kibibytes is not None)
         ):
             raise ValueError(
-                "memory levels are listed by size, and the last one has no `kibibytes`: it holds any amount"
+                "memory levels must be in ascending order of size, and the last one must have no `kibibytes` (unlimited)"
             )
         return levels
 
 
 class Amount(NamedTuple):
-    """Bytes moved per sample, and bytes that lie there."""
+    """Bytes moved per sample, and bytes stored."""
 
     moved: float
     held: float
 
 
 def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums: bool) -> dict[str, Amount]:
-    """Bytes per sample that are read or written, by what they hold.
+    """Return the bytes per sample that are read or written, by component.
 
-    Activations are the outputs of activation functions and spiking layers, written once and read once; zeros among them
-    are not moved where zeros are ``skipped``. The state of a neuron is read and written at every step.
+    Activations are the outputs of activation functions and spiking layers, written once and read once. Zero activations
+    are not moved if zeros are ``skipped``. The state of a neuron is read and written at every step.
     """
     layers = trace.layers.values()
     weights = sum(layer.weights * _width(layer) for layer in layers)
@@ -112,19 +113,19 @@ def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums:
     ]
     state = sum(layer.membranes * layer.state_bytes for layer in layers) / trace.samples
     steps = max(1, trace.steps)
-    found = {
+    amounts = {
         "weights": Amount(moved, weights),
         "activations": Amount(2 * sum(passed), max((layer.elements * layer.width for layer in layers), default=0)
                               / trace.samples / steps),
         "state": Amount(2 * state, state / steps),
     }  # fmt: skip
     if partial_sums:
-        found["partial sums"] = Amount(2 * used, 0.0)
-    return found
+        amounts["partial sums"] = Amount(2 * used, 0.0)
+    return amounts
 
 
 def operations(layer: Layer, zeros: Zeros) -> float:
-    """Operations of a layer over all samples, by whether a machine skips zeros."""
+    """Return a layer's operations over all samples, on a machine that skips or computes zeros."""
     return layer.dense if zeros == "computed" else layer.macs + layer.acs
 
 
@@ -140,16 +141,16 @@ def memory_traffic(
     weight_reads: WeightReads = "each operation",
     partial_sums: bool = False,
 ) -> Reading:
-    """Bytes per sample that are read and written: weights, states of neurons, activations, and partial sums if asked.
+    """Bytes per sample that are read and written: weights, neuron states, activations, and optionally partial sums.
 
-    Definitions are those of an event-driven machine without caches, by default: each effective operation reads its weight.
+    By default, the machine is event-driven and has no caches: each effective operation reads its weight.
     """
     base = operations_per_sample(trace, lambda layer: operations(layer, zeros))
     if base.status == "failed":
         return base
     amounts = traffic(trace, zeros, weight_reads, partial_sums)
     parts = {name: amount.moved for name, amount in amounts.items()}
-    status, reason = _with_state(trace, base)
+    status, reason = _status_with_membranes(trace, base)
     n = {**base.n, **{f"held_{name.replace(' ', '_')}": amount.held for name, amount in amounts.items()}}
     notes = (f"evidence: modelled; zeros {zeros}, weights read: {weight_reads}", *trace.notes)
     return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
@@ -170,7 +171,7 @@ def energy(
     if isinstance(model, Metered):
         return Reading(model.joules_per_sample, notes=(f"evidence: measured, by {model.meter}",))
     if isinstance(model, Hardware):
-        return _of_hardware(trace, model)
+        return _hardware_energy(trace, model)
     macs = operations_per_sample(trace, lambda layer: layer.macs)
     acs = operations_per_sample(trace, lambda layer: layer.acs)
     if macs.status == "failed":
@@ -184,14 +185,14 @@ def energy(
     return Reading(joules, macs.status, macs.reason, parts, n=macs.n, notes=(*notes, *trace.notes))
 
 
-def _of_hardware(trace: Trace, model: Hardware) -> Reading:
+def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
     base = operations_per_sample(trace, lambda layer: operations(layer, model.zeros))
     if base.status == "failed":
         return base
     parts = dict.fromkeys(("macs", "acs"), 0.0)
     for name, layer in trace.layers.items():
         counts = {"macs": (layer.macs, model.mac), "acs": (layer.acs, model.ac)}
-        if model.zeros == "computed":  # such a machine multiplies spikes as it does all else
+        if model.zeros == "computed":  # such a machine multiplies spikes like all other values
             counts = {"macs": (layer.dense, model.mac)}
         for kind, (count, prices) in counts.items():
             if count:
@@ -216,7 +217,7 @@ def _of_hardware(trace: Trace, model: Hardware) -> Reading:
     if model.picojoules_per_spike:
         fired = sum(layer.elements - layer.zeros for layer in layers if layer.neuron)
         parts["spikes"] = fired * model.picojoules_per_spike / trace.samples
-    status, reason = _with_state(trace, base)
+    status, reason = _status_with_membranes(trace, base)
     parts = {name: value * 1e-12 for name, value in parts.items()}
     n = {**base.n, **{f"bytes_{name.replace(' ', '_')}": amount.moved for name, amount in amounts.items()}}
     notes = (f"evidence: modelled ({model.source})", *trace.notes)
@@ -224,12 +225,12 @@ def _of_hardware(trace: Trace, model: Hardware) -> Reading:
 
 
 def _price(prices: Mapping[DataType, float], data_type: str) -> float | None:
-    """Picojoules of an operation in a data type, whose price may be stated for any."""
+    """Return the picojoules of an operation in a data type; the price for ``any`` type is the default."""
     return prices.get(data_type, prices.get("any"))  # type: ignore[call-overload,no-any-return]
 
 
-def _with_state(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial", "failed"], str]:
-    """Partial as the operations are, or where states of neurons cannot be read."""
+def _status_with_membranes(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial", "failed"], str]:
+    """Return status and reason: partial if the operations are, or if neuron states cannot be read."""
     why = trace.failures.get("membranes", "")
     return ("partial", "; ".join(x for x in (base.reason, why) if x)) if why else (base.status, base.reason)
 
@@ -238,8 +239,8 @@ def _with_state(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial
 def lemaire_energy(trace: Trace) -> Reading:
     """Joules per sample by the analytical model of Lemaire et al., memory and addressing included [lemaire2022].
 
-    Linear layers, convolutions and spiking neurons on hardware of 45 nm and 32-bit integers, as SpikingJelly 2.0 counts
-    them: accesses cost what a memory of the size of a whole batch costs, so that batches of one sample are the measure.
+    Linear layers, convolutions and spiking neurons on 45 nm hardware with 32-bit integers, as SpikingJelly 2.0 counts
+    them. The cost of an access depends on the memory that a whole batch needs: use batches of one sample.
     """
     if trace.lemaire is None:
         return failed(trace.failures.get("lemaire", "the energy was not counted"))
@@ -254,7 +255,7 @@ def lemaire_energy(trace: Trace) -> Reading:
 
 @cost_metric("execution_rate", version=1, needs=())
 def execution_rate(trace: Trace, *, hertz: Annotated[float, Field(gt=0)] | None = None) -> Reading:
-    """How often a second the network answers where it is used, as declared: one over the stride of its input [yik2025]."""
+    """Answers per second in the network's application, as declared: the inverse of its input's stride [yik2025]."""
     if hertz is None:
         return failed("the rate at which the network is executed is not declared (`hertz`)")
     return Reading(hertz, notes=("evidence: declared",))

@@ -1,4 +1,4 @@
-"""Costs that are measured here and now: time, memory, energy. They belong to this machine, not to the network alone."""
+"""Measured costs: time, memory and energy. They depend on this machine, not on the network alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["latency", "measured_energy", "peak_memory", "throughput"]
 
 @cost_metric("latency", version=1, needs=("timing",))
 def latency(trace: Trace) -> Reading:
-    """Median seconds from one sample to its answer, a batch of one, after warm-up."""
+    """Median seconds from one sample to its answer, in batches of one, after warm-up."""
     if trace.timing is None:
         return failed(trace.failures.get("timing", "no time was measured"))
     seconds = trace.timing.latency
@@ -21,7 +21,7 @@ def latency(trace: Trace) -> Reading:
         parts=parts,
         parts_are="repeat",
         n=_protocol(trace.timing, len(seconds)),
-        notes=_where(trace.timing),
+        notes=_device_note(trace.timing),
     )
 
 
@@ -32,12 +32,12 @@ def throughput(trace: Trace) -> Reading:
         return failed(trace.failures.get("timing", "no time was measured"))
     timing = trace.timing
     n = {**_protocol(timing, len(timing.batch)), "batch_size": timing.batch_size}
-    return Reading(timing.batch_size / median(timing.batch), n=n, notes=_where(timing))
+    return Reading(timing.batch_size / median(timing.batch), n=n, notes=_device_note(timing))
 
 
 @cost_metric("peak_memory", version=1, needs=("memory",))
 def peak_memory(trace: Trace) -> Reading:
-    """Peak bytes while one sample is answered: the weights, the input and every tensor alive beside them."""
+    """Peak bytes while one sample is processed: the weights, the input and every other tensor alive."""
     if trace.memory is None:
         return failed(trace.failures.get("memory", "no memory was measured"))
     memory = trace.memory
@@ -52,15 +52,15 @@ def peak_memory(trace: Trace) -> Reading:
 def measured_energy(trace: Trace) -> Reading:
     """Joules per sample by a meter of this machine, in batches as given, idle power and other programs included.
 
-    The processor's own counters (RAPL), or the graphics card's (NVML) where the network runs there.
+    The meter is the processor's (RAPL), or the graphics card's (NVML) if the network runs there.
     """
     if trace.energy is None:
         return failed(trace.failures.get("energy", "no energy was measured"))
-    found = trace.energy
+    reading = trace.energy
     return Reading(
-        found.joules / found.samples,
-        n={"samples": found.samples, "seconds": found.seconds, "joules": found.joules},
-        notes=(f"evidence: measured, by {found.meter}, idle power and other programs included",),
+        reading.joules / reading.samples,
+        n={"samples": reading.samples, "seconds": reading.seconds, "joules": reading.joules},
+        notes=(f"evidence: measured, by {reading.meter}, idle power and other programs included",),
     )
 
 
@@ -68,5 +68,5 @@ def _protocol(timing: Timing, repeats: int) -> dict[str, float]:
     return {"repeats": repeats, "warm_up": timing.warm_up, "threads": timing.threads}
 
 
-def _where(timing: Timing) -> tuple[str, ...]:
+def _device_note(timing: Timing) -> tuple[str, ...]:
     return (f"evidence: measured, on {timing.device} with {timing.threads} threads",)

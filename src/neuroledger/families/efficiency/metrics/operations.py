@@ -1,4 +1,4 @@
-"""Costs of the synapses: multiplications and accumulations for each sample."""
+"""Costs of synapses: multiplications and accumulations per sample."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = [
 
 @cost_metric("effective_macs", version=4, needs=("operations",))
 def effective_macs(trace: Trace) -> Reading:
-    """Multiply-accumulates per sample of which neither factor is zero, for inputs that are not all -1, 0 or 1.
+    """Multiply-accumulates per sample with no zero factor, for inputs that are not all -1, 0 or 1.
 
-    Whether a layer's inputs need multiplying is decided for each sample over all time steps; NeuroBench lets the
-    whole batch decide at each call, so that its figure depends on the batch size [yik2025].
+    Whether a layer's inputs need multiplying is decided for each sample over all time steps. NeuroBench decides for
+    the whole batch at each call, so its figure depends on the batch size [yik2025].
     """
     return operations_per_sample(trace, lambda layer: layer.macs)
 
 
 @cost_metric("effective_acs", version=4, needs=("operations",))
 def effective_acs(trace: Trace) -> Reading:
-    """Accumulates per sample: operations with inputs in -1, 0, 1 (spikes) whose input and weight are not zero."""
+    """Accumulates per sample: operations of non-zero weights with non-zero inputs in -1, 0, 1 (spikes)."""
     return operations_per_sample(trace, lambda layer: layer.acs)
 
 
@@ -37,21 +37,21 @@ def synaptic_operations(trace: Trace) -> Reading:
 
 @cost_metric("dense_operations", version=4, needs=("operations",))
 def dense_operations(trace: Trace) -> Reading:
-    """Operations per sample of a machine that skips no zero: every output of every layer times what it sums.
+    """Operations per sample of a machine that skips no zeros: outputs of each layer times the products summed in each.
 
-    A padded place of a convolution counts, for it is multiplied; NeuroBench leaves it out.
+    Padded positions of a convolution count, because they are multiplied; NeuroBench leaves them out.
     """
     return operations_per_sample(trace, lambda layer: layer.dense)
 
 
 COMPLETE: Final = 0.99
-"""Share of the weights that operations must be counted for; below it a score is partial."""
+"""Minimum share of the weights with counted operations; below it a score is partial."""
 
 
 def operations_per_sample(trace: Trace, of: Callable[[Layer], float]) -> Reading:
-    """Operations of every layer over the samples; partial where a part of the network could not be counted.
+    """Return the operations per sample of every layer; partial if a part of the network could not be counted.
 
-    ``n["coverage"]`` is the share of the weights that connect neurons which some counted operation used.
+    ``n["coverage"]`` is the share of the connection weights that some counted operation used.
     """
     if "operations" in trace.failures:
         return failed(trace.failures["operations"])

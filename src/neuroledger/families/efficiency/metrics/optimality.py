@@ -1,4 +1,4 @@
-"""How near a solver came to the best known costs, and how long it took: NeuroBench's system track."""
+"""A solver's distance from the best known costs, and its time to solution: NeuroBench's system track."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["optimality_gap", "to_solution"]
 
 @metric("optimality_gap", version=1, input="predictions")
 def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
-    """``|c - c*| / |c*|`` of each problem, ``(presentation,)``: cost found and best known cost, neither of them 0 [yik2025].
+    """Relative gap ``|c - c*| / |c*|`` of each problem's cost to the best known cost, ``(presentation,)`` [yik2025].
 
-    A cost below the best known one has a gap as well, as in the published rules; ``n["better"]`` counts these.
+    A cost below the best known one also has a gap, as in the published rules; ``n["better"]`` counts these.
 
     Raises
     ------
@@ -49,10 +49,10 @@ def to_solution(
     measure: Literal["seconds", "joules"] = "seconds",
     within: Literal["0.1", "0.05", "0.01"] = "0.01",
 ) -> Reading:
-    """Mean seconds or joules until a solution was within this share of the best known cost, over problems [yik2025].
+    """Mean seconds or joules until a solution was within the given share of the best known cost, over problems [yik2025].
 
-    Measured on the machine that ran the solver. Failed where a problem was not solved so well, as the published rules
-    demand of all seeds, or where there was no meter.
+    Measured on the machine that ran the solver. The score fails if a problem was not solved to that share (the published
+    rules require it for all seeds), or if there was no meter.
     """
     if not trace.solving:
         return failed("not applicable: no solver was run")

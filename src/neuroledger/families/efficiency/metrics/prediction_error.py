@@ -1,4 +1,4 @@
-"""How far predicted numbers are from the true ones: squared, relative, or against the spread of the truth."""
+"""Errors of predicted numbers: squared, relative, or relative to the variance of the truth."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ def prediction_error(
     horizon: str | None = None,
     within: Annotated[float, Field(gt=0)] | None = None,
 ) -> xr.DataArray:
-    r"""Error of predicted numbers, one value per series (or one in all).
+    r"""Error of predicted numbers, one value per series (or one in total).
 
     ``mse``: :math:`\overline{(p-t)^2}`; ``rmse``: its root, taken for each series; ``smape``:
     :math:`200\,\overline{|p-t|/(|p|+|t|)}`, from 0 to 200; ``r2``: :math:`1 - \sum(p-t)^2/\sum(t-\bar t)^2`, the mean
-    over outputs. For sMAPE, 0/0 is 0 and a prediction that is not finite scores 200 and leaves the others unaffected;
-    NeuroBench lets either spoil its whole batch. The other measures refuse predictions that are not finite.
+    over outputs. For sMAPE, 0/0 is 0, and a prediction that is not finite scores 200 and leaves the others unaffected;
+    in NeuroBench, either invalidates the whole batch. The other measures refuse predictions that are not finite.
 
     Parameters
     ----------
     source, target
         Predictions and truth, ``(presentation,)`` or ``(presentation, output)``, in the same order.
     series
-        A coordinate of the presentations: each of its values is scored by itself.
+        A coordinate of the presentations: each of its values is scored separately.
     horizon, within
-        A coordinate that tells how far ahead a prediction is, and the farthest that counts.
+        A coordinate with the horizon of each prediction, and the largest horizon that counts.
 
     Returns
     -------
     xr.DataArray
-        ``(series,)``; one series where none is named.
+        ``(series,)``; a single series if ``series`` is None.
 
     Raises
     ------
     MetricError
-        Shapes differ, nothing is left to compare, predictions are not finite, or a truth does not vary (r2).
+        Shapes differ, there is nothing to compare, predictions are not finite, or a truth does not vary (r2).
     """
     predicted, true = _columns(source), _columns(target)
     if predicted.shape != true.shape:
@@ -93,7 +93,7 @@ def _measured(measure: str, predicted: Floats, true: Floats) -> float:
 
 
 def relative_error(predicted: Floats, true: Floats) -> Floats:
-    """``200 |p-t| / (|p|+|t|)`` of each value: 0 where both are 0, 200 where the prediction is not finite."""
+    """Return ``200 |p-t| / (|p|+|t|)`` of each value: 0 where both are 0, 200 where the prediction is not finite."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         errors = WORST * np.abs(predicted - true) / (np.abs(predicted) + np.abs(true))
     errors = np.where((predicted == 0) & (true == 0), 0.0, errors)
@@ -101,7 +101,7 @@ def relative_error(predicted: Floats, true: Floats) -> Floats:
 
 
 def coefficient_of_determination(predicted: Floats, true: Floats) -> float:
-    """Mean over outputs of ``1 - SSE / SST``, for ``(presentation, output)``.
+    """Return the mean over outputs of ``1 - SSE / SST``, for ``(presentation, output)``.
 
     Raises
     ------

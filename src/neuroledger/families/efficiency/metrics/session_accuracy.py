@@ -17,18 +17,18 @@ __all__ = ["session_accuracy"]
 def session_accuracy(
     source: xr.DataArray, target: xr.DataArray, *, of: Literal["all", "base", "new"] = "all"
 ) -> xr.DataArray:
-    """Share of right answers after each session, ``(session,)``, over all classes met so far [yik2025].
+    """Share of correct answers after each session, ``(session,)``, over all classes seen so far [yik2025].
 
     Parameters
     ----------
     source
-        Scores ``(presentation, choice)``, minus infinity for classes that were not met; the highest is the answer.
+        Scores ``(presentation, choice)``, minus infinity for classes not seen yet; the highest is the answer.
     target
-        True labels ``(presentation,)`` of the same rows, with the coordinates ``session`` (when a row was asked) and
-        ``introduced`` (the session that brought its class).
+        True labels ``(presentation,)`` of the same rows, with the coordinates ``session`` (in which a row was tested)
+        and ``introduced`` (the session that introduced its class).
     of
-        ``all`` rows; ``base``: only the first session, before anything was added; ``new``: of every later session,
-        only the classes it brought.
+        ``all`` rows; ``base``: only the first session, before classes were added; ``new``: in every later session,
+        only the classes that it introduced.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Costs that stand before anything runs: parameters, bytes, zeros among the weights."""
+"""Static costs, known before the network runs: parameters, bytes, zeros among the weights."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["connection_sparsity", "footprint", "parameter_count"]
 
 @cost_metric("parameter_count", version=2, needs=("weights",))
 def parameter_count(trace: Trace) -> Reading:
-    """Number of parameters, trainable or not, each tensor once; packed weights of quantised layers included [yik2025].
+    """Number of parameters, trainable or not, each tensor once, including packed weights of quantised layers [yik2025].
 
-    NeuroBench counts no packed weights: a quantised network has 0 parameters there.
+    NeuroBench does not count packed weights: it reports 0 parameters for a quantised network.
     """
     if trace.weights is None:
         return failed(trace.failures.get("weights", "the weights were not counted"))
@@ -20,10 +20,10 @@ def parameter_count(trace: Trace) -> Reading:
 
 @cost_metric("footprint", version=3, needs=("weights",))
 def footprint(trace: Trace) -> Reading:
-    """Bytes of parameters and constant buffers, in the types they are stored in [yik2025].
+    """Bytes of parameters and constant buffers, in their storage types [yik2025].
 
-    State of spiking layers is no part of it (NeuroBench adds what the last batch left behind, so that its figure
-    depends on the batch size), nor are pruning masks in strict mode: a deployed network has neither.
+    The state of spiking layers is excluded (NeuroBench adds the state after the last batch, so its figure depends on the
+    batch size). So are pruning masks in strict mode: a deployed network has neither.
     """
     counted = trace.weights
     if counted is None:
@@ -40,9 +40,9 @@ def footprint(trace: Trace) -> Reading:
 def connection_sparsity(trace: Trace) -> Reading:
     """Share of connection weights that are exactly zero [yik2025].
 
-    Weights of linear, convolutional (transposed too), recurrent, bilinear and attention layers as the forward pass
-    uses them, masks and norms applied. Biases connect nothing. NeuroBench counts the biases of recurrent layers,
-    knows no attention or transposed convolutions, and rounds to four decimals.
+    Weights of linear, convolutional (including transposed), recurrent, bilinear and attention layers count as the
+    forward pass uses them, with masks and norms applied. Biases are not connections. NeuroBench counts the biases of
+    recurrent layers, does not support attention or transposed convolutions, and rounds to four decimals.
     """
     counted = trace.weights
     if counted is None:

@@ -24,16 +24,16 @@ Positive = Annotated[int, Field(gt=0, le=100_000)]
 
 
 def network(architecture: Architecture, inputs: int, units: int, outputs: int) -> nn.Module:
-    """An untrained network for (batch, neuroid, time_bin).
+    """Return an untrained network for (batch, neuroid, time_bin).
 
-    ``perceptron``: mean over time, one hidden layer of rectifiers. ``convolution``: mean over time, seen as a square
-    image, two 3 × 3 convolutions. ``line``: two convolutions along time, of 7 and 5 bins with stride 2. ``lstm``: a
+    ``perceptron``: mean over time, one hidden layer of rectifiers. ``convolution``: mean over time as a square image,
+    two 3 × 3 convolutions. ``line``: two convolutions along time, of 7 and 5 bins with stride 2. ``lstm``: a
     recurrent layer over time, read out at its last step.
 
     Raises
     ------
     ModelError
-        Convolutions were asked for inputs that are no square of at least 6 × 6.
+        The architecture is ``convolution`` and the inputs are not a square of at least 6 × 6.
     """
     from torch import nn
 
@@ -56,7 +56,7 @@ def network(architecture: Architecture, inputs: int, units: int, outputs: int) -
     side = round(inputs**0.5)
     if side * side != inputs or side < 6:
         raise ModelError(f"a convolution needs a square of at least 6 × 6 inputs, not {inputs}")
-    left = (side - 2) // 2 - 2
+    side_after_pool = (side - 2) // 2 - 2
     return nn.Sequential(
         TimeMean(),
         nn.Unflatten(1, (1, side, side)),
@@ -66,7 +66,7 @@ def network(architecture: Architecture, inputs: int, units: int, outputs: int) -
         nn.Conv2d(units, units, min(3, (side - 2) // 2)),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(units * max(1, left) ** 2, outputs),
+        nn.Linear(units * max(1, side_after_pool) ** 2, outputs),
     )
 
 
@@ -81,14 +81,16 @@ def ann(
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Learner:
-    """An artificial network that comes trained: ``weights`` name a safetensors file."""
+    """An artificial network with stored weights: ``weights`` name a safetensors file."""
     require("torch", "torch")
     if not weights:
-        raise ModelError(f"model {id!r} has no weights: this builder does not train")
+        raise ModelError(
+            f"model {id!r} has no weights, and this builder does not train: name a safetensors file under `weights`"
+        )
 
     def ready(_: Examples) -> nn.Module:
-        made = network(architecture, inputs, units, outputs)
-        load_weights(made, weights, id)
-        return made.to(device)
+        module = network(architecture, inputs, units, outputs)
+        load_weights(module, weights, id)
+        return module.to(device)
 
     return Learner(id=id, tasks=("classification",), ready=ready)

@@ -22,30 +22,30 @@ TASKS: tuple[Task, ...] = ("classification", "regression", "forecast", "detectio
 
 @builder("constant", version=1, takes=TAKES, gives=answering(*TASKS))
 def constant(*, id: str) -> Learner:
-    """What the training part is on average: shares of classes, the mean of numbers, or the mean box of each class.
+    """The average of the training part: class shares, the mean of numbers, or the mean box of each class.
 
-    Of incremental learning: the shares of all examples met so far.
+    In incremental learning, class shares are those of all examples seen so far.
     """
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
         truth = np.asarray(examples.truth, dtype=np.float64)
         if truth.ndim == 2 and examples.classes:
-            return _always(_mean_boxes(truth, len(examples.classes)))
+            return _constant_answer(_mean_boxes(truth, len(examples.classes)))
         if examples.classes:
-            return _shares(np.bincount(truth.astype(int), minlength=len(examples.classes)))
-        return _always(truth.reshape(len(truth), -1).mean(axis=0)[None])
+            return _class_shares(np.bincount(truth.astype(int), minlength=len(examples.classes)))
+        return _constant_answer(truth.reshape(len(truth), -1).mean(axis=0)[None])
 
     def learn(before: nn.Module, examples: Examples) -> nn.Module:
         counts = np.bincount(examples.truth.astype(int), minlength=len(examples.classes))
-        known = before.counts
-        counts[: len(known)] += known
-        return _shares(counts)
+        seen = before.counts
+        counts[: len(seen)] += seen
+        return _class_shares(counts)
 
     return Learner(id=id, tasks=TASKS, ready=ready, learn=learn)
 
 
-def _always(answer: Floats) -> nn.Module:
+def _constant_answer(answer: Floats) -> nn.Module:
     import torch
 
     from neuroledger.families.efficiency.networks.layers import Constant
@@ -53,14 +53,14 @@ def _always(answer: Floats) -> nn.Module:
     return Constant(torch.from_numpy(answer))
 
 
-def _shares(counts: Integers) -> nn.Module:
-    made = _always(counts[None] / counts.sum())
-    made.counts = counts
-    return made
+def _class_shares(counts: Integers) -> nn.Module:
+    network = _constant_answer(counts[None] / counts.sum())
+    network.counts = counts
+    return network
 
 
 def _mean_boxes(boxes: Floats, classes: int) -> Floats:
-    """(1, class, 4 + class): for each class its mean box, scored by its share of all boxes."""
+    """Return (1, class, 4 + class): the mean box of each class, with the class's share of all boxes as its score."""
     answer = np.zeros((1, classes, 4 + classes))
     for number in range(classes):
         own = boxes[boxes[:, 5] == number, 1:5]

@@ -16,16 +16,16 @@ from neuroledger.spec.registry import builder
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["echo_state", "linear_forecast", "ridge", "solved"]
+__all__ = ["echo_state", "linear_forecast", "ridge", "solve_ridge"]
 
 
 def ridge(features: Floats, targets: Floats, penalty: float) -> Floats:
-    """Weights (feature, output) that minimise ``‖features·w - targets‖² + penalty·‖w‖²``."""
-    return solved(features.T @ features, features.T @ targets, penalty)
+    """Return the weights (feature, output) that minimise ``‖features·w - targets‖² + penalty·‖w‖²``."""
+    return solve_ridge(features.T @ features, features.T @ targets, penalty)
 
 
-def solved(gram: Floats, cross: Floats, penalty: float) -> Floats:
-    """The same weights from the products ``featuresᵀ·features`` (changed in place) and ``featuresᵀ·targets``."""
+def solve_ridge(gram: Floats, cross: Floats, penalty: float) -> Floats:
+    """Return the same weights from the products ``featuresᵀ·features`` (changed in place) and ``featuresᵀ·targets``."""
     gram[np.diag_indices_from(gram)] += penalty
     return np.asarray(np.linalg.solve(gram, cross), dtype=np.float64)
 
@@ -62,7 +62,7 @@ def echo_state(
         if largest == 0:
             raise ModelError(f"model {id!r}: no connections were drawn; raise `connectivity` or `units`")
         w *= radius / largest
-        made = EchoState(torch.from_numpy(w_in), torch.from_numpy(w), leak)
+        network = EchoState(torch.from_numpy(w_in), torch.from_numpy(w), leak)
         state = np.zeros(units)
         features = np.empty((len(series), units + 2))
         for step, value in enumerate(series):
@@ -70,9 +70,9 @@ def echo_state(
             features[step] = [1.0, value, *state]
         targets = examples.truth.reshape(-1, 1).astype(np.float64)
         fitted = ridge(features[warm_up:], targets[warm_up:], penalty)
-        made.w_out.weight = torch.nn.Parameter(torch.from_numpy(fitted.T.copy()), requires_grad=False)
-        made.state = torch.from_numpy(state[None])
-        return made
+        network.w_out.weight = torch.nn.Parameter(torch.from_numpy(fitted.T.copy()), requires_grad=False)
+        network.state = torch.from_numpy(state[None])
+        return network
 
     return Learner(id=id, tasks=("forecast",), ready=ready)
 
@@ -108,7 +108,7 @@ def _series(examples: Examples, needed: int, id: str) -> Floats:
         raise ModelError(f"model {id!r} forecasts one series of single values, not inputs {values.shape}")
     if values.shape[2] <= needed:
         raise ModelError(
-            f"model {id!r} needs more than {needed} values to learn from, there are {values.shape[2]}"
+            f"model {id!r} needs more than {needed} training values, but there are {values.shape[2]}"
         )
     series: Floats = values[0, 0]
     return series

@@ -1,4 +1,4 @@
-"""A detector of bright rectangles: templates moved over a scene, peaks of their responses, one box for each peak."""
+"""Detectors of bright rectangles: templates are moved over a scene, and each peak of their responses is a box."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def shape_detector(
     most: Positive = 8,
     device: str = "cpu",
 ) -> Learner:
-    """Templates with a bright middle and a dark border, of the mean size of each class's boxes in the training part.
+    """Templates with a bright centre and a dark border, of the mean size of each class's boxes in the training part.
 
-    A box is found where a template's response, the contrast of the middle against the border two pixels wide, exceeds
-    ``threshold`` and every response of any class around it; scores are contrasts.
+    A template's response is the contrast of its centre with a border of two pixels. A box is detected where the response
+    exceeds ``threshold`` and all responses around it, of any class; its score is the contrast.
 
     Parameters
     ----------
@@ -52,19 +52,19 @@ def shape_detector(
 
 
 def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
-    """Mean width and height of each class's boxes in the training part, in whole pixels.
+    """Return mean width and height of each class's boxes in the training part, in whole pixels.
 
     Raises
     ------
     ModelError
-        A class has no box there.
+        A class has no box in the training part.
     """
     boxes = np.asarray(examples.truth, dtype=np.float64)
     sizes = []
     for number, name in enumerate(examples.classes):
         own = boxes[boxes[:, 5] == number]
         if not len(own):
-            raise ModelError(f"model {id!r}: no box of class {name!r} is in the training part")
+            raise ModelError(f"model {id!r}: the training part has no box of class {name!r}")
         width, height = (own[:, 3] - own[:, 1]).mean(), (own[:, 4] - own[:, 2]).mean()
         sizes.append((max(1, round(float(width))), max(1, round(float(height)))))
     return sizes
@@ -81,23 +81,23 @@ def event_detector(
     most: Positive = 16,
     device: str = "cpu",
 ) -> Learner:
-    """A box of the mean size of a class is detected where there are more events inside than around it.
+    """Detects a box of the mean size of a class where there are more events inside than around it.
 
-    Frames are averaged over channels and time; from there on it is the ``shape_detector``.
+    Frames are averaged over channels and time, and passed to the ``shape_detector``.
 
     Parameters
     ----------
     columns, rows, channels
         The shape of a frame, whose values are the neuroids: channel by channel, row by row.
     threshold
-        The least contrast of inside and outside, as a share of the highest number of events that is distinguished.
+        Minimum contrast of inside and outside, as a share of the largest number of events that is distinguished.
     most
         Maximum number of boxes in a frame.
 
     Raises
     ------
     ModelError
-        Frames have another shape, or no box of a class is in the training part.
+        Frames have another shape, or the training part has no box of a class.
     """
     require("torch", "torch")
 
@@ -107,7 +107,7 @@ def event_detector(
         if examples.inputs.shape[1] != channels * rows * columns:
             raise ModelError(
                 f"model {id!r} takes frames of {channels} x {rows} x {columns} values, "
-                f"the data have {examples.inputs.shape[1]}"
+                f"but the data have {examples.inputs.shape[1]}"
             )
         sizes = mean_sizes(examples, id)
         return Templates(columns, sizes, threshold, most, rows=rows, channels=channels).to(device)

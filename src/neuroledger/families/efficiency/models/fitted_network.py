@@ -1,4 +1,4 @@
-"""Small networks that learn the training part when they are made ready, in place of coming with stored weights."""
+"""Small networks that are trained on the training part, instead of having stored weights."""
 
 from __future__ import annotations
 
@@ -39,44 +39,44 @@ def fitted_network(
     threads: Positive = 1,
     device: str = "cpu",
 ) -> Learner:
-    """A network as large as the data ask for, trained with Adam on cross-entropy [kingma2015].
+    """A network sized by the data, trained with Adam on cross-entropy [kingma2015].
 
     Parameters
     ----------
     architecture
-        As of the builder ``ann``; ``spiking`` has one hidden layer and counts the spikes of its outputs.
+        See the builder ``ann``; ``spiking`` has one hidden layer and counts the spikes of its outputs.
     units
         Hidden units, or channels of a convolution.
     epochs, batch, rate
-        How often all examples are seen, how many at once, and Adam's rate.
+        Number of passes over all examples, batch size, and Adam's learning rate.
     balanced
-        Weigh classes by how rare they are, so that each counts alike.
+        Weight classes by the inverse of their frequency.
     beta
-        What a membrane keeps from step to step.
+        Decay factor of membranes per step.
     seed, threads
         The same seed and number of threads give the same network.
 
     Raises
     ------
     ModelError
-        There is no training part, what is shown has no shape that the architecture takes, or training diverges.
+        There is no training part, the inputs do not have the shape that the architecture takes, or training diverges.
     """
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
         with seeded(seed, threads):
             inputs, outputs = examples.inputs.shape[1], len(examples.classes)
             if architecture == "spiking":
-                made = spiking((inputs, units, outputs), beta)
+                network = spiking((inputs, units, outputs), beta)
             else:
-                made = artificial(architecture, inputs, units, outputs)
+                network = artificial(architecture, inputs, units, outputs)
             loss = _cross_entropy(examples, balanced, device)
             fit(
-                made.to(device),
+                network.to(device),
                 examples.inputs,
                 loss,
                 epochs=epochs,
@@ -85,13 +85,13 @@ def fitted_network(
                 seed=seed,
                 id=id,
             )
-        return made
+        return network
 
     return Learner(id=id, tasks=("classification",), ready=ready)
 
 
 def _cross_entropy(examples: Examples, balanced: bool, device: str) -> Callable[[Any, Any], Any]:
-    """Cross-entropy of the answers to some examples; classes weigh the more the rarer they are, if ``balanced``."""
+    """Return the cross-entropy loss; if ``balanced``, classes are weighted by the inverse of their frequency."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -125,12 +125,12 @@ def fitted_regression(
     ----------
     architecture
         ``perceptron``: all neuroids and time bins at once, rectifiers. ``spiking``: leaky integrate-and-fire neurons
-        stepped through the bins from rest, whose spikes are weighted and added up over them.
+        stepped through the bins from rest; their weighted spikes are summed over bins.
     steps, batch, rate
-        How many times weights are changed at least (all examples are seen equally often), by how many examples each
-        time, and Adam's rate; truth is learnt in units of its spread.
+        Minimum number of weight updates (all examples are seen equally often), batch size, and Adam's learning rate;
+        the truth is standardised for training.
     beta
-        What a membrane keeps from step to step.
+        Decay factor of membranes per step.
     seed, threads
         The same seed and number of threads give the same network.
 
@@ -141,33 +141,33 @@ def fitted_regression(
     """
     require("torch", "torch")
     if not units:
-        raise ModelError(f"model {id!r} has no hidden layer: `units` lists the size of each")
+        raise ModelError(f"model {id!r} has no hidden layer: list the size of each under `units`")
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
         truth = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
         _, neuroids, bins = examples.inputs.shape
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
         with seeded(seed, threads):
-            made, last = _network(architecture, neuroids, bins, units, truth.shape[1], beta)
-            made = made.to(device)
+            network, last = _regression_network(architecture, neuroids, bins, units, truth.shape[1], beta)
+            network = network.to(device)
             mean, spread = truth.mean(axis=0), truth.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
             loss = _squared_error((truth - mean) / spread, device)
             epochs = -(-steps // -(-len(truth) // batch))
-            fit(made, examples.inputs, loss, epochs=epochs, batch=batch, rate=rate, seed=seed, id=id)
-            _in_units(last, mean, spread, times=bins if architecture == "spiking" else 1)
-        return made
+            fit(network, examples.inputs, loss, epochs=epochs, batch=batch, rate=rate, seed=seed, id=id)
+            _rescale_outputs(last, mean, spread, times=bins if architecture == "spiking" else 1)
+        return network
 
     return Learner(id=id, tasks=("regression",), ready=ready)
 
 
-def _network(
+def _regression_network(
     architecture: Architecture, neuroids: int, bins: int, units: tuple[int, ...], outputs: int, beta: float
 ) -> tuple[Any, Any]:
-    """The network and its last layer."""
+    """Return the network and its last layer."""
     from torch import nn
 
     from neuroledger.families.efficiency.networks.layers import Lif, OverTime
@@ -177,21 +177,21 @@ def _network(
     for before, after in pairwise((neuroids if spiking else neuroids * bins, *units)):
         layers += [nn.Linear(before, after), Lif(beta) if spiking else nn.ReLU()]
     last = nn.Linear(units[-1], outputs)
-    made = nn.Sequential(*layers, last)
-    return (OverTime(made) if spiking else made), last
+    network = nn.Sequential(*layers, last)
+    return (OverTime(network) if spiking else network), last
 
 
 def _squared_error(truth: Any, device: str) -> Callable[[Any, Any], Any]:
-    """Mean squared error of the answers to some examples."""
+    """Return the mean-squared-error loss."""
     import torch
     from torch.nn.functional import mse_loss
 
-    wanted = torch.from_numpy(truth.astype(np.float32)).to(device)
-    return lambda answer, rows: mse_loss(answer, wanted[torch.from_numpy(rows).to(device)])
+    targets = torch.from_numpy(truth.astype(np.float32)).to(device)
+    return lambda answer, rows: mse_loss(answer, targets[torch.from_numpy(rows).to(device)])
 
 
-def _in_units(last: Any, mean: Any, spread: Any, *, times: int) -> None:
-    """Let the last layer, whose answers are added ``times`` times, answer in the units of the truth."""
+def _rescale_outputs(last: Any, mean: Any, spread: Any, *, times: int) -> None:
+    """Rescale the last layer, whose outputs are summed ``times`` times, to the units of the truth."""
     import torch
 
     with torch.no_grad():

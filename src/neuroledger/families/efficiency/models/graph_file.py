@@ -1,4 +1,4 @@
-"""Networks that are files of an exchange format: ``builder: nir`` and ``builder: onnx``."""
+"""Networks stored in files of an exchange format: ``builder: nir`` and ``builder: onnx``."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def nir(
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Learner:
-    """A NIR graph: ``weights`` name its file. Time bins are its steps of ``time_step`` seconds; outputs are summed."""
+    """A NIR graph, whose file ``weights`` name. A time bin is a step of ``time_step`` seconds; outputs are summed."""
     require("nir", "nir")
     from neuroledger.families.efficiency.graphs.nir_graph import from_nir
 
     def make(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
-        made = from_nir(path, time_step=time_step)
-        return made, made.shape
+        module = from_nir(path, time_step=time_step)
+        return module, module.shape
 
     return _learner(id, weights, device, make)
 
@@ -48,7 +48,7 @@ def onnx(
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Learner:
-    """An ONNX graph with one input (sample, ``shape``): ``weights`` name its file."""
+    """An ONNX graph with one input (sample, ``shape``), whose file ``weights`` name."""
     require("onnx", "onnx")
     from neuroledger.families.efficiency.graphs.onnx_graph import from_onnx
 
@@ -62,7 +62,7 @@ def _learner(
     make: Callable[[Path], tuple[Any, tuple[int, ...]]],
 ) -> Learner:
     if not weights or len(weights) != 1:
-        raise ModelError(f"model {id!r}: `weights` name one file, the graph; here {len(weights or {})}")
+        raise ModelError(f"model {id!r}: `weights` must name one file, the graph, not {len(weights or {})}")
     (path,) = weights.values()
 
     def ready(_: Examples) -> nn.Module:

@@ -12,16 +12,16 @@ from neuroledger.spec.registry import builder
 __all__ = ["independent_set_solver"]
 
 
-def _together(values: Any) -> None:
+def _require_steps_method(values: Any) -> None:
     if values.steps is not None and values.method not in ("tabu", "anneal"):
-        raise ValueError(f"{values.method} has no `steps`; leave them out")
+        raise ValueError(f"{values.method} does not take `steps`: leave it out")
 
 
-@builder("independent_set_solver", version=2, takes=TAKES, gives=GIVES, together=_together)
+@builder("independent_set_solver", version=2, takes=TAKES, gives=GIVES, together=_require_steps_method)
 def independent_set_solver(
     *, id: str, method: Method = "tabu", steps: Annotated[int, Field(gt=0)] | None = None
 ) -> SolverModel:
-    """A solver by its method: ``tabu`` search, ``anneal``, ``exact`` (branch and bound), or ``first_fit`` without a search.
+    """A solver: ``tabu`` search, ``anneal``, ``exact`` (branch and bound), or ``first_fit`` without a search.
 
     ``steps`` limits the steps of the tabu search or the sweeps of the annealing.
     """

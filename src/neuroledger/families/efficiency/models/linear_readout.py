@@ -9,7 +9,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.models.echo_state import solved
+from neuroledger.families.efficiency.models.echo_state import solve_ridge
 from neuroledger.families.efficiency.networks.trainable_model import (
     TAKES,
     Examples,
@@ -27,7 +27,7 @@ __all__ = ["linear_readout"]
 
 
 AT_ONCE: Final = 1 << 25
-"""Values (of 8 bytes) that are held at once while the readout is fitted."""
+"""Maximum number of values (of 8 bytes) in memory at once while the readout is fitted."""
 
 
 @builder("linear_readout", version=1, takes=TAKES, gives=answering("regression"))
@@ -40,32 +40,32 @@ def linear_readout(*, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, dev
         from torch import nn
 
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
+            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
         y = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
-        middle = y.mean(axis=0)
-        mean, gram, cross = _products(examples, y - middle)
-        weights = solved(gram, cross, penalty)
-        linear = nn.Linear(len(mean), len(middle))
+        target_mean = y.mean(axis=0)
+        mean, gram, cross = _products(examples, y - target_mean)
+        weights = solve_ridge(gram, cross, penalty)
+        linear = nn.Linear(len(mean), len(target_mean))
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(weights.T))
-            linear.bias.copy_(torch.from_numpy(middle - mean @ weights))
+            linear.bias.copy_(torch.from_numpy(target_mean - mean @ weights))
         return nn.Sequential(nn.Flatten(), linear).to(device)
 
     return Learner(id=id, tasks=("regression",), ready=ready)
 
 
 def _products(examples: Examples, y: Floats) -> tuple[Floats, Floats, Floats]:
-    """Means of the features, and their products with each other and with ``y``, both after the means are taken away."""
+    """Return the means of the features, and the products of the centred features with each other and with ``y``."""
     features = int(np.prod(examples.inputs.shape[1:]))
     size = max(1, AT_ONCE // max(1, features))
     mean = np.zeros(features)
     for batch in in_batches(examples.inputs, size):
         mean += batch.reshape(len(batch), -1).astype(np.float64).sum(axis=0)
     mean /= len(y)
-    gram, cross, at = np.zeros((features, features)), np.zeros((features, y.shape[1])), 0
+    gram, cross, start = np.zeros((features, features)), np.zeros((features, y.shape[1])), 0
     for batch in in_batches(examples.inputs, size):
         x = batch.reshape(len(batch), -1).astype(np.float64) - mean
         gram += x.T @ x
-        cross += x.T @ y[at : at + len(x)]
-        at += len(x)
+        cross += x.T @ y[start : start + len(x)]
+        start += len(x)
     return mean, gram, cross

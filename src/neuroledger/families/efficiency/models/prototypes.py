@@ -1,4 +1,4 @@
-"""Nearest prototypes: a class is the mean of its examples' features, and classes can be added one by one."""
+"""Nearest prototypes: a class is the mean of its examples' features, and classes can be added incrementally."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AT_ONCE = 256
 def prototypes(*, id: str, hearing: Hearing | None = None, device: str = "cpu") -> Learner:
     """A linear readout of the mean over time whose answer is the nearest class mean.
 
-    ``-|x-c|²`` and ``2·c·x - c·c`` rank classes alike, so that a class of mean ``c`` is a row ``2c`` of the weights
-    with the bias ``-c·c`` [snell2017]. New classes are new rows; those before stay as they are.
+    ``-|x-c|²`` and ``2·c·x - c·c`` rank classes in the same order, so a class of mean ``c`` is a row ``2c`` of the
+    weights with the bias ``-c·c`` [snell2017]. New classes are new rows; earlier rows do not change.
     ``hearing`` turns sounds into bands or spikes before the mean is taken.
     """
     require("torch", "torch")
@@ -61,7 +61,7 @@ def _rows(examples: Examples, classes: range) -> tuple[np.ndarray, np.ndarray]:
 def prototype_rows(
     features: Floats, truth: npt.NDArray[np.integer], classes: range
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (class, feature) and biases (class,) of some classes from the features (presentation, feature) of examples.
+    """Return weights (class, feature) and biases (class,) of classes from example features (presentation, feature).
 
     The weights of a class are twice the mean ``c`` of its examples, its bias is ``-c·c``.
     """

@@ -1,4 +1,4 @@
-"""Networks that NeuroBench publishes with their weights, so that its rows are measured again."""
+"""Networks that NeuroBench publishes with their weights, to reproduce its published costs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Architecture = Literal["imagery", "activity", "commands"]
 
 
 def network(architecture: Architecture) -> nn.Module:
-    """The network without its weights."""
+    """Return the network without its weights."""
     from neuroledger.families.efficiency.networks import published
 
-    made: dict[str, type[nn.Module]] = {
+    classes: dict[str, type[nn.Module]] = {
         "imagery": published.Imagery, "activity": published.Activity, "commands": published.Commands,
     }  # fmt: skip
-    return made[architecture]()
+    return classes[architecture]()
 
 
 @builder("published_network", version=1, takes=TAKES, gives=answering("classification"))
@@ -44,42 +44,44 @@ def published_network(
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Learner:
-    """A network that comes trained: ``weights`` name a safetensors file with the tensors of the published one.
+    """A published network with stored weights: ``weights`` name a safetensors file with its tensors.
 
     Parameters
     ----------
     architecture
         ``imagery`` and ``activity`` are spiking (snntorch); ``commands`` is M5.
     classes
-        What its outputs stand for, in their order. All classes of the data must be among them.
+        Class names of the outputs, in order. All classes of the data must be among them.
     hearing
-        What it is shown of a sound.
+        The representation of sounds that the network receives.
     """
     require("torch", "torch")
     if architecture in ("imagery", "activity"):
         require("snntorch", "spiking")
     if not weights:
-        raise ModelError(f"model {id!r} has no weights: it comes trained")
+        raise ModelError(f"model {id!r} has no weights: name a safetensors file under `weights`")
 
     def ready(examples: Examples) -> nn.Module:
-        made = network(architecture)
-        load_weights(made, weights, id)
-        return _reordered(made, classes, examples.classes, id).to(device)
+        module = network(architecture)
+        load_weights(module, weights, id)
+        return _reordered(module, classes, examples.classes, id).to(device)
 
     prepare = None if hearing is None else partial(heard, hearing)
     return Learner(id=id, tasks=("classification",), ready=ready, prepare=prepare)
 
 
-def _reordered(made: nn.Module, classes: Sequence[str], asked: Sequence[str], id: str) -> nn.Module:
-    """The network with its outputs in the order that is asked for."""
+def _reordered(
+    module: nn.Module, classes: Sequence[str], wanted_classes: Sequence[str], id: str
+) -> nn.Module:
+    """Return the network with its outputs in the order of ``wanted_classes``."""
     from torch import nn
 
     from neuroledger.families.efficiency.networks.layers import Chosen
 
-    missing = sorted(set(asked) - set(classes))
+    missing = sorted(set(wanted_classes) - set(classes))
     if missing:
         raise ModelError(
-            f"model {id!r} does not know the class {missing[0]!r}; it knows {', '.join(classes)}"
+            f"model {id!r} has no output for class {missing[0]!r}; its classes are {', '.join(classes)}"
         )
-    places = [list(classes).index(name) for name in asked]
-    return made if places == list(range(len(classes))) else nn.Sequential(made, Chosen(places))
+    indices = [list(classes).index(name) for name in wanted_classes]
+    return module if indices == list(range(len(classes))) else nn.Sequential(module, Chosen(indices))

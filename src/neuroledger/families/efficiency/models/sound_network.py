@@ -1,4 +1,4 @@
-"""Small networks over time that learn to name sounds, and new classes from a few examples."""
+"""Small networks over time that learn to classify sounds, and new classes from a few examples."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Inputs = Singles | Presentations
 Make = Callable[[int, int], "nn.Module"]
 
 IN_MEMORY: Final = 1 << 30
-"""Bytes of what a network hears that are kept in memory while it is trained; more goes to a temporary file."""
+"""Maximum bytes of training inputs in memory; larger inputs are written to a temporary file."""
 AT_ONCE: Final = 256
 
 
 def m5(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int) -> nn.Sequential:
-    """Four convolutions along time, each normalised, rectified and pooled, then the mean over time [dai2017].
+    """Return four convolutions along time, each normalised, rectified and pooled, then the mean over time [dai2017].
 
-    The first is ``kernel`` bins wide and moves by ``stride``, the others are three bins wide; the last two have twice
+    The first is ``kernel`` bins wide with the given ``stride``, the others are three bins wide; the last two have twice
     as many channels.
     """
     from torch import nn
@@ -65,7 +65,7 @@ def m5(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool:
 
 
 def narrow(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int) -> nn.Sequential:
-    """Inputs normalised, two convolutions along time, and what ``pool`` stretches of the sound hold on average."""
+    """Return a network of normalised inputs, two convolutions along time, and averages over ``pool`` stretches."""
     from torch import nn
 
     return nn.Sequential(
@@ -114,35 +114,37 @@ def sound_network(
     Parameters
     ----------
     hearing
-        What the network is shown of a sound. It is worked out once, before the network is trained.
+        The representation of sounds that the network receives. It is computed once, before training.
     architecture, channels, kernel, stride, pool
         See :func:`m5` and :func:`narrow`. ``spiking`` has three layers of ``channels`` leaky neurons, whose membranes
-        keep ``beta`` from frame to frame, and counts the spikes of its outputs.
+        decay by ``beta`` per frame, and counts the spikes of its outputs.
     last_layer
         ``trained``, or ``prototypes``: a class is the mean of the features before the last layer, so that new classes
-        can be added by means of their own while all else stays [snell2017].
+        can be added without changing the rest of the network [snell2017].
     threads
-        Another number gives other bits.
+        Results are identical to the last bit only for the same number of threads.
     """
     require("torch", "torch")
     if architecture == "spiking" and last_layer == "prototypes":
         raise ModelError(
             f"model {id!r}: a spiking network has no features to take means of: use `last_layer: trained`"
         )
-    made = {"m5": m5, "narrow": narrow}
+    architectures = {"m5": m5, "narrow": narrow}
     if architecture == "spiking":
         make: Make = partial(_spiking, units=channels, beta=beta)
     else:
-        make = partial(made[architecture], channels=channels, kernel=kernel, stride=stride, pool=pool)
+        make = partial(
+            architectures[architecture], channels=channels, kernel=kernel, stride=stride, pool=pool
+        )
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} has nothing to learn from: there is no training part")
-        inputs = _kept(examples.inputs, id)
+            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
+        inputs = _cached_inputs(examples.inputs, id)
         from neuroledger.families.efficiency.networks.layers import seeded
 
         with seeded(seed, threads):
-            network = _made(make, id, inputs, len(examples.classes)).to(device)
+            network = _build(make, id, inputs, len(examples.classes)).to(device)
             _train(network, inputs, examples.truth, epochs, at_once, learning_rate, weight_decay, device, id)
             if last_layer == "prototypes":
                 rows = prototype_rows(
@@ -176,43 +178,43 @@ def sound_network(
     )
 
 
-def _kept(inputs: Inputs, id: str) -> Inputs:
-    """What is heard, so that every time through it need not be worked out again: in memory, or in a temporary file."""
+def _cached_inputs(inputs: Inputs, id: str) -> Inputs:
+    """Return the inputs computed once for all epochs, in memory or in a temporary file."""
     if isinstance(inputs, np.ndarray) or 4 * int(np.prod(inputs.shape)) <= IN_MEMORY:
         return np.asarray(inputs, dtype=np.float32)
     try:
-        with tempfile.TemporaryFile() as file:  # its bytes stay until the memory map goes
+        with tempfile.TemporaryFile() as file:  # the bytes remain until the memory map is deleted
             for batch in in_batches(inputs, AT_ONCE):
                 file.write(batch.tobytes())
             file.flush()
-            held = np.memmap(file, dtype=np.float32, mode="r", shape=inputs.shape)
+            values = np.memmap(file, dtype=np.float32, mode="r", shape=inputs.shape)
     except OSError as error:
         raise ModelError(
-            f"model {id!r}: {4 * int(np.prod(inputs.shape)) / 1024**3:.1f} GiB of what it hears do not fit into "
-            f"{tempfile.gettempdir()} ({error.strerror}): free space there, or name another folder by TMPDIR"
+            f"model {id!r}: {4 * int(np.prod(inputs.shape)) / 1024**3:.1f} GiB of inputs do not fit into "
+            f"{tempfile.gettempdir()} ({error.strerror}): free space there, or set TMPDIR to another folder"
         ) from error
-    assembly = xr.DataArray(held, dims=("presentation", "neuroid", "time_bin"))
-    return Presentations(assembly, np.arange(len(held)))
+    assembly = xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"))
+    return Presentations(assembly, np.arange(len(values)))
 
 
 def _spiking(inputs: int, outputs: int, units: int, beta: float) -> nn.Module:
     return spiking_network((inputs, units, units, units, outputs), beta)
 
 
-def _made(make: Make, id: str, inputs: Inputs, outputs: int) -> nn.Module:
-    """The untrained network, after one example went through it."""
+def _build(make: Make, id: str, inputs: Inputs, outputs: int) -> nn.Module:
+    """Return the untrained network, after a test with one example."""
     import torch
 
-    made = make(inputs.shape[1], outputs)
+    network = make(inputs.shape[1], outputs)
     try:
         with torch.no_grad():
-            made.eval()(torch.from_numpy(inputs[:1]))
+            network.eval()(torch.from_numpy(inputs[:1]))
     except RuntimeError as error:
         raise ModelError(
             f"model {id!r}: {inputs.shape[2]} time bins are too few for its kernels and pools: "
-            f"take smaller ones or a finer hearing ({error})"
+            f"use smaller ones or a finer `hearing` ({error})"
         ) from error
-    return made
+    return network
 
 
 def _train(
@@ -245,12 +247,12 @@ def _train(
             optimiser.step()
             schedule.step()
         if not bool(torch.isfinite(loss)):
-            raise ModelError(f"model {id!r}: training diverged: lower the learning rate")
+            raise ModelError(f"model {id!r}: training diverged; lower the learning rate")
     network.eval()
 
 
 def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Singles:
-    """What the last layer sees (presentation, feature)."""
+    """Return the inputs of the last layer (presentation, feature)."""
     import torch
 
     network.eval()
@@ -263,7 +265,7 @@ def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Singles:
 
 
 def _with_readout(network: nn.Sequential, weights: Singles, biases: Singles, device: str) -> None:
-    """Put a linear layer of these rows in the last layer's place."""
+    """Replace the last layer with a linear layer of these weights and biases."""
     import torch
     from torch import nn
 

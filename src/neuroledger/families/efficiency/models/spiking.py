@@ -24,7 +24,7 @@ Sizes = tuple[Annotated[int, Field(gt=0, le=100_000)], ...]
 
 
 def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] = "subtract") -> nn.Module:
-    """An untrained spiking network for (batch, neuroid, time_bin): ``sizes`` are inputs, hidden layers and classes.
+    """Return an untrained spiking network for (batch, neuroid, time_bin): ``sizes`` are inputs, hidden layers, classes.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] 
     from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 
     if len(sizes) < 2:
-        raise ModelError("a spiking network has at least inputs and outputs: give two sizes or more")
+        raise ModelError("a spiking network needs at least inputs and outputs: give two sizes or more")
     layers: list[nn.Module] = []
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), Lif(beta, reset=reset)]
@@ -53,14 +53,16 @@ def spiking(
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Learner:
-    """A spiking network that comes trained: ``weights`` name a safetensors file."""
+    """A spiking network with stored weights: ``weights`` name a safetensors file."""
     require("torch", "torch")
     if not weights:
-        raise ModelError(f"model {id!r} has no weights: this builder does not train")
+        raise ModelError(
+            f"model {id!r} has no weights, and this builder does not train: name a safetensors file under `weights`"
+        )
 
     def ready(_: Examples) -> nn.Module:
-        made = network(sizes, beta, reset)
-        load_weights(made, weights, id)
-        return made.to(device)
+        module = network(sizes, beta, reset)
+        load_weights(module, weights, id)
+        return module.to(device)
 
     return Learner(id=id, tasks=("classification",), ready=ready)

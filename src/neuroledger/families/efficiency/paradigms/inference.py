@@ -54,23 +54,23 @@ def inference(
     metrics: Sequence[str | Override] = (),
     catalog: Catalog | None = None,
 ) -> Measurement:
-    """Answers to the test part beside the truth, with the trace of the same pass.
+    """Return answers to the test part with the truth, and the trace of the same pass.
 
     Parameters
     ----------
     model
-        A trainable network; it is trained on the training part, or comes trained.
+        A trainable network; it is trained on the training part, or has stored weights.
     data
-        An assembly (presentation, neuroid, time_bin). For all but forecasts, presentations carry ``target`` and
-        ``split`` (train, test; others are left aside). A ``regression`` may have several targets. The target of a
-        ``detection`` is text: a JSON list of boxes ``[label, x1, y1, x2, y2]``. For a ``forecast``, each presentation
-        is a series.
+        An assembly (presentation, neuroid, time_bin). For all tasks except forecasts, presentations have coordinates
+        ``target`` and ``split`` (train, test; others are ignored). A ``regression`` may have several targets. The
+        target of a ``detection`` is text: a JSON list of boxes ``[label, x1, y1, x2, y2]``. For a ``forecast``, each
+        presentation is a series.
     increments, session, shots
-        Incremental learning: the classes of each session after the first, which has all others; or, where none are
+        Incremental learning: the classes of each session after the first, which has all others; or, if none are
         listed, the coordinate that numbers the sessions from 0. In later sessions, at most ``shots``
         training presentations of each class are shown, the first ones in the order of the data.
     count, mode
-        What is counted during the pass, and by which definitions.
+        What is counted during the pass, and the counting mode.
     train, test, windows, stride
         Forecasts: numbers of values to train on and to predict, number of windows, and the stride between them. In the
         test the first input is true, and each later one is the previous answer.
@@ -109,7 +109,7 @@ def inference(
 def _with_costs(
     measured: Measurement, trace: Trace | None, metrics: Sequence[str | Override], catalog: Catalog | None
 ) -> Measurement:
-    """The measurement with the scores of those metrics that are read from the trace of its pass."""
+    """Add the scores of the metrics that are read from the trace of the pass."""
     wanted = {id_of(item): item for item in metrics}
     costs = read_costs(wanted, trace, catalog or open_definitions()) if trace is not None else {}
     return replace(measured, costs=costs, trace=trace)

@@ -1,4 +1,4 @@
-"""Optimisation: a solver seeks good solutions of problems, and what it reached when is noted."""
+"""Optimisation: a solver searches for good solutions of problems; costs are recorded over time."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def optimisation(
     metrics: Sequence[str | Override] = (),
     catalog: Catalog | None = None,
 ) -> Measurement:
-    """Costs of the best solutions found beside the best known ones, ``(presentation,)``, one for each graph.
+    """Return costs of the best solutions found and the best known costs, ``(presentation,)``, one for each graph.
 
-    The source carries ``conflicts``, the edges within the solution. Costs are the seconds and joules until the solver came
-    within 10, 5 and 1 % of the known cost, measured on this machine.
+    The source has the coordinate ``conflicts``, the number of edges within the solution. The measurement's costs are the
+    seconds and joules until the solver came within 10, 5 and 1 % of the known cost, measured on this machine.
 
     Parameters
     ----------
@@ -46,28 +46,32 @@ def optimisation(
     data
         An assembly (presentation,) of the best known costs, with ``nodes``, ``density`` and ``seed`` of each graph.
     seconds
-        A solver that has not reached the known cost is stopped after this long. Costs are the same on every machine if
-        solvers give up by themselves before.
+        Time limit for a solver that has not reached the known cost. Costs are the same on every machine if solvers stop
+        by themselves before the limit.
     seed
-        Of the solver's random numbers, together with those of the graph.
+        Seed of the solver's random numbers, combined with the graph's.
 
     Raises
     ------
     DataError
         The data have no graphs.
     ModelError
-        The model is no solver.
+        The model is not a solver.
     RequestError
-        It yields something that is no solution.
+        The solver yields an invalid solution.
     """
-    known = data.assembly
+    best_known = data.assembly
     needed = ("nodes", "density", "seed")
-    if known is None or known.dims != ("presentation",) or any(name not in known.coords for name in needed):
+    if (
+        best_known is None
+        or best_known.dims != ("presentation",)
+        or any(name not in best_known.coords for name in needed)
+    ):
         raise DataError(f"data set {data.id!r} has no costs (presentation,) with nodes, density and seed")
     works = [
         workload(int(nodes), float(density), int(graph), target=int(cost))
         for nodes, density, graph, cost in zip(
-            *(known[name].values for name in needed), known.values, strict=True
+            *(best_known[name].values for name in needed), best_known.values, strict=True
         )
     ]
     rows = evaluate(fit(model, ASKS, None), works, seed=seed, seconds=seconds)
@@ -75,12 +79,16 @@ def optimisation(
         rows["cost"].to_numpy(np.float64),
         dims=("presentation",),
         coords={
-            **{str(name): ("presentation", one.values) for name, one in known.coords.items()},
+            **{str(name): ("presentation", coord.values) for name, coord in best_known.coords.items()},
             "conflicts": ("presentation", rows["conflicts"].to_numpy(np.int64)),
         },
     )
-    names = [f"{what}_{share:g}" for share in THRESHOLDS for what in ("seconds", "joules")]
-    problems = known["stimulus_id"].values.astype(str) if "stimulus_id" in known.coords else range(len(rows))
+    names = [f"{unit}_{share:g}" for share in THRESHOLDS for unit in ("seconds", "joules")]
+    problems = (
+        best_known["stimulus_id"].values.astype(str)
+        if "stimulus_id" in best_known.coords
+        else range(len(rows))
+    )
     solving = {
         str(problem): {name: float(row[name]) for name in names}
         for problem, (_, row) in zip(problems, rows.iterrows(), strict=True)
@@ -88,4 +96,4 @@ def optimisation(
     trace = Trace("strict", frozenset(), samples=len(rows), solving=solving)
     wanted = {id_of(item): item for item in metrics}
     costs = read_costs(wanted, trace, catalog or open_definitions())
-    return Measurement(found, known.astype(np.float64), costs=costs, trace=trace)
+    return Measurement(found, best_known.astype(np.float64), costs=costs, trace=trace)
