@@ -123,7 +123,7 @@ def cost(
         raise RequestError(
             f"`metrics` must be a list of ids, such as ['footprint'], not {type(metrics).__name__}"
         )
-    from neuroledger.families.efficiency.counting.run_trace import repeated, trace
+    from neuroledger.families.efficiency.counting.run_trace import check_repeats, trace
     from neuroledger.families.efficiency.graphs.files import READERS, module_from
 
     if isinstance(module, Model) or (isinstance(module, str) and Path(module).suffix[1:] not in READERS):
@@ -146,7 +146,7 @@ def cost(
     with exclusive():
         traced = trace(network, _record_first(batches, first), needs=needs, **options)
         if first and (check or traced.beyond):
-            traced = repeated(traced, network, first[0], **options)
+            traced = check_repeats(traced, network, first[0], **options)
     return {
         spec.id: _score(spec, component, parameters, traced)
         for spec, component, parameters in metrics_to_read
@@ -180,7 +180,7 @@ def answering_cost(
     RequestError
         A metric is not a cost metric, or needs more than operations and activations.
     """
-    from neuroledger.families.efficiency.counting.run_trace import watched
+    from neuroledger.families.efficiency.counting.run_trace import trace_functions
     from neuroledger.models.activations import Trial
 
     bound = _resolve_metrics(metrics)
@@ -198,7 +198,7 @@ def answering_cost(
         return len(ids)
 
     with exclusive():
-        traced = watched(run)
+        traced = trace_functions(run)
     return {spec.id: _score(spec, component, parameters, traced) for spec, component, parameters in bound}
 
 

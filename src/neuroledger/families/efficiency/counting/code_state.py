@@ -1,6 +1,6 @@
-"""What code of one's own remembers from one call to the next outside of any module: closures, globals, class attributes.
+"""State that user code keeps between calls outside of modules: closures, globals and class attributes.
 
-Code of installed packages is left out: what it remembers belongs to the whole process.
+Code of installed packages is left out: its state belongs to the whole process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["functions_of", "is_installed", "names_in", "names_of", "plain_attributes"]
+__all__ = ["functions_of", "is_installed", "all_names", "global_names", "plain_attributes"]
 
 INSTALLED = ("site-packages", "dist-packages")
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -20,7 +20,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 @lru_cache(maxsize=4096)
 def is_installed(module: str) -> bool:
-    """Whether a module, by its dotted name, is part of Python, of an installed package or of this one."""
+    """Return whether a module, by its dotted name, is part of Python, of an installed package or of this one."""
     top = module.partition(".")[0]
     if (top in sys.stdlib_module_names and top != "__main__") or top in ("torch", "neuroledger"):
         return True
@@ -29,8 +29,8 @@ def is_installed(module: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def names_of(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of globals that code reads, and those that it sets, the code inside of it included."""
+def global_names(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of globals that code reads and those that it sets, including nested code."""
     read, written = set(), set()
     for step in dis.get_instructions(code):
         if step.opname == "LOAD_GLOBAL":
@@ -39,31 +39,31 @@ def names_of(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
             written.add(step.argval)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            more = names_of(inner)
+            more = global_names(inner)
             read |= more[0]
             written |= more[1]
     return frozenset(read), frozenset(written)
 
 
 @lru_cache(maxsize=4096)
-def names_in(code: CodeType) -> frozenset[str]:
-    """Names of everything that code names but its own variables: globals, imports and attributes."""
-    inner = (names_in(const) for const in code.co_consts if isinstance(const, CodeType))
+def all_names(code: CodeType) -> frozenset[str]:
+    """Return all names in code except its local variables: globals, imports and attributes, including nested code."""
+    inner = (all_names(const) for const in code.co_consts if isinstance(const, CodeType))
     return frozenset(code.co_names).union(*inner)
 
 
 def functions_of(kind: type) -> Iterator[FunctionType]:
-    """The functions of a class and of those that it is made from, as far as they are code of one's own."""
+    """Yield the functions of a class and of its bases that are user code."""
     for base in kind.__mro__:
         if not is_installed(base.__module__):
             for value in vars(base).values():
-                found = getattr(value, "fget", None) or getattr(value, "__func__", value)
-                if isinstance(found, FunctionType):
-                    yield found
+                function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                if isinstance(function, FunctionType):
+                    yield function
 
 
 def plain_attributes(kind: type) -> Iterator[tuple[type, str, Any]]:
-    """Attributes of classes of one's own that are numbers or text, which a call may count up."""
+    """Yield the attributes of user classes that are numbers or text, which a call may change."""
     for base in kind.__mro__:
         if not is_installed(base.__module__):
             for name, value in list(vars(base).items()):

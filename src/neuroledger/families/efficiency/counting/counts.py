@@ -1,4 +1,4 @@
-"""The counts of one pass of a network over its batches, and what a cost metric reads from them."""
+"""The counts of one pass of a network over its batches, and the readings of cost metrics."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ALL: tuple[Need, ...] = (
 
 @dataclass
 class Layer:
-    """Counts of one layer, summed over every call of it and every sample.
+    """Counts of one layer, summed over all calls and samples.
 
-    ``macs`` and ``acs`` are effective synaptic operations, ``dense`` those of a machine that skips no zero;
-    ``zeros`` of ``elements`` activations are zero; ``updates`` of ``membranes`` membrane potentials changed, each of
-    which takes ``per_update`` operations (None: not known) in neurons of the class ``neuron``. ``weights`` values of
+    ``macs`` and ``acs`` are effective synaptic operations, ``dense`` those of a machine that skips no zeros;
+    ``zeros`` of ``elements`` activations are zero; ``updates`` of ``membranes`` membrane potentials changed, and an
+    update takes ``per_update`` operations (None: unknown) in neurons of the class ``neuron``. ``weights`` values of
     ``data_type`` were used; an activation takes ``width`` bytes, the state of a neuron ``state_bytes``.
     """
 
@@ -83,7 +83,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Memory:
-    """Peak bytes of one forward pass of one sample: the weights, and the tensors alive beside them."""
+    """Peak bytes of one forward pass of one sample: the weights, and all other tensors alive."""
 
     weights: int
     activations: int
@@ -92,7 +92,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Energy:
-    """What a meter of this machine counted during ``samples`` answers."""
+    """The reading of a meter of this machine during the forward passes of ``samples`` samples."""
 
     joules: float
     samples: int
@@ -107,24 +107,24 @@ class Trace:
     Attributes
     ----------
     samples, batches, steps
-        Samples and batches seen, and time steps per sample: those the network was stepped through, or the fewest calls of
-        a spiking layer in a batch (else 1).
+        Numbers of samples and batches, and time steps per sample: those the network was stepped through, or the smallest
+        number of calls of a spiking layer in a batch (else 1).
     layers
         Counts by dotted module name; operations outside any module are listed by the function's name.
     batch_sparsity
-        Sample-weighted mean over batches of the zeros among activations, as NeuroBench reports it.
+        Sample-weighted mean over batches of the share of zero activations, as NeuroBench reports it.
     weights_met, weights_reached
-        Weights that connect neurons, and those of them that some counted operation used.
+        Numbers of weights that connect neurons, and of those that some counted operation used.
     unreached
         The weights that no counted operation used, by name.
     lemaire, omitted
         Picojoules of all samples by component, by the model of Lemaire et al., and classes of layers it leaves out.
     solving
-        Of a solver, by problem: seconds and joules until a solution within a share of the best known cost.
+        For a solver, by problem: seconds and joules until a solution was within a share of the best known cost.
     failures
         Needs that could not be met at all, with the reason.
     beyond
-        Kinds of what the network holds whose state cannot be put back: iterators.
+        Types of iterators in the network, whose state cannot be restored.
     """
 
     mode: Mode
@@ -164,13 +164,13 @@ class Reading(NamedTuple):
     Attributes
     ----------
     value
-        The number; NaN where ``status`` is ``failed``.
-    parts
-        The same by layer, or single repeats, with the name of what they are.
+        The number; NaN if ``status`` is ``failed``.
+    parts, parts_are
+        The number by layer or by repeat, and the name of this dimension.
     n
-        What it is based on: samples, repeats, the share of weights that was counted.
+        Counts behind the number: samples, repeats, the share of weights that was counted.
     notes
-        What a reader must know: device, evidence class, what was left out by definition.
+        Facts a reader needs: device, evidence class, exclusions by definition.
     """
 
     value: float
@@ -183,12 +183,12 @@ class Reading(NamedTuple):
 
 
 def failed(reason: str) -> Reading:
-    """A reading without a number."""
+    """Return a reading without a number."""
     return Reading(float("nan"), "failed", reason)
 
 
 def cost_metric(name: str, *, version: int, needs: tuple[Need, ...]) -> Callable[[F], F]:
-    """Register a cost metric, ``(trace, *, …) -> Reading``, with what must be counted for it."""
+    """Register a cost metric, ``(trace, *, …) -> Reading``, with the counts that it needs."""
 
     def decorate(function: F) -> F:
         _NEEDS[name] = frozenset(needs)
@@ -198,5 +198,5 @@ def cost_metric(name: str, *, version: int, needs: tuple[Need, ...]) -> Callable
 
 
 def needs_of(name: str) -> frozenset[Need]:
-    """What must be counted for a registered cost metric."""
+    """Return the counts that a registered cost metric needs."""
     return _NEEDS[name]

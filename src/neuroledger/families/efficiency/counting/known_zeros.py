@@ -1,7 +1,7 @@
-"""Where the zeros of large matrices are, remembered from one count to the next: to read such a matrix is a pass's cost.
+"""Cache of the positions of zeros in large matrices, because reading such a matrix takes as long as a pass.
 
-A matrix is known by its identity, its place, torch's count of the writes into it, and a sample of its values, evenly spaced
-by a prime. The count misses what is written through ``.data``: the sample then finds changes of a row or column that is
+A matrix is recognised by its identity, its address, torch's count of the writes into it, and a sample of its values, evenly
+spaced by a prime. Writes through ``.data`` are not counted: the sample then detects changes of a row or column that is
 longer than the prime, or of more than a few values in a thousand, and misses smaller ones. Matrices of fewer than
 ``LARGE`` values are read at every count.
 """
@@ -23,10 +23,10 @@ __all__ = ["LARGE", "zeros_of"]
 
 LARGE: Final = 2**21
 STRIDES: Final = (4093, 2039, 1021, 509)
-"""Primes: where one is smaller than the numbers of rows and columns, each row and column has values in the sample."""
+"""Primes. If a prime is smaller than the numbers of rows and columns, the sample has values of each row and column."""
 
 
-class _Known(NamedTuple):
+class _KnownMatrix(NamedTuple):
     matrix: weakref.ref[Tensor]
     place: int
     version: int
@@ -34,12 +34,12 @@ class _Known(NamedTuple):
     zeros: Indices | None
 
 
-_KNOWN: dict[int, _Known] = {}
+_KNOWN: dict[int, _KnownMatrix] = {}
 _GUARD = threading.Lock()
 
 
 def zeros_of(matrix: Tensor) -> Indices | None:
-    """Places of the zeros of a matrix read row by row; None if they are not few, or it is not one that is read so."""
+    """Return the flat indices of the zeros of a matrix; None if there are many zeros or the matrix is not supported."""
     if (
         matrix.numel() < LARGE
         or not matrix.is_cpu
@@ -62,7 +62,7 @@ def zeros_of(matrix: Tensor) -> Indices | None:
         return known.zeros
     zeros = few_zeros(matrix)
     with _GUARD:
-        _KNOWN[key] = _Known(weakref.ref(matrix, _forget(key)), place, version, sample.copy(), zeros)
+        _KNOWN[key] = _KnownMatrix(weakref.ref(matrix, _forget(key)), place, version, sample.copy(), zeros)
     return zeros
 
 

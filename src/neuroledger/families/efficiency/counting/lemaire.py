@@ -1,8 +1,8 @@
 """Energy of inference by the analytical model of Lemaire et al. [lemaire2022], counted as SpikingJelly 2.0 counts it.
 
-Linear layers and convolutions read their inputs, weights and biases, and add to potentials in memory; an access costs what
-one to a memory of the size of all that lies there costs. Words have 32 bits. Numbers are of whole batches, as with the peer:
-batches of one sample give the energy of one.
+Linear layers and convolutions read their inputs, weights and biases, and add to potentials in memory. The cost of an access
+depends on the size of a memory for all values of that kind. Words have 32 bits. As in SpikingJelly, numbers are for whole
+batches: batches of one sample give the energy of one sample.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["COMPONENTS", "Lemaire"]
 
 WORD: Final = 4
 FIFO: Final = 1000
-"""Messages that the queue of a spiking layer holds."""
+"""Capacity of the message queue of a spiking layer."""
 ADDITION, MULTIPLICATION = 0.1, 3.1
-"""Picojoules of 32-bit integers at 45 nm [horowitz2014]."""
+"""Picojoules per operation on 32-bit integers at 45 nm [horowitz2014]."""
 SIZES: Final = (0.0, 8 * 1024.0, 32 * 1024.0, 1024 * 1024.0)
 PER_BYTE: Final = (0.0, 2.5, 5.0, 25.0)
-"""Picojoules of a byte read or written in a memory of so many bytes; between them, linear; beyond, as the largest."""
+"""Picojoules per byte read or written in a memory of each size: linear between sizes, constant beyond the largest."""
 COMPONENTS: Final = ("operations", "addressing", "inputs and outputs", "weights", "potentials")
 
 SYNAPTIC: Final = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class Lemaire:
-    """Hooks on the layers of a network that add up picojoules by component."""
+    """Hooks on the layers of a network that sum picojoules by component."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -111,5 +111,5 @@ class Lemaire:
 
 
 def _steps(module: nn.Module, x: Tensor) -> int:
-    """Time steps of one call: a layer of SpikingJelly states that it takes several."""
+    """Return the time steps of one call; a layer of SpikingJelly may take several."""
     return max(1, len(x)) if getattr(module, "step_mode", "s") == "m" else 1

@@ -1,4 +1,4 @@
-"""Latency, throughput, peak memory and energy of bare forward passes, without counting."""
+"""Latency, throughput, peak memory and energy of forward passes without counting."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from neuroledger.families.efficiency.counting.counts import Energy, Memory, Timi
 from neuroledger.families.efficiency.counting.meters import INSTEAD, Meter, find_meter
 from neuroledger.families.efficiency.counting.network import (
     Network,
-    answered,
     evaluation,
     first_sample,
+    run_forward,
     size_of,
 )
 from neuroledger.families.efficiency.counting.static import count_weights
@@ -29,16 +29,16 @@ __all__ = ["measure_energy", "measure_memory", "measure_time"]
 WARM_UP = 5
 REPEATS = 30
 LONGEST = 2.0
-"""At most this long for each of the two sizes, but never fewer than three repeats."""
+"""Maximum seconds for each of the two batch sizes, with at least three repeats."""
 
 
 def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing:
-    """Times of single passes: of the first sample alone (latency) and of the first batch (throughput)."""
+    """Measure times of single passes: of the first sample alone (latency) and of the first batch (throughput)."""
     device = device_of(network.module, inputs)
     alone = first_sample(inputs, network.sample_axis)
     return Timing(
-        latency=_times(lambda: answered(network, alone, time_axis), network, device),
-        batch=_times(lambda: answered(network, inputs, time_axis), network, device),
+        latency=_times(lambda: run_forward(network, alone, time_axis), network, device),
+        batch=_times(lambda: run_forward(network, inputs, time_axis), network, device),
         batch_size=size_of(inputs, network.sample_axis),
         warm_up=WARM_UP,
         threads=torch.get_num_threads(),
@@ -51,10 +51,10 @@ def _times(run: Callable[[], Any], network: Network, device: torch.device) -> tu
     started = time.perf_counter()
     for number in range(WARM_UP + REPEATS):
         with evaluation(network):
-            wait(device)
+            synchronise(device)
             before = time.perf_counter()
             run()
-            wait(device)
+            synchronise(device)
             after = time.perf_counter()
         if number >= WARM_UP:
             seconds.append(after - before)
@@ -63,14 +63,14 @@ def _times(run: Callable[[], Any], network: Network, device: torch.device) -> tu
     return tuple(seconds)
 
 
-def wait(device: torch.device) -> None:
-    """Until the device has done what it was given."""
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has finished all pending work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def device_of(module: nn.Module, inputs: Any) -> torch.device:
-    """Where the network's weights lie, or else its first input."""
+    """Return the device of the network's weights, or else of its first input."""
     tensors = [
         *module.parameters(),
         *module.buffers(),
@@ -79,12 +79,12 @@ def device_of(module: nn.Module, inputs: Any) -> torch.device:
     return tensors[0].device if tensors else torch.device("cpu")
 
 
-class _Alive(TorchDispatchMode):  # type: ignore[misc]
-    """Adds up the bytes of tensors as they come and go, and keeps the highest sum."""
+class _LiveTensors(TorchDispatchMode):  # type: ignore[misc]
+    """Tracks the bytes of existing tensors and their peak."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = self.peak = 0
+        self.current = self.peak = 0
         self.known: set[int] = set()
 
     def hold(self, tensor: torch.Tensor) -> None:
@@ -94,16 +94,16 @@ class _Alive(TorchDispatchMode):  # type: ignore[misc]
         if key in self.known:
             return
         self.known.add(key)
-        self.now += size
-        self.peak = max(self.peak, self.now)
+        self.current += size
+        self.peak = max(self.peak, self.current)
         weakref.finalize(storage, self._release, key, size)
 
     def _release(self, key: int, size: int) -> None:
         self.known.discard(key)
-        self.now -= size
+        self.current -= size
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operation and hold what it made."""
+        """Run the operation and track its results."""
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
@@ -112,67 +112,67 @@ class _Alive(TorchDispatchMode):  # type: ignore[misc]
 
 
 def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memory:
-    """Peak bytes of the tensors alive while one sample is answered, its input included, beside the weights.
+    """Measure the peak bytes of tensors during the forward pass of one sample, including its input, without weights.
 
-    On a GPU the allocator's own peak is read; elsewhere every tensor is followed from its making to its end. The
-    workspace of a kernel inside one operation is not seen there.
+    On a GPU the allocator's peak is read. Elsewhere every tensor is tracked, but not the workspace of a kernel inside
+    one operation.
     """
     device = device_of(network.module, inputs)
     alone = first_sample(inputs, network.sample_axis)
-    counted = count_weights(network.module)
-    weights = counted.parameter_bytes + counted.buffer_bytes
+    weight_counts = count_weights(network.module)
+    weights = weight_counts.parameter_bytes + weight_counts.buffer_bytes
     with evaluation(network):
         if device.type == "cuda":
-            answered(network, alone, time_axis)
+            run_forward(network, alone, time_axis)
             torch.cuda.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
-            answered(network, alone, time_axis)
+            run_forward(network, alone, time_axis)
             torch.cuda.synchronize(device)
             return Memory(weights, torch.cuda.max_memory_allocated(device) - before, str(device))
-        alive = _Alive()
+        live_tensors = _LiveTensors()
         owned = {
             t.untyped_storage()._cdata
             for t in (*network.module.parameters(), *network.module.buffers())
             if t.layout == torch.strided
         }
-        alive.known |= owned
+        live_tensors.known |= owned
         given = tree_leaves(alone)
-        with alive:
+        with live_tensors:
             copies = [x.clone() for x in given if isinstance(x, torch.Tensor)]
-            answered(network, alone, time_axis)
+            run_forward(network, alone, time_axis)
         del copies
-    return Memory(weights, alive.peak, str(device))
+    return Memory(weights, live_tensors.peak, str(device))
 
 
 SHORTEST = 1.0
-"""A reading spans at least so long: counters move about a thousand times a second."""
+"""Minimum seconds of a reading: counters are updated about a thousand times per second."""
 PASSES_BEFORE = 3
 
 
 def measure_energy(
     network: Network, inputs: object, time_axis: int | None, meter: Meter | None = None
 ) -> Energy:
-    """Energy of bare passes over the first batch, repeated for at least a second after warm-up.
+    """Measure the energy of passes over the first batch, repeated for at least a second after warm-up.
 
-    It is what the whole package or card took meanwhile, idle power and other programs included.
+    It is the consumption of the whole package or card, including idle power and other programs.
 
     Raises
     ------
     MetricError
-        There is no meter, or its counter did not move.
+        There is no meter, or its counter did not change.
     """
     device = device_of(network.module, inputs)
     meter = meter or find_meter(device)
     for _ in range(PASSES_BEFORE):
         with evaluation(network):
-            answered(network, inputs, time_axis)
-    wait(device)
+            run_forward(network, inputs, time_axis)
+    synchronise(device)
     stop, began, passes = meter.start(), time.perf_counter(), 0
     while passes == 0 or time.perf_counter() - began < SHORTEST:
         with evaluation(network):
-            answered(network, inputs, time_axis)
-            wait(device)
+            run_forward(network, inputs, time_axis)
+            synchronise(device)
         passes += 1
     joules, seconds = stop(), time.perf_counter() - began
     if joules <= 0:

@@ -20,19 +20,19 @@ INSTEAD = "declare a model (`energy_45nm`, or `energy` with a price for each ope
 
 @dataclass(frozen=True)
 class Domain:
-    """One counter of microjoules, which starts again from 0 beyond ``span``."""
+    """A counter of microjoules, which wraps around to 0 beyond ``span``."""
 
     name: str
     file: Path
     span: int
 
     def read(self) -> int:
-        """The counter as it stands.
+        """Read the counter.
 
         Raises
         ------
         MetricError
-            It may not be read, which since 2020 only root may on most systems.
+            The counter cannot be read. On most systems, only root has had permission since 2020.
         """
         try:
             return int(self.file.read_text(encoding="ascii"))
@@ -42,26 +42,26 @@ class Domain:
             ) from error
 
     def since(self, before: int) -> int:
-        """Microjoules since a reading, the counter having started again at most once."""
+        """Return the microjoules since a reading, with at most one wrap-around of the counter."""
         now = self.read()
         return now - before if now >= before else now + self.span - before
 
 
 @dataclass(frozen=True)
 class Meter:
-    """What a meter is called, and a start that returns a stop that returns joules."""
+    """A meter's name and start function, which returns a stop function, which returns joules."""
 
     name: str
     start: Callable[[], Callable[[], float]]
 
 
 def rapl(root: Path | None = None) -> Meter:
-    """The packages of the processor, and their memory where it is counted apart, summed.
+    """Return the meter of the processor's packages, and of their memory if it has a counter of its own.
 
     Raises
     ------
     MetricError
-        There is no such counter under ``root`` (``/sys/class/powercap``).
+        There is no such counter under ``root`` (default ``/sys/class/powercap``).
     """
     root = POWERCAP if root is None else root
     domains = []
@@ -84,12 +84,12 @@ def rapl(root: Path | None = None) -> Meter:
 
 
 def nvml(device: torch.device) -> Meter:
-    """The counter of a graphics card, by the package ``pynvml``.
+    """Return the meter of a graphics card, read with the package ``pynvml``.
 
     Raises
     ------
     MetricError
-        The package or the counter is not there.
+        The package is not installed, or the card has no counter.
     """
     try:
         import pynvml
@@ -112,11 +112,11 @@ def nvml(device: torch.device) -> Meter:
 
 
 def find_meter(device: torch.device) -> Meter:
-    """The meter of where a network runs.
+    """Return the meter of the device on which a network runs.
 
     Raises
     ------
     MetricError
-        There is none; the message says what to do instead.
+        There is no meter; the message states the alternatives.
     """
     return nvml(device) if device.type == "cuda" else rapl()

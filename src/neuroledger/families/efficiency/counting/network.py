@@ -1,4 +1,4 @@
-"""How a network runs over batches, and how its state is reset before and restored after."""
+"""Running a network over batches, with its state reset before and restored after each."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from torch import Tensor, nn
 
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.families.efficiency.counting.spiking import Registered, SpikingLayer, spikes, spiking_layer
-from neuroledger.families.efficiency.counting.state import State, foreign
+from neuroledger.families.efficiency.counting.state import State, is_custom
 
 __all__ = [
-    "Network", "answered", "call", "copied", "evaluation", "first_sample", "hooks_of", "inputs_of",
-    "loops", "may_step", "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "uncompiled",
-    "without_values", "written",
+    "Network", "run_forward", "call", "copy_inputs", "evaluation", "first_sample", "hooks_of", "inputs_of",
+    "has_loops", "may_step", "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "uncompiled",
+    "find_meta_tensor", "was_written",
 ]  # fmt: skip
 
-# A network is foreign code: whatever it raises is reported as a failure of the network.
+# A network is user code: any error that it raises is reported as a failure of the network.
 CALL_ERRORS = (Exception,)
 
-HOUSE = f"{__name__.partition('.')[0]}."
+OWN_PACKAGE = f"{__name__.partition('.')[0]}."
 
 _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
 _GUARD = threading.Lock()
@@ -41,14 +41,14 @@ _HOOKS = threading.Lock()
 class Network:
     """A module and its parts by dotted name, looked up once for a pass.
 
-    ``sample_axis`` is the axis of the samples in its input, ``axis_stated`` whether the caller states it; ``state`` is
-    what each batch starts from, once taken.
+    ``sample_axis`` is the axis of the samples in its input, ``axis_stated`` whether the caller states it. ``state`` is
+    the snapshot from which each batch starts, once taken.
     """
 
     module: nn.Module
     parts: tuple[tuple[str, nn.Module], ...]
     spiking: Mapping[str, SpikingLayer]
-    turn: threading.RLock
+    lock: threading.RLock
     sample_axis: int = 0
     axis_stated: bool = False
     state: State | None = None
@@ -57,12 +57,12 @@ class Network:
     def of(
         cls, module: nn.Module, registered: Registered = MappingProxyType({}), sample_axis: int | None = None
     ) -> Network:
-        """The network of a module; of a compiled one, whose graph cannot be observed, the module it was made from.
+        """Return the network of a module; for a compiled one, whose graph cannot be observed, of its original.
 
         Raises
         ------
         RequestError
-            It is not a torch module.
+            ``module`` is not a torch module.
         """
         if not isinstance(module, nn.Module):
             raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
@@ -70,53 +70,53 @@ class Network:
         parts = tuple(_parts("", module, set()))
         layers = {name: spiking_layer(part, registered) for name, part in parts}
         spiking = {name: layer for name, layer in layers.items() if layer is not None}
-        return cls(module, parts, spiking, _turn(module), sample_axis or 0, sample_axis is not None)
+        return cls(module, parts, spiking, _lock_of(module), sample_axis or 0, sample_axis is not None)
 
     def take_state(self) -> State:
-        """Take what each batch starts from."""
-        with self.turn:
+        """Take a snapshot of the state from which each batch starts."""
+        with self.lock:
             return State(self.module, [part for _, part in self.parts])
 
 
-def _parts(prefix: str, module: nn.Module, met: set[int]) -> list[tuple[str, nn.Module]]:
-    """A module and everything below it by dotted name, each once: ``named_modules`` in one go."""
-    met.add(id(module))
-    found = [(prefix, module)]
+def _parts(prefix: str, module: nn.Module, visited: set[int]) -> list[tuple[str, nn.Module]]:
+    """Return a module and all its descendants by dotted name, each once; faster than ``named_modules``."""
+    visited.add(id(module))
+    parts = [(prefix, module)]
     for name, child in module._modules.items():
-        if child is not None and id(child) not in met:
-            found += _parts(f"{prefix}.{name}" if prefix else name, child, met)
-    return found
+        if child is not None and id(child) not in visited:
+            parts += _parts(f"{prefix}.{name}" if prefix else name, child, visited)
+    return parts
 
 
 def inputs_of(batch: Any) -> Any:
-    """The input in a batch: the batch itself, or the first of ``(input, target, …)``."""
+    """Return the input of a batch: the batch itself, or the first of ``(input, target, …)``."""
     return batch[0] if isinstance(batch, (tuple, list)) and batch else batch
 
 
 def shape_of(inputs: Any) -> tuple[int, ...]:
-    """Shape of the first tensor of a batch.
+    """Return the shape of the first tensor of a batch.
 
     Raises
     ------
     RequestError
-        There is no tensor in the batch, or one without dimensions.
+        The batch has no tensor, or its tensor has no dimensions.
     """
     first = inputs if isinstance(inputs, torch.Tensor) else next(iter(_tensors(inputs)), None)
     if first is None or first.dim() == 0:
         raise RequestError(
-            "a batch holds a tensor (sample, …), (input, target), or a mapping of keyword arguments; "
-            f"in this one the input is {type(inputs).__name__}"
+            f"the input of a batch is {type(inputs).__name__}: pass a tensor (sample, …), a pair (input, target), or a "
+            "mapping of keyword arguments"
         )
     return tuple(first.shape)
 
 
 def size_of(inputs: Any, axis: int = 0) -> int:
-    """Number of samples: the length of the first tensor along the axis of samples.
+    """Return the number of samples: the length of the first tensor along the axis of samples.
 
     Raises
     ------
     RequestError
-        There is no tensor in the batch, or one without such an axis.
+        The batch has no tensor, or its tensor has no such axis.
     """
     shape = shape_of(inputs)
     if not 0 <= axis < len(shape):
@@ -125,7 +125,7 @@ def size_of(inputs: Any, axis: int = 0) -> int:
 
 
 def samples_of(inputs: Any, axis: int, start: int, count: int) -> Any:
-    """Some samples of a batch; tensors without an entry for each sample stay whole."""
+    """Return ``count`` samples of a batch; tensors without an entry for each sample are unchanged."""
     size = size_of(inputs, axis)
     return _each(
         inputs, lambda x: x.narrow(axis, start, count) if x.dim() > axis and x.shape[axis] == size else x
@@ -133,22 +133,22 @@ def samples_of(inputs: Any, axis: int, start: int, count: int) -> Any:
 
 
 def first_sample(inputs: Any, axis: int = 0) -> Any:
-    """The first sample as a batch of one."""
+    """Return the first sample as a batch of one."""
     return samples_of(inputs, axis, 0, 1)
 
 
-def copied(inputs: Any) -> Any:
-    """The same inputs in memory of their own, for networks that write into what they are given."""
+def copy_inputs(inputs: Any) -> Any:
+    """Return a copy of the inputs, for networks that write into their inputs."""
     return _each(inputs, torch.clone)
 
 
-def written(copy: Any) -> bool:
-    """Whether something was written into a fresh copy of inputs."""
+def was_written(copy: Any) -> bool:
+    """Return whether a fresh copy of inputs was written to."""
     return any(tensor.is_inference() or tensor._version > 0 for tensor in _tensors(copy))
 
 
-def without_values(network: Network, inputs: Any) -> str | None:
-    """What is on the meta device, which holds no values; None if nothing is."""
+def find_meta_tensor(network: Network, inputs: Any) -> str | None:
+    """Return the name of a parameter on the meta device, or ``the input``; None if all tensors have values."""
     for prefix, part in network.parts:
         for name, x in part._parameters.items():
             if x is not None and x.is_meta:
@@ -157,7 +157,7 @@ def without_values(network: Network, inputs: Any) -> str | None:
 
 
 def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same structure of inputs, with every tensor changed."""
+    """Return the same structure of inputs, with ``change`` applied to every tensor."""
     if isinstance(inputs, torch.Tensor):
         return change(inputs)
     if isinstance(inputs, Mapping):
@@ -180,10 +180,10 @@ def _tensors(inputs: Any) -> Iterator[Tensor]:
 
 
 def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
-    """The module's answer; with ``time_axis``, one call per step, and the steps' first outputs stacked in its place.
+    """Call the module; with ``time_axis``, once per step, and return the first outputs of all steps stacked along axis 1.
 
-    A module ``forward(input, state)`` that returns ``(output, state)`` is handed its state at the next step. A mapping
-    becomes keyword arguments, a tuple several arguments.
+    A module ``forward(input, state)`` that returns ``(output, state)`` receives its state at the next step. A mapping
+    is passed as keyword arguments, a tuple as several arguments.
     """
     if time_axis is not None:
         answers = []
@@ -203,30 +203,30 @@ def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
 
 @lru_cache(maxsize=256)
 def takes_state(forward: Callable[..., Any]) -> bool:
-    """Whether a network is handed its state after the input, as those of norse are, and returns it after its output."""
+    """Return whether a network takes its state after the input and returns it after the output, as in norse."""
     return list(inspect.signature(forward).parameters)[2:3] == ["state"]
 
 
-def _turn(module: nn.Module) -> threading.RLock:
+def _lock_of(module: nn.Module) -> threading.RLock:
     with _GUARD:
         return _LOCKS.setdefault(module, threading.RLock())
 
 
 @contextmanager
 def hooks_of(network: Network) -> Iterator[None]:
-    """Hooks may be registered and removed: no pass runs the network meanwhile, and no other registers any.
+    """Register or remove hooks within this context: no pass runs the network meanwhile, and no other registers hooks.
 
-    Torch numbers hooks with a counter that is not made for several threads.
+    Torch's counter of hooks is not thread-safe.
     """
-    with network.turn, _HOOKS:
+    with network.lock, _HOOKS:
         yield
 
 
-class evaluation:  # noqa: N801 - used as a function is
-    """Evaluation mode without gradients, from the state that was taken of the network; all put back as it was.
+class evaluation:  # noqa: N801 - used like a function
+    """Evaluation mode without gradients, starting from the network's snapshot; everything is restored at the end.
 
-    Spiking layers are reset, and generators of random numbers start from the same place. With ``carry``, state and random
-    numbers go on from the batch before. Passes over the same network take turns, batch by batch, for they share its state.
+    Spiking layers and random generators are reset. With ``carry``, state and random numbers continue from the previous
+    batch. Passes over the same network alternate batch by batch, because they share its state.
     """
 
     __slots__ = ("_carry", "_gradients", "_network", "_state", "_stream", "_training")
@@ -238,13 +238,13 @@ class evaluation:  # noqa: N801 - used as a function is
 
     def __enter__(self) -> None:
         network = self._network
-        network.turn.acquire()
+        network.lock.acquire()
         self._gradients.__enter__()
         self._state = network.state or network.take_state()
-        self._stream = self._state.streams.now()
+        self._stream = self._state.streams.current()
         try:
             if not self._carry:
-                self._state.streams.go_to(self._state.streams.start)
+                self._state.streams.restore(self._state.streams.start)
                 for layer in network.spiking.values():
                     layer.reset()
             for _, part in network.parts:
@@ -263,15 +263,15 @@ class evaluation:  # noqa: N801 - used as a function is
             for part in self._training:
                 part.training = True
             if not self._carry:
-                self._state.put_back()
-                self._state.streams.go_to(self._stream)
+                self._state.restore()
+                self._state.streams.restore(self._stream)
         finally:
             self._gradients.__exit__(None, None, None)
-            self._network.turn.release()
+            self._network.lock.release()
 
 
 def uncompiled() -> AbstractContextManager[Any]:
-    """Compiled modules and functions run as what they were compiled from, whose functions can be watched."""
+    """Run compiled modules and functions uncompiled, so that their functions can be observed."""
     if "torch._dynamo" not in sys.modules:  # nothing in this process was compiled
         return nullcontext()
     stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
@@ -279,15 +279,15 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 
 def may_step(network: Network, inputs: Any) -> bool:
-    """Whether it has to be found out if a network takes one time step at a time."""
+    """Return whether the network may take one time step per call, which needs a test."""
     return bool(network.spiking) and isinstance(inputs, torch.Tensor) and inputs.dim() > 2
 
 
-def loops(network: Network) -> bool:
-    """Whether code around the spiking layers has a loop, which is likely one over time steps."""
+def has_loops(network: Network) -> bool:
+    """Return whether code around the spiking layers has a loop, which is likely one over time steps."""
     own = {id(layer.module) for layer in network.spiking.values()}
     return any(
-        _has_loop(type(part).forward) for _, part in network.parts if id(part) not in own and foreign(part)
+        _has_loop(type(part).forward) for _, part in network.parts if id(part) not in own and is_custom(part)
     )
 
 
@@ -307,17 +307,17 @@ def _has_loop(function: Callable[..., Any]) -> bool:
 
 
 def steps_through_time(network: Network, inputs: Any) -> int | None:
-    """The axis of time if the module is a spiking network that takes one step at a time, else None.
+    """Return the axis of time if the module is a spiking network that takes one step per call, else None.
 
-    Such a network has spiking layers with a state of their own, answers one step with ``(spikes, membrane)``, and
-    either cannot take a whole sequence or would run each spiking layer once over it. Time is axis 1, or axis 0 where
-    that is not the axis of the samples.
+    Such a network has spiking layers with a state of their own, returns ``(spikes, membrane)`` for one step, and
+    either fails on a whole sequence or calls each spiking layer once for it. Time is axis 1, or axis 0 if samples are
+    along axis 1.
     """
     layers, module = network.spiking, network.module
     if not may_step(network, inputs):
         return None
     axis = 0 if network.sample_axis else 1
-    sample = inputs.narrow(network.sample_axis, 0, 1).clone()  # a network may write into what it is given
+    sample = inputs.narrow(network.sample_axis, 0, 1).clone()  # a network may write into its input
     try:
         with evaluation(network):
             answer = module(sample.select(axis, 0).clone())
@@ -325,18 +325,18 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
         return None
     if not (isinstance(answer, (tuple, list)) and len(answer) >= 2):
         return None
-    calls = dict.fromkeys(layers, 0)
-    here = threading.get_ident()
+    call_counts = dict.fromkeys(layers, 0)
+    thread = threading.get_ident()
 
-    def noting(name: str) -> Any:
-        def note(*_: Any) -> None:
-            if threading.get_ident() == here:
-                calls[name] += 1
+    def hook_for(name: str) -> Any:
+        def count_call(*_: Any) -> None:
+            if threading.get_ident() == thread:
+                call_counts[name] += 1
 
-        return note
+        return count_call
 
     with hooks_of(network):
-        hooks = [layer.module.register_forward_pre_hook(noting(name)) for name, layer in layers.items()]
+        hooks = [layer.module.register_forward_pre_hook(hook_for(name)) for name, layer in layers.items()]
     try:
         with evaluation(network):
             module(sample)
@@ -346,11 +346,17 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
         with hooks_of(network):
             for hook in hooks:
                 hook.remove()
-    return axis if max(calls.values()) <= 1 else None
+    return axis if max(call_counts.values()) <= 1 else None
 
 
-def answered(network: Network, inputs: Any, time_axis: int | None) -> Any:
-    """The module's answer, or a ModelError that says what went wrong."""
+def run_forward(network: Network, inputs: Any, time_axis: int | None) -> Any:
+    """Return the module's output.
+
+    Raises
+    ------
+    ModelError
+        The forward pass failed.
+    """
     try:
         return call(network.module, inputs, time_axis)
     except CALL_ERRORS as error:
@@ -361,11 +367,11 @@ def answered(network: Network, inputs: Any, time_axis: int | None) -> Any:
 
 
 def may_write(network: Network) -> bool:
-    """Whether a network may write into its inputs: torch's own modules do if they work in place, and those here do not."""
+    """Return whether a network may write into its inputs: torch's modules do if in-place, this package's do not."""
     return any(
         part._forward_pre_hooks
         or part._forward_hooks
         or getattr(part, "inplace", False)
-        or (foreign(part) and not type(part).__module__.startswith(HOUSE))
+        or (is_custom(part) and not type(part).__module__.startswith(OWN_PACKAGE))
         for _, part in network.parts
     )

@@ -1,9 +1,8 @@
-"""A pass that counts as NeuroBench 2.3 does, with its rules for which layers it sees and how it counts them.
+"""A pass that counts like NeuroBench 2.3, with its rules for which layers are counted and how.
 
-What it defines otherwise than the strict pass: only Linear, Conv and recurrent cells are seen, below the root; zero
-padding multiplies nothing; the whole batch decides between MACs and ACs, from the input alone; an LSTM's dense count
-keeps its zero states; a GRU's candidate is taken from the hidden part. Where NeuroBench itself fails and reports 0,
-this pass says so instead.
+Differences from the strict pass: only Linear, Conv and recurrent cells below the root are counted; zero padding is not;
+MACs or ACs are decided for the whole batch, from the input alone; zero states reduce an LSTM's dense count; a GRU's
+candidate is taken from the hidden part. Where NeuroBench itself fails and reports 0, this pass reports the failure.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from neuroledger.families.efficiency.counting.recurrent import ones
 from neuroledger.families.efficiency.counting.spiking import spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 
-__all__ = ["PeerPass", "peer_weights"]
+__all__ = ["NeuroBenchPass", "neurobench_weights"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONNECTIONS = (nn.Linear, *CONVOLUTIONS, nn.RNNBase, nn.RNNCellBase)
@@ -32,21 +31,23 @@ ACTIVATIONS = (nn.ReLU, nn.Sigmoid)
 COUNTING_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 
 
-def below(module: nn.Module, sought: Callable[[nn.Module], bool]) -> Iterator[tuple[str, nn.Module]]:
-    """Name within its parent and module of what is sought below the root, as often as a parent holds it."""
+def matching_below(
+    module: nn.Module, matches: Callable[[nn.Module], bool]
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield name within its parent and module of all matches below the root, once per parent."""
     for name, child in module.named_children():
-        if sought(child):
+        if matches(child):
             yield name, child
         else:
-            yield from below(child, sought)
+            yield from matching_below(child, matches)
 
 
-def peer_weights(module: nn.Module) -> Weights:
-    """Static counts as NeuroBench has them before its first run.
+def neurobench_weights(module: nn.Module) -> Weights:
+    """Return static counts as NeuroBench computes them before its first run.
 
-    Weights of Linear and Conv without their biases, recurrent layers with theirs; nothing packed, masks counted.
+    Linear and Conv count without biases, recurrent layers with biases; packed weights are not counted, masks are.
     """
-    strict = count_weights(module)
+    counts = count_weights(module)
     parameters = list(module.parameters())
     zeros = connections = 0
     for leaf in module.modules():
@@ -63,16 +64,16 @@ def peer_weights(module: nn.Module) -> Weights:
     return Weights(
         parameters=sum(p.numel() for p in parameters),
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
-        buffer_bytes=strict.buffer_bytes + strict.mask_bytes,
-        state_bytes=strict.state_bytes,
+        buffer_bytes=counts.buffer_bytes + counts.mask_bytes,
+        state_bytes=counts.state_bytes,
         mask_bytes=0,
         zeros=zeros,
         connections=connections,
     )
 
 
-class PeerPass:
-    """NeuroBench's hooks, owned by one pass: they count only while it runs, in its thread, and go when it ends."""
+class NeuroBenchPass:
+    """NeuroBench's hooks for one pass: they count only while it runs, in its thread, and are removed at the end."""
 
     def __init__(self, network: Network, needs: frozenset[Need]) -> None:
         self.network, self.module, self.needs = network, network.module, needs
@@ -85,17 +86,19 @@ class PeerPass:
         self._thread: int | None = None
         self._hooks: list[RemovableHandle] = []
 
-    def __enter__(self) -> PeerPass:
+    def __enter__(self) -> NeuroBenchPass:
         with hooks_of(self.network):
             self._register()
         return self
 
     def _register(self) -> None:
         if "operations" in self.needs:
-            for name, child in below(self.module, lambda m: isinstance(m, CONNECTIONS)):
+            for name, child in matching_below(self.module, lambda m: isinstance(m, CONNECTIONS)):
                 self._hooks.append(child.register_forward_pre_hook(self._connection(name), with_kwargs=True))
         seen = ACTIVATIONS if {"activations", "membranes"} & self.needs else ()
-        for name, child in below(self.module, lambda m: isinstance(m, seen) or id(m) in self._layers):
+        for name, child in matching_below(
+            self.module, lambda m: isinstance(m, seen) or id(m) in self._layers
+        ):
             self._hooks.append(child.register_forward_hook(self._activation(name)))
 
     def __exit__(self, *_: object) -> None:
@@ -105,17 +108,17 @@ class PeerPass:
         self._hooks.clear()
 
     def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
-        """Count what this thread does from here on to a batch of ``size`` samples."""
+        """Start counting in this thread, for a batch of ``size`` samples."""
         self.tally.begin(size, shape)
         self._thread = threading.get_ident()
 
     def end(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._thread = None
         self._past.clear()
 
     def settle(self) -> None:
-        """Settle the counts of the batch."""
+        """Complete the counts of the batch."""
         zeros = float(sum(float(zero) for zero, _ in self._zeros))
         elements = sum(count for _, count in self._zeros)
         self._zeros.clear()
@@ -123,7 +126,7 @@ class PeerPass:
         self.tally.settle()
 
     def finish(self) -> None:
-        """Settle what is left."""
+        """Complete the counts of the pass."""
         self.tally.settle(last=True)
 
     def _connection(self, name: str) -> Callable[..., None]:
@@ -131,7 +134,7 @@ class PeerPass:
             if self._thread != threading.get_ident() or "operations" in self.failures:
                 return
             try:
-                count_as_peer(self.tally, name, layer, args)
+                count_as_neurobench(self.tally, name, layer, args)
             except MetricError as error:
                 self.failures["operations"] = str(error)
             except COUNTING_ERRORS as error:
@@ -151,7 +154,7 @@ class PeerPass:
             neuron = self._layers.get(id(layer))
             potential = None if neuron is None else neuron.membrane(output)
             if neuron is not None:
-                self.tally.spiked(name, fired, potential)
+                self.tally.note_spiking_call(name, fired, potential)
             if neuron is not None and potential is not None:
                 past = self._past.get(layer)
                 counts.membranes += potential.numel()
@@ -163,8 +166,8 @@ class PeerPass:
         return end
 
 
-def count_as_peer(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ...]) -> None:
-    """Count one call as NeuroBench does.
+def count_as_neurobench(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ...]) -> None:
+    """Count one call like NeuroBench.
 
     Raises
     ------
@@ -195,8 +198,8 @@ def count_as_peer(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ..
         dense = _convolved(layer, every, torch.ones_like(layer.weight, dtype=torch.float64))
         dense = dense * (len(x) if x.dim() == layer.weight.dim() else 1)
     counts = tally.layer(name)
-    plain = tally.scratch.plain(x.reshape(1, -1))
-    tally.add(counts, "acs" if bool(plain) else "macs", effective)
+    ternary = tally.scratch.ternary(x.reshape(1, -1))
+    tally.add(counts, "acs" if bool(ternary) else "macs", effective)
     tally.add(counts, "dense", dense)
     for weight in layer.parameters(recurse=False):
         tally.reach(weight, name)
@@ -207,12 +210,12 @@ def _convolved(layer: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _cell(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
-    """Effective and dense operations of one step of a cell."""
+    """Return effective and dense operations of one step of a cell."""
     if state is None:
         if not isinstance(layer, nn.RNNCell):
             kind = type(layer).__name__
             raise MetricError(f"NeuroBench 2.3 fails on {kind} called without a state; use mode='strict'")
-        first = x[:1]  # without a state, NeuroBench sees no more than the first sample of the batch
+        first = x[:1]  # without a state, NeuroBench counts only the first sample of the batch
         weight = layer.weight_ih
         return (ones(first) @ ones(weight).t()).sum(dtype=torch.float64), torch.tensor(
             float(weight.numel()), device=x.device

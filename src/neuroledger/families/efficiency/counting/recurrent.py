@@ -1,9 +1,8 @@
-"""Counting rules of recurrent layers and cells: the products of the weights, and those among the gates.
+"""Counting rules of recurrent layers and cells: products with the weights, and products among the gates.
 
-An input or hidden value meets the non-zero weights of its column, as in a linear layer. The gates then multiply among
-themselves: an LSTM forms f·c, i·g and o·tanh(c), a GRU r·(W h), (1-z)·n and z·h, so that at most three products per
-unit and step are added. A product counts if both of its factors can be other than zero. Layers are unrolled step by
-step to know every hidden state.
+An input or hidden value is multiplied with the non-zero weights of its column, as in a linear layer. In addition, an LSTM
+computes f·c, i·g and o·tanh(c), a GRU r·(W h), (1-z)·n and z·h: at most three products per unit and step. A product
+counts if both of its factors can be non-zero. Layers are unrolled step by step to obtain every hidden state.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Cell(NamedTuple):
 
 
 class States(NamedTuple):
-    """What a cell met, ``(batch, …)`` or ``(batch, time, …)``; an LSTM also its cell states and raw outputs."""
+    """Inputs and states of a cell, ``(batch, …)`` or ``(batch, time, …)``; for an LSTM also cell states and raw outputs."""
 
     inputs: Tensor
     hidden: Tensor
@@ -47,12 +46,12 @@ class States(NamedTuple):
 
 
 def ones(tensor: Tensor) -> Tensor:
-    """1 where the tensor is not zero."""
+    """Return 1 where the tensor is not zero, else 0."""
     return tensor.ne(0).to(torch.float32)
 
 
 def always_open(cell: Cell) -> bool:
-    """Whether biases alone keep every gate, and a GRU's candidate, from being zero, whatever comes in."""
+    """Return whether the biases keep all gates, and a GRU's candidate, from being zero for any input."""
     if cell.b_ih is None or cell.b_hh is None:
         return False
     own = cell.b_hh
@@ -63,11 +62,11 @@ def always_open(cell: Cell) -> bool:
 
 
 def gate_products(cell: Cell, states: States) -> Tensor:
-    """Products among the gates for each sample and step: f·c + i·g + o·[c ≠ 0], or r·(W h) + (1-z)·n + z·h."""
-    if always_open(cell):  # two in each unit, and a third where something is carried over
-        held = states.hidden if cell.kind == "gru" or states.memory is None else states.memory
-        carries = torch.ne(held, 0, out=torch.empty_like(held, dtype=torch.float32)).sum(-1)
-        return carries + 2.0 * held.shape[-1]
+    """Return the products among the gates for each sample and step: f·c + i·g + o·[c ≠ 0], or r·(W h) + (1-z)·n + z·h."""
+    if always_open(cell):  # two in each unit, and a third where the carried state is not zero
+        carried_state = states.hidden if cell.kind == "gru" or states.memory is None else states.memory
+        carries = torch.ne(carried_state, 0, out=torch.empty_like(carried_state, dtype=torch.float32)).sum(-1)
+        return carries + 2.0 * carried_state.shape[-1]
     zero = states.inputs.new_zeros((), dtype=torch.float32)
     bias_ih = ones(cell.b_ih) if cell.b_ih is not None else zero
     bias_hh = ones(cell.b_hh) if cell.b_hh is not None else zero
@@ -85,9 +84,9 @@ def gate_products(cell: Cell, states: States) -> Tensor:
 
 
 def count_cell(tally: Tally, cell: Cell, states: States, name: str, valid: Tensor | None = None) -> None:
-    """Count every row of ``states``: inputs and hidden states on their own, products of gates as MACs.
+    """Count every row of ``states``: inputs and hidden states separately, products of gates as MACs.
 
-    Of padded sequences, ``valid`` ``(batch, time)`` are the steps that exist.
+    For padded sequences, ``valid`` ``(batch, time)`` marks the steps that belong to a sequence.
     """
     if valid is not None:
         states = States(*(None if s is None else s * valid[..., None] for s in states))
@@ -107,7 +106,7 @@ def count_cell(tally: Tally, cell: Cell, states: States, name: str, valid: Tenso
 
 
 def cell(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]:
-    """The rule of one step of a cell: ``(input, state, w_ih, w_hh, b_ih, b_hh)``."""
+    """Return the rule of one step of a cell: ``(input, state, w_ih, w_hh, b_ih, b_hh)``."""
 
     def rule(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x, state = args[0], args[1]
@@ -124,20 +123,20 @@ def cell(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], 
 
 @dataclass(frozen=True)
 class Sequences:
-    """A batch of sequences ``(time, batch, feature)``, padded behind their lengths where these differ."""
+    """A batch of sequences ``(time, batch, feature)``, padded at the end if their lengths differ."""
 
     values: Tensor
     lengths: Tensor | None
 
     def valid(self) -> Tensor:
-        """Which steps belong to a sequence, ``(time, batch)``."""
+        """Return which steps belong to a sequence, ``(time, batch)``."""
         steps, batch = self.values.shape[:2]
         if self.lengths is None:
             return torch.ones((steps, batch), dtype=torch.bool, device=self.values.device)
         return torch.arange(steps, device=self.values.device)[:, None] < self.lengths.to(self.values.device)
 
     def backwards(self) -> Sequences:
-        """Each sequence from its last step to its first; padding stays behind."""
+        """Return each sequence reversed, with padding at the end."""
         if self.lengths is None:
             return Sequences(self.values.flip(0), None)
         steps = torch.arange(len(self.values), device=self.values.device)[:, None]
@@ -147,13 +146,13 @@ class Sequences:
 
 
 def stack(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]:
-    """The rule of a recurrent layer: several cells in depth and direction, over padded or packed sequences."""
+    """Return the rule of a recurrent layer: several cells in depth and direction, over padded or packed sequences."""
 
     def rule(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if isinstance(args[2], (list, tuple)) and isinstance(args[3], bool):
             x, state, weights, biased, layers = args[0], args[1], args[2], args[3], args[4]
             if not args[8]:
-                tally.sequences(kind, x.shape)
+                tally.check_sequence_axis(kind, x.shape)
             sequence = Sequences(x.transpose(0, 1) if args[8] else x, None)
             both = args[7]
         else:
@@ -183,44 +182,48 @@ def count_stack(
 ) -> None:
     """Count a stack of ``layers`` × ``directions`` cells with initial states ``(layer · direction, batch, unit)``.
 
-    ``answer`` is what the last layer answered, ``(time, batch, direction · unit)``, where it is known.
+    ``answer`` is the output of the last layer, ``(time, batch, direction · unit)``, if it is known.
     """
-    each = len(weights) // (layers * directions)
+    per_cell = len(weights) // (layers * directions)
     valid = sequence.valid() if sequence.lengths is not None else None
     for layer in range(layers):
         outputs = []
         for direction in range(directions):
-            number = layer * directions + direction
-            own = list(weights[number * each : (number + 1) * each])
-            projection = own.pop() if len(own) % 2 else None
-            biases = own[2:4] if biased else [None, None]
-            parts = Cell(kind, own[0], own[1], biases[0], biases[1], projection)
-            start = None if memory is None else memory[number]
-            given = sequence.backwards() if direction else sequence
+            index = layer * directions + direction
+            cell_weights = list(weights[index * per_cell : (index + 1) * per_cell])
+            projection = cell_weights.pop() if len(cell_weights) % 2 else None
+            biases = cell_weights[2:4] if biased else [None, None]
+            parts = Cell(kind, cell_weights[0], cell_weights[1], biases[0], biases[1], projection)
+            start = None if memory is None else memory[index]
+            cell_inputs = sequence.backwards() if direction else sequence
             output = None
             if answer is not None and projection is None and layer == layers - 1:
                 output = answer.chunk(directions, -1)[direction]
                 output = output.flip(0) if direction else output
             if sequence.lengths is None and projection is None:
-                states, output = run_through(parts, given.values, hidden[number], start, output)
+                states, output = states_from_outputs(parts, cell_inputs.values, hidden[index], start, output)
             else:
-                states, output = unroll(parts, given.values, hidden[number], start)
+                states, output = unroll(parts, cell_inputs.values, hidden[index], start)
             by_sample = States(*(None if s is None else s.transpose(0, 1) for s in states))
             count_cell(
-                tally, parts, by_sample, tally.name(own[0], kind), None if valid is None else valid.t()
+                tally,
+                parts,
+                by_sample,
+                tally.name(cell_weights[0], kind),
+                None if valid is None else valid.t(),
             )
-            answered = Sequences(output, sequence.lengths)
-            outputs.append((answered.backwards() if direction else answered).values)
+            cell_outputs = Sequences(output, sequence.lengths)
+            outputs.append((cell_outputs.backwards() if direction else cell_outputs).values)
         sequence = Sequences(torch.cat(outputs, -1), sequence.lengths)
 
 
-def run_through(
+def states_from_outputs(
     cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None, output: Tensor | None
 ) -> tuple[States, Tensor]:
-    """What ``unroll`` finds of a cell without projection, from its outputs, by torch's own layer if not yet known.
+    """Return the result of ``unroll`` for a cell without projection, from its outputs; torch's layer computes these.
 
-    An LSTM's output o · tanh(c) that is not zero comes from a c that is not zero, which is all that is asked of it; only
-    where some are zero the cell states themselves are needed.
+    A non-zero LSTM output o · tanh(c) implies a non-zero c, which is all that is needed. Cell states themselves are
+    computed only if some outputs are zero.
     """
     if output is None:
         weights = [w for w in (cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh) if w is not None]
@@ -232,13 +235,13 @@ def run_through(
         return States(x, before), output
     memories = torch.cat([memory[None].to(output.dtype), output[:-1]])
     if count_nonzero(output[:-1]) < output[:-1].numel():
-        found = unroll(cell, x, hidden, memory)[0].memory
-        memories = memories.where(memories.ne(0), memories if found is None else found)
+        unrolled = unroll(cell, x, hidden, memory)[0].memory
+        memories = memories.where(memories.ne(0), memories if unrolled is None else unrolled)
     return States(x, before, memories), output
 
 
 def unroll(cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None) -> tuple[States, Tensor]:
-    """The states that each step meets, ``(time, batch, …)``, and the outputs, for inputs ``(time, batch, in)``."""
+    """Return the states before each step, ``(time, batch, …)``, and the outputs, for inputs ``(time, batch, in)``."""
     before: list[Tensor] = []
     memories: list[Tensor] = []
     raws: list[Tensor] = []

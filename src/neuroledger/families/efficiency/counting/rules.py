@@ -1,8 +1,8 @@
 """Counting rules of linear layers, convolutions and products of two factors.
 
-Effective operations of a connection are the products of which both factors are not zero. Every input value is
-multiplied by a fixed number of non-zero weights, its fan-out, so that a call costs one sum over its inputs,
-Σ 1[x ≠ 0] · fan-out, whatever the kernel; the fan-out is found once per layer and input shape.
+Effective operations are products in which no factor is zero. Every input value is multiplied by a fixed number of non-zero
+weights, its fan-out. Counting a call therefore takes one sum over its inputs, Σ 1[x ≠ 0] · fan-out, for any kernel; the
+fan-out is computed once per layer and input shape.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor
 
 from neuroledger.families.efficiency.counting.known_zeros import zeros_of
 from neuroledger.families.efficiency.counting.layer_counts import Site, Tally
-from neuroledger.families.efficiency.counting.rows import EXACT, Fan, count_nonzero
+from neuroledger.families.efficiency.counting.rows import EXACT, FanOut, count_nonzero
 from neuroledger.families.efficiency.counting.static import nonzero
 
 __all__ = [
     "QUANTISED", "argument", "bilinear", "convolution", "count_linear", "einsum", "general_convolution",
-    "inner", "is_packed", "linear", "packed", "plain_items", "plain_rows", "product", "products", "shifted_linear",
+    "inner", "is_packed", "linear", "packed", "ternary_items", "ternary_rows", "product", "products", "shifted_linear",
     "tensordot", "transposed",
 ]  # fmt: skip
 
@@ -31,28 +31,28 @@ __all__ = [
 def argument(
     args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any = None
 ) -> Any:
-    """An argument given by place or by name."""
+    """Return an argument that is passed by position or by name."""
     return args[place] if len(args) > place else kwargs.get(name, default)
 
 
-def plain_rows(tally: Tally, values: Tensor) -> Tensor:
-    """Whether each item ``(item, …)`` holds nothing but -1, 0 and 1."""
-    found = tally.scratch.plain(values.flatten(1))
-    return torch.full((len(values),), found, device=values.device) if isinstance(found, bool) else found
+def ternary_rows(tally: Tally, values: Tensor) -> Tensor:
+    """Return whether each item ``(item, …)`` has only -1, 0 and 1."""
+    ternary = tally.scratch.ternary(values.flatten(1))
+    return torch.full((len(values),), ternary, device=values.device) if isinstance(ternary, bool) else ternary
 
 
-def plain_items(tally: Tally, values: Tensor, batch: Sequence[int]) -> Tensor:
-    """The same of matrices ``(…, row, column)``, spread over ``batch``; read whole only if their first rows do not tell."""
+def ternary_items(tally: Tally, values: Tensor, batch: Sequence[int]) -> Tensor:
+    """Return the same for matrices ``(…, row, column)`` broadcast to ``batch``; first rows are tested before the rest."""
     items = values.expand(*batch, *values.shape[-2:])
     if items.numel() and tally.scratch.analogue(items[..., 0, :].reshape(-1, items.shape[-1])):
         return torch.zeros(math.prod(batch), dtype=torch.bool)
     items = items.reshape(-1, *items.shape[-2:])
-    return plain_rows(tally, items if items.is_contiguous() else items.transpose(1, 2))
+    return ternary_rows(tally, items if items.is_contiguous() else items.transpose(1, 2))
 
 
-def exact(driven: Tensor, bound: float) -> Fan:
-    """The fan-out in the cheapest type in which sums up to ``bound`` are exact."""
-    return Fan(len(driven), driven.to(torch.float32 if bound < EXACT else torch.float64))
+def exact(driven: Tensor, bound: float) -> FanOut:
+    """Return the fan-out in the cheapest type in which sums up to ``bound`` are exact."""
+    return FanOut(len(driven), driven.to(torch.float32 if bound < EXACT else torch.float64))
 
 
 def count(
@@ -62,45 +62,45 @@ def count(
     leading: Sequence[int],
     weight: Tensor,
     dense: float,
-    fan: Callable[[float], Fan],
+    fan_out: Callable[[float], FanOut],
     key: tuple[Any, ...] | None = None,
 ) -> None:
-    """Count a call on inputs that drive ``fan(most operations of a row)``; remember it if the weight is the model's."""
+    """Count a call on inputs with ``fan_out(most operations of a row)``; remember it if the weight is the model's."""
     tally.reach(weight, name)
-    if not x.numel():  # an expert that no sample chose
+    if not x.numel():  # an expert that no sample uses
         return
     shape = (math.prod(leading), x.numel() // math.prod(leading))
     bound = dense / max(1, shape[0])
     if key is None or weight.is_inference() or tally.owner(weight) is None:
-        made = tally.made.origin(weight)
-        fresh = ("fresh", made.root if made else None, x.shape[len(leading) :])
-        inbox = tally.inbox(name, fresh, fan(bound), remade=made is not None)
-        inbox.take(x.reshape(shape), leading, tally.batch, tally.samples)
+        origin = tally.derived.origin(weight)
+        fresh = ("fresh", origin.root if origin else None, x.shape[len(leading) :])
+        row_buffer = tally.row_buffer(name, fresh, fan_out(bound), remade=origin is not None)
+        row_buffer.add(x.reshape(shape), leading, tally.batch, tally.samples)
         tally.layer(name).dense += dense
         return
     site = tally.sites.get(key)
     if site is None or site.weight is not weight or site.version != weight._version:
-        # The batch's size is no part of the role: the first dimensions of an input do not change its fan-out.
+        # The batch size is not part of the role: leading dimensions of an input do not change its fan-out.
         view = (
             weight.data_ptr(),
             weight.shape,
             weight.stride(),
-        )  # another view of the same weights drives others
+        )  # another view of the same weights has another fan-out
         role = (key[0], *view, weight._version, x.shape[len(leading) :], key[3])
-        inbox = tally.known_inbox(name, role) or tally.inbox(name, role, fan(bound))
-        site = Site(weight, weight._version, tally.layer(name), inbox, shape, leading, dense)
+        row_buffer = tally.known_row_buffer(name, role) or tally.row_buffer(name, role, fan_out(bound))
+        site = Site(weight, weight._version, tally.layer(name), row_buffer, shape, leading, dense)
         tally.sites[key] = site
-    tally.at(site, x)
+    tally.count_at(site, x)
 
 
 def linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``y = x Wᵀ + b``: dense operations = rows · in · out; the bias is no synapse."""
+    """Count ``y = x Wᵀ + b``: dense operations = rows · in · out; the bias is not a synapse."""
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     count_linear(tally, x, weight, tally.name(weight, "linear"))
 
 
 def shifted_linear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A linear layer of 8-bit weights whose zero is a number: (input, weight, packed, offsets, scale, zero, bias)."""
+    """Count a linear layer of 8-bit weights with a zero point: (input, weight, packed, offsets, scale, zero, bias)."""
     x, weight, zero = args[0], args[1], int(args[5])
     name = tally.name(weight, "linear")
     tally.packed = "int8"
@@ -122,27 +122,29 @@ def count_linear(tally: Tally, x: Tensor, weight: Tensor, name: str) -> None:
     count(tally, name, x, leading, weight, dense, lambda bound: column_sums(tally, weight, bound), key)
 
 
-def column_sums(tally: Tally, weight: Tensor, bound: float) -> Fan:
-    """Non-zero weights of each input, for W ``(out, in)``; a large matrix is read once."""
+def column_sums(tally: Tally, weight: Tensor, bound: float) -> FanOut:
+    """Return the number of non-zero weights of each input, for W ``(out, in)``; a large matrix is read once."""
     zeros = None if id(weight) in tally.full else zeros_of(weight)
     if zeros is not None and zeros.size:
         missing = np.bincount(zeros % weight.shape[1], minlength=weight.shape[1])
-        return Fan(
+        return FanOut(
             weight.shape[1],
             torch.from_numpy(len(weight) - missing).to(torch.float32 if bound < EXACT else torch.float64),
         )
     if zeros is not None or tally.is_full(weight):
-        return Fan(weight.shape[1], each=float(len(weight)))
+        return FanOut(weight.shape[1], each=float(len(weight)))
     return exact(nonzero(weight).sum(0), bound)
 
 
 def convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A convolution of any rank: dense = output values · weights per output value, padding included."""
+    """Count a convolution of any rank: dense = output values · weights per output value, including padding."""
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
     dilation, groups = argument(args, kwargs, 5, "dilation", 1), argument(args, kwargs, 6, "groups", 1)
     name = tally.name(weight, "conv")
-    key = None if kwargs else (f"conv{weight.dim() - 2}d", id(weight), x.shape, tuple(map(_fixed, args[3:])))
+    key = (
+        None if kwargs else (f"conv{weight.dim() - 2}d", id(weight), x.shape, tuple(map(_hashable, args[3:])))
+    )
     count_convolution(tally, x, weight, name, result, stride, padding, dilation, groups, key)
 
 
@@ -166,22 +168,29 @@ def count_convolution(
     rank = weight.dim() - 2
     space, out = x.shape[-rank:], result.shape[-rank:]
 
-    def fan(bound: float) -> Fan:
+    def fan_out(bound: float) -> FanOut:
         if weight.is_cpu and tally.is_full(weight):
             kernel, filters, channels = tuple(weight.shape[2:]), len(weight) // groups, x.shape[-rank - 1]
-            met = (tuple(space), tuple(out), kernel, _fixed(stride), _fixed(padding), _fixed(dilation))
-            return _coverage(*met, filters, channels, bound < EXACT)
+            met = (
+                tuple(space),
+                tuple(out),
+                kernel,
+                _hashable(stride),
+                _hashable(padding),
+                _hashable(dilation),
+            )
+            return _full_fan_out(*met, filters, channels, bound < EXACT)
         driven = (
             nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
         )
-        return exact(_adjoint(driven, space, out, stride, padding, dilation), bound)
+        return exact(_fan_out_map(driven, space, out, stride, padding, dilation), bound)
 
     leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
-    count(tally, name, x, leading, weight, float(result.numel()) * math.prod(weight.shape[1:]), fan, key)
+    count(tally, name, x, leading, weight, float(result.numel()) * math.prod(weight.shape[1:]), fan_out, key)
 
 
 def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A transposed convolution: dense = input values · weights per input value, cropped ones included."""
+    """Count a transposed convolution: dense = input values · weights per input value, including cropped ones."""
     x, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
     stride, padding = argument(args, kwargs, 3, "stride", 1), argument(args, kwargs, 4, "padding", 0)
     extra, dilation = argument(args, kwargs, 5, "output_padding", 0), argument(args, kwargs, 7, "dilation", 1)
@@ -189,18 +198,18 @@ def transposed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict
     space, out = x.shape[-rank:], result.shape[-rank:]
     name = tally.name(weight, "conv_transpose")
 
-    def fan(bound: float) -> Fan:
+    def fan_out(bound: float) -> FanOut:
         driven = nonzero(weight).sum(1, keepdim=True, dtype=torch.float32)
-        return exact(_adjoint(driven, space, out, stride, padding, dilation, extra), bound)
+        return exact(_fan_out_map(driven, space, out, stride, padding, dilation, extra), bound)
 
     leading = tuple(x.shape[:1]) if x.dim() == weight.dim() else (1,)
     kind = f"conv_transpose{rank}d"
-    key = None if kwargs else (kind, id(weight), x.shape, tuple(map(_fixed, args[3:])))
-    count(tally, name, x, leading, weight, float(x.numel()) * math.prod(weight.shape[1:]), fan, key)
+    key = None if kwargs else (kind, id(weight), x.shape, tuple(map(_hashable, args[3:])))
+    count(tally, name, x, leading, weight, float(x.numel()) * math.prod(weight.shape[1:]), fan_out, key)
 
 
 @lru_cache(maxsize=256)
-def _coverage(
+def _full_fan_out(
     space: tuple[int, ...],
     out: tuple[int, ...],
     kernel: tuple[int, ...],
@@ -210,31 +219,31 @@ def _coverage(
     filters: int,
     channels: int,
     small: bool,
-) -> Fan:
-    """Weights that each value of a map ``(channel · place,)`` meets where none of them is zero: it is geometry."""
+) -> FanOut:
+    """Return the fan-out of each value of a map ``(channel · position,)`` for weights without zeros, from geometry alone."""
     rank = len(space)
-    steps, gaps = _each(stride, rank), _each(dilation, rank)
+    steps, gaps = _per_axis(stride, rank), _per_axis(dilation, rank)
     before, _ = _padding(padding, kernel, gaps)
-    met = torch.ones(1)
+    uses = torch.ones(1)
     for axis in range(rank):
         line = [0.0] * space[axis]
         for start in range(out[axis]):
             for tap in range(kernel[axis]):
-                place = start * steps[axis] - before[axis] + tap * gaps[axis]
-                if 0 <= place < space[axis]:
-                    line[place] += 1.0
-        met = torch.outer(met, torch.tensor(line)).flatten()
+                position = start * steps[axis] - before[axis] + tap * gaps[axis]
+                if 0 <= position < space[axis]:
+                    line[position] += 1.0
+        uses = torch.outer(uses, torch.tensor(line)).flatten()
     with torch.inference_mode(False):
-        driven = (met * filters).to(torch.float32 if small else torch.float64).repeat(channels)
-    return Fan(len(driven), driven, float(driven[0]) if bool(driven.eq(driven[0]).all()) else None)
+        driven = (uses * filters).to(torch.float32 if small else torch.float64).repeat(channels)
+    return FanOut(len(driven), driven, float(driven[0]) if bool(driven.eq(driven[0]).all()) else None)
 
 
-def _fixed(value: Any) -> Any:
-    """A stride, padding or dilation as something that can be remembered by."""
+def _hashable(value: Any) -> Any:
+    """Return a stride, padding or dilation in hashable form."""
     return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
-def _adjoint(
+def _fan_out_map(
     driven: Tensor,
     space: Sequence[int],
     out: Sequence[int],
@@ -243,45 +252,45 @@ def _adjoint(
     dilation: Any,
     extra: Any = None,
 ) -> Tensor:
-    """How many non-zero weights each value of a map ``(channel, *space)`` meets: the adjoint applied to ones.
+    """Return the number of non-zero weights of each value of a map ``(channel, *space)``: the adjoint applied to ones.
 
-    ``driven`` (channel, 1, *kernel) holds the non-zero weights from each channel, summed over its outputs; ``extra``
+    ``driven`` (channel, 1, *kernel) are the non-zero weights from each channel, summed over its outputs; ``extra``
     is the output padding of a transposed convolution.
     """
     rank, channels = len(space), len(driven)
     exact = driven.to(torch.float64) if float(driven.sum()) >= EXACT else driven
-    before, after = _padding(padding, driven.shape[2:], _each(dilation, rank))
+    before, after = _padding(padding, driven.shape[2:], _per_axis(dilation, rank))
     ones = exact.new_ones((1, channels, *out))
     lengths = [n + a - b for n, a, b in zip(space, after, before, strict=True)]
     shape = exact.new_empty((1, channels, *lengths))
-    fan = torch.ops.aten.convolution_backward(
-        ones, shape, exact, None, _each(stride, rank), before, _each(dilation, rank), extra is not None,
-        _each(extra or 0, rank), channels, [True, False, False],
+    fan_out = torch.ops.aten.convolution_backward(
+        ones, shape, exact, None, _per_axis(stride, rank), before, _per_axis(dilation, rank), extra is not None,
+        _per_axis(extra or 0, rank), channels, [True, False, False],
     )[0]  # fmt: skip
     for axis, length in enumerate(space):
-        fan = fan.narrow(2 + axis, 0, length)
-    return fan.flatten()
+        fan_out = fan_out.narrow(2 + axis, 0, length)
+    return fan_out.flatten()
 
 
-def _each(value: Any, rank: int) -> list[int]:
-    """One number for every axis of space."""
+def _per_axis(value: Any, rank: int) -> list[int]:
+    """Return one number for every spatial axis."""
     values = [int(v) for v in value] if isinstance(value, (tuple, list)) else [int(value)]
     return values * rank if len(values) == 1 else values
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Zeros before and after each axis; ``same`` puts the odd one behind."""
+    """Return the numbers of zeros before and after each axis; ``same`` adds the odd one after."""
     if padding == "valid":
         return [0] * len(kernel), [0] * len(kernel)
     if padding == "same":
         total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
         return [t // 2 for t in total], [t - t // 2 for t in total]
-    both = _each(padding, len(kernel))
+    both = _per_axis(padding, len(kernel))
     return both, both
 
 
 def general_convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``torch.convolution``: of any rank, transposed or not, ``(input, weight, bias, stride, padding, dilation, …)``."""
+    """Count ``torch.convolution``, transposed or not: ``(input, weight, bias, stride, padding, dilation, …)``."""
     names = (
         "input",
         "weight",
@@ -293,10 +302,10 @@ def general_convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwa
         "output_padding",
         "groups",
     )
-    x, weight, bias, stride, padding, dilation, other_way, extra, groups = (
+    x, weight, bias, stride, padding, dilation, is_transposed, extra, groups = (
         argument(args, kwargs, place, name) for place, name in enumerate(names)
     )
-    if other_way:
+    if is_transposed:
         transposed(tally, result, (x, weight, bias, stride, padding, extra, groups, dilation), {})
     else:
         convolution(tally, result, (x, weight, bias, stride, padding, dilation, groups), {})
@@ -304,12 +313,12 @@ def general_convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwa
 
 TINY = frozenset({torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz})
 
-# The names of two factors in the order in which torch's functions have them; ``input`` is the first where no other is.
+# Names of the two factors in torch's functions, in order; ``input`` is the first factor if there is no other.
 NAMES = ("input", "mat", "mat1", "batch1", "tensor", "other", "vec", "vec2", "mat2", "batch2")
 
 
 def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``y_o = Σ_ij x_i W_oij z_j``: one operation for each pair of inputs and weight, none of them zero."""
+    """Count ``y_o = Σ_ij x_i W_oij z_j``: one operation for each pair of inputs and weight, none of them zero."""
     left, right = argument(args, kwargs, 0, "input1"), argument(args, kwargs, 1, "input2")
     weight = argument(args, kwargs, 2, "weight")
     name = tally.name(weight, "bilinear")
@@ -318,13 +327,13 @@ def bilinear(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[s
     left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
     driven = nonzero(weight).sum(0).to(torch.float32 if weight.numel() < EXACT else torch.float64)
     per_row = ((left.ne(0).to(driven.dtype) @ driven) * right.ne(0)).sum(1)
-    plain = plain_rows(tally, left) & plain_rows(tally, right)
-    tally.amounts(name, weight.data_ptr(), leading, per_row, plain)
+    ternary = ternary_rows(tally, left) & ternary_rows(tally, right)
+    tally.add_row_operations(name, weight.data_ptr(), leading, per_row, ternary)
     tally.layer(name).dense += float(len(left)) * weight.numel()
 
 
 def product(first: int) -> Callable[[Tally, Tensor, tuple[Any, ...], dict[str, Any]], None]:
-    """The rule of a matrix product whose factors are the arguments ``first`` and the next."""
+    """Return the rule of a matrix product whose factors are the tensor arguments ``first`` and the next one."""
 
     def rule(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         named = [kwargs[name] for name in NAMES if name in kwargs] if kwargs else []
@@ -335,18 +344,18 @@ def product(first: int) -> Callable[[Tally, Tensor, tuple[Any, ...], dict[str, A
 
 
 def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") -> None:
-    """Count ``left @ right``: a factor that belongs to the model is a weight, and the other's rows its inputs."""
+    """Count ``left @ right``: a factor that belongs to the model is a weight, and the rows of the other are its inputs."""
     if TINY & {left.dtype, right.dtype}:
-        made = [tally.made.origin(factor) for factor in (left, right)]
-        left, right = left.float(), right.float()  # types that torch computes nothing else with
-        for factor, origin in zip((left, right), made, strict=True):
+        origins = [tally.derived.origin(factor) for factor in (left, right)]
+        left, right = left.float(), right.float()  # torch supports few other operations on these types
+        for factor, origin in zip((left, right), origins, strict=True):
             if origin is not None:
-                tally.made.adopt(factor, origin, origin.pieces)
+                tally.derived.adopt(factor, origin, origin.pieces)
     left = left.unsqueeze(0) if left.dim() == 1 else left
     right = right.unsqueeze(1) if right.dim() == 1 else right
     first_owner, second_owner = tally.weight_of(left), tally.weight_of(right)
     if first_owner is not None and second_owner is not None:
-        return  # weights made of weights: nothing that a sample takes
+        return  # weights computed from weights are not a cost per sample
     if right.dim() == 2 and second_owner is not None:
         count_linear(tally, left, right.t(), second_owner)
         return
@@ -364,37 +373,39 @@ def products(tally: Tally, left: Tensor, right: Tensor, name: str = "matmul") ->
     else:
         first = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
         second = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
-        met = tally.scratch.per_row(first.transpose(1, 2)).to(torch.float64) * tally.scratch.per_row(second)
-        per_item = met.sum(1)
+        nonzero_products = tally.scratch.per_row(first.transpose(1, 2)).to(
+            torch.float64
+        ) * tally.scratch.per_row(second)
+        per_item = nonzero_products.sum(1)
     # A factor that is a weight does not decide whether its inputs need multiplying.
-    plain = torch.zeros(items, dtype=torch.bool, device=left.device)
-    spread = None
-    for own, given in ((first_owner, left), (second_owner, right)):
-        if own is None:
-            plain = plain | plain_items(tally, given, batch)
-            own = tally.owner(given)  # weights that are shown once for each sample
-            spread = spread or own
-        if own is not None:
-            tally.reach(given, own)
-    name = first_owner or second_owner or spread or name
-    tally.amounts(name, (name, "products"), batch, per_item, plain)
+    ternary = torch.zeros(items, dtype=torch.bool, device=left.device)
+    broadcast_owner = None
+    for owner, values in ((first_owner, left), (second_owner, right)):
+        if owner is None:
+            ternary = ternary | ternary_items(tally, values, batch)
+            owner = tally.owner(values)  # weights broadcast over samples
+            broadcast_owner = broadcast_owner or owner
+        if owner is not None:
+            tally.reach(values, owner)
+    name = first_owner or second_owner or broadcast_owner or name
+    tally.add_row_operations(name, (name, "products"), batch, per_item, ternary)
     tally.layer(name).data_type = tally.layer(name).data_type or str(left.dtype).removeprefix("torch.")
     tally.layer(name).dense += dense
 
 
 def _sparse_products(tally: Tally, left: Tensor, right: Tensor, name: str) -> None:
-    """Count ``left @ right`` of two matrices, one of them sparse, which stays so: a graph's may be huge."""
-    met = torch.dot(_each_along(left, 1), _each_along(right, 0)).reshape(1)
+    """Count ``left @ right`` of two matrices, without making the sparse one dense: it may be huge."""
+    nonzero_products = torch.dot(_nonzero_along(left, 1), _nonzero_along(right, 0)).reshape(1)
     stored = [
         x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values() for x in (left, right)
     ]
-    plain = torch.stack([plain_rows(tally, x.reshape(1, -1)) for x in stored]).any(0)
-    tally.amounts(name, (name, "products"), (), met, plain)
+    ternary = torch.stack([ternary_rows(tally, x.reshape(1, -1)) for x in stored]).any(0)
+    tally.add_row_operations(name, (name, "products"), (), nonzero_products, ternary)
     tally.layer(name).dense += float(left.shape[0]) * float(left.shape[1]) * float(right.shape[1])
 
 
-def _each_along(matrix: Tensor, axis: int) -> Tensor:
-    """How many values that are not zero a matrix has at each place along an axis, float64."""
+def _nonzero_along(matrix: Tensor, axis: int) -> Tensor:
+    """Return the number of non-zero values of a matrix at each index along an axis, float64."""
     if matrix.layout == torch.strided:
         return matrix.ne(0).sum(1 - axis, dtype=torch.float64)
     stored = matrix.to_sparse_coo().coalesce()
@@ -403,14 +414,16 @@ def _each_along(matrix: Tensor, axis: int) -> Tensor:
 
 
 def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``tensordot`` as the matrix product that it is, axes brought together."""
+    """Count ``tensordot`` as a matrix product, with the contracted axes joined."""
     left, right, axes = args[0], args[1], argument(args, kwargs, 2, "dims", 2)
     if isinstance(axes, int):
         axes = (list(range(left.dim() - axes, left.dim())), list(range(axes)))
-    one, two = ([axis] if isinstance(axis, int) else list(axis) for axis in axes)
-    count = len(one)
-    rows = left.movedim(one, list(range(-count, 0))).flatten(-count) if count else left.unsqueeze(-1)
-    columns = right.movedim(two, list(range(count))).flatten(0, count - 1) if count else right.unsqueeze(0)
+    left_axes, right_axes = ([axis] if isinstance(axis, int) else list(axis) for axis in axes)
+    count = len(left_axes)
+    rows = left.movedim(left_axes, list(range(-count, 0))).flatten(-count) if count else left.unsqueeze(-1)
+    columns = (
+        right.movedim(right_axes, list(range(count))).flatten(0, count - 1) if count else right.unsqueeze(0)
+    )
     owner, other = tally.weight_of(right), tally.weight_of(left)
     if owner is not None and other is None:
         tally.reach(right, owner)
@@ -420,7 +433,7 @@ def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[
 
 
 def inner(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``inner``: the last axes of both factors brought together."""
+    """Count ``inner``: a contraction of the last axes of both factors."""
     left, right = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "other")
     if left.dim() and right.dim():
         left, right = (x.unsqueeze(0) if x.dim() == 1 else x for x in (left, right))
@@ -428,21 +441,21 @@ def inner(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """``einsum`` of two factors, item by item along the first index of the result.
+    """Count ``einsum`` of two factors, item by item along the first index of the result.
 
     Raises
     ------
     ValueError
-        More than two factors: how many products that takes depends on the order in which it is carried out.
+        There are more than two factors: the number of products depends on the order of evaluation.
     """
     equation, factors = args[0], args[1:]
     if len(factors) == 1 and isinstance(factors[0], (list, tuple)):
         factors = tuple(factors[0])
     if not isinstance(equation, str) or len(factors) > 2:
         raise ValueError("einsum is counted for two factors and an equation")
-    if len(factors) < 2:  # axes in another order, or sums: nothing is multiplied
+    if len(factors) < 2:  # a permutation or a sum: nothing is multiplied
         return
-    equation = _written_out(equation.replace(" ", ""), factors)
+    equation = _expand_ellipsis(equation.replace(" ", ""), factors)
     inputs, _, output = equation.partition("->")
     left, right = inputs.split(",")
     if not output and "->" not in equation:
@@ -450,23 +463,23 @@ def einsum(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str
     item = output[:1]
     masks = [factor.ne(0).to(torch.float64) for factor in factors]
     per_item = torch.einsum(f"{left},{right}->{item}", *masks).reshape(-1)
-    plain = torch.zeros(len(per_item), dtype=torch.bool, device=result.device)
+    ternary = torch.zeros(len(per_item), dtype=torch.bool, device=result.device)
     for indices, factor in zip((left, right), factors, strict=True):
         owner = tally.weight_of(factor)
         if owner is not None:
             tally.reach(factor, owner)
         else:
             rows = factor.movedim(indices.index(item), 0) if item and item in indices else factor.unsqueeze(0)
-            plain = plain | plain_rows(tally, rows)
+            ternary = ternary | ternary_rows(tally, rows)
     name = next((owner for owner in map(tally.weight_of, factors) if owner), "einsum")
     sizes = dict(zip(left, factors[0].shape, strict=True)) | dict(zip(right, factors[1].shape, strict=True))
-    plain = plain.expand(len(per_item))
-    tally.amounts(name, equation, per_item.shape, per_item, plain)
+    ternary = ternary.expand(len(per_item))
+    tally.add_row_operations(name, equation, per_item.shape, per_item, ternary)
     tally.layer(name).dense += float(math.prod(sizes.values()))
 
 
-def _written_out(equation: str, factors: Sequence[Tensor]) -> str:
-    """The equation with an index for each axis that an ellipsis stands for."""
+def _expand_ellipsis(equation: str, factors: Sequence[Tensor]) -> str:
+    """Return the equation with an index for each axis of an ellipsis."""
     if "..." not in equation:
         return equation
     inputs, arrow, output = equation.partition("->")
@@ -486,7 +499,7 @@ def _written_out(equation: str, factors: Sequence[Tensor]) -> str:
     return f"{','.join(filled)}->{output.replace('...', axes)}"
 
 
-# Names of torch's functions on packed weights beyond those that functions of floats have too.
+# Names of torch's functions on packed weights that functions of floats do not have.
 QUANTISED = frozenset(
     {
         "linear_relu", "linear_dynamic", "linear_relu_dynamic", "linear_dynamic_fp16", "linear_relu_dynamic_fp16",
@@ -498,36 +511,42 @@ QUANTISED = frozenset(
 
 
 def is_packed(args: tuple[Any, ...]) -> bool:
-    """Whether one of the arguments of a function is a packed weight."""
+    """Return whether one of the arguments of a function is a packed weight."""
     return torch.ScriptObject in map(type, args)
 
 
 def packed(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A linear layer or convolution, ``(input, …, packed weight, …)``, of the module whose code calls it."""
-    held = next(given for given in args if isinstance(given, torch.ScriptObject))
+    """Count a linear layer or convolution, ``(input, …, packed weight, …)``, for the module whose code calls it."""
+    packed_weight = next(value for value in args if isinstance(value, torch.ScriptObject))
     x = args[0].dequantize() if args[0].is_quantized else args[0]
-    weight = held.unpack()[0]
+    weight = packed_weight.unpack()[0]
     tally.packed = "int8" if weight.is_quantized else str(weight.dtype).removeprefix("torch.")
     try:
-        _unpacked(tally, result, x, weight.dequantize() if weight.is_quantized else weight.float(), held)
+        _unpacked(
+            tally, result, x, weight.dequantize() if weight.is_quantized else weight.float(), packed_weight
+        )
     finally:
         tally.packed = ""
 
 
-def _unpacked(tally: Tally, result: Tensor, x: Tensor, weight: Tensor, held: Any) -> None:
-    if not hasattr(held, "stride"):
+def _unpacked(tally: Tally, result: Tensor, x: Tensor, weight: Tensor, packed_weight: Any) -> None:
+    if not hasattr(packed_weight, "stride"):
         count_linear(tally, x, weight, tally.name(weight, "linear"))
         return
     rank = x.dim() - 2
-    weight = weight.squeeze(2) if weight.dim() > rank + 2 else weight  # one dimension is kept as two
+    weight = weight.squeeze(2) if weight.dim() > rank + 2 else weight  # 1-d kernels are stored as 2-d
     stride, padding, dilation = (
-        list(found)[-rank:] for found in (held.stride(), held.padding(), held.dilation())
+        list(values)[-rank:]
+        for values in (packed_weight.stride(), packed_weight.padding(), packed_weight.dilation())
     )
-    if held.transpose():
-        extra = list(held.output_padding())[-rank:]
+    if packed_weight.transpose():
+        extra = list(packed_weight.output_padding())[-rank:]
         transposed(
-            tally, result, (x, weight, None, stride, padding, extra, held.groups(), dilation), {"name": ""}
+            tally,
+            result,
+            (x, weight, None, stride, padding, extra, packed_weight.groups(), dilation),
+            {"name": ""},
         )
     else:
         name = tally.name(weight, "conv")
-        count_convolution(tally, x, weight, name, result, stride, padding, dilation, held.groups())
+        count_convolution(tally, x, weight, name, result, stride, padding, dilation, packed_weight.groups())

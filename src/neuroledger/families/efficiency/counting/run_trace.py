@@ -1,4 +1,4 @@
-"""One pass of a network over its batches, and everything that is counted on the way."""
+"""One pass of a network over its batches, with all counts."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from neuroledger.families.efficiency.counting.lemaire import Lemaire
 from neuroledger.families.efficiency.counting.measured import measure_energy, measure_memory, measure_time
 from neuroledger.families.efficiency.counting.network import (
     Network,
-    answered,
-    copied,
+    copy_inputs,
     evaluation,
+    find_meta_tensor,
+    has_loops,
     inputs_of,
-    loops,
     may_step,
     may_write,
+    run_forward,
     samples_of,
     shape_of,
     size_of,
     steps_through_time,
     uncompiled,
-    without_values,
-    written,
+    was_written,
 )
-from neuroledger.families.efficiency.counting.neurobench_compat import PeerPass, peer_weights
+from neuroledger.families.efficiency.counting.neurobench_compat import NeuroBenchPass, neurobench_weights
 from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
-from neuroledger.families.efficiency.counting.strict import LEFT, StrictPass, Watch
+from neuroledger.families.efficiency.counting.strict import LEFT, FunctionWatch, StrictPass
 
-__all__ = ["repeated", "trace", "watched"]
+__all__ = ["check_repeats", "trace", "trace_functions"]
 
 TimeAxis = int | Literal["auto"] | None
 Receive = Callable[[Any, Any], None]
@@ -58,53 +58,53 @@ def trace(
     carry_state: bool = False,
     receive: Receive | None = None,
 ) -> Trace:
-    """Run the network over the batches once, in evaluation mode, and count what ``needs`` name.
+    """Run the network over the batches once, in evaluation mode, and return the counts named by ``needs``.
 
-    Batches are read one at a time and nothing of them is kept: memory does not grow with their number. Every batch starts
-    from the same state of the network and of the generators of random numbers, with spiking layers reset, and all of it is
-    put back afterwards. A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or a mapping of keyword arguments.
+    Batches are read one at a time and not stored: memory does not grow with their number. Every batch starts from the same
+    state of the network and of the random generators, with spiking layers reset, and all state is restored afterwards.
+    A batch is a tensor ``(sample, …)``, an ``(input, target)`` pair or a mapping of keyword arguments.
 
     Parameters
     ----------
     time_axis
-        Axis of the input along which a network that takes single steps is stepped; None hands over whole batches;
-        ``"auto"`` finds out whether a spiking network takes single steps, and then steps along axis 1, or along axis 0
-        where that is not the axis of the samples.
+        Axis of the input along which a network that takes one step per call is stepped. None passes whole batches.
+        ``"auto"`` detects spiking networks that take one step per call, and steps them along axis 1, or along axis 0 if
+        samples are along axis 1.
     sample_axis
-        Axis of the samples in the input. None means axis 0, and a pass fails whose network takes axis 0 for time.
+        Axis of the samples in the input. None means axis 0, and the pass fails if the network takes axis 0 for time.
     spiking
         State tensors of classes of spiking layers, the membrane potential first, by class.
     carry_state
-        The batches are one series: the state goes on from batch to batch.
+        The batches are one series: the state continues from batch to batch.
     receive
-        Called with each batch and the network's answer.
+        Called with each batch and the network's output.
 
     Raises
     ------
     RequestError
-        ``module`` is no torch module, or a batch holds no tensor.
+        ``module`` is not a torch module, or a batch has no tensor.
     ModelError
-        Something was to be received, but the forward pass fails. Otherwise a failing pass is a failure of the needs.
+        The forward pass fails and ``receive`` is given. Without ``receive``, a failing pass is a failure of the needs.
     """
-    network, wanted = Network.of(module, spiking, sample_axis), frozenset(needs)
-    if isinstance(batches, (torch.Tensor, Mapping)):  # one batch handed over bare: its samples are no batches
+    network, requested = Network.of(module, spiking, sample_axis), frozenset(needs)
+    if isinstance(batches, (torch.Tensor, Mapping)):  # a single batch: its samples are not batches
         batches = (batches,)
     if not isinstance(batches, Iterable):
-        raise RequestError(f"batches are a list or another iterable, not {type(batches).__name__}")
+        raise RequestError(f"`batches` must be a list or another iterable, not {type(batches).__name__}")
     failures: dict[str, str] = {}
     full: dict[int, tuple[torch.Tensor, int]] = {}
-    weights = _weights(network, mode, failures, full) if "weights" in wanted else None
-    running = wanted - {"weights"}
+    weights = _count_weights(network, mode, failures, full) if "weights" in requested else None
+    running = requested - {"weights"}
     counting = running & {"operations", "activations", "membranes"}
-    run = StrictPass(network, counting) if mode == "strict" else PeerPass(network, counting)
+    run = StrictPass(network, counting) if mode == "strict" else NeuroBenchPass(network, counting)
     run.tally.full = full
     state = _Progress(carry_state)
     state.notes += getattr(module, "cost_notes", ())
     if running or receive is not None:
         try:
-            with _preserved(network), uncompiled():
+            with _preserving_state(network), uncompiled():
                 for batch in batches:
-                    run = _one(network, run, batch, time_axis, running, receive, state)
+                    run = _run_and_count(network, run, batch, time_axis, running, receive, state)
         except ModelError as error:
             if receive is not None:
                 raise
@@ -114,22 +114,22 @@ def trace(
         run.finish()
     if "weights" in failures and state.batches:  # layers that took their shape from the first batch
         del failures["weights"]
-        weights = _weights(network, mode, failures, {})
+        weights = _count_weights(network, mode, failures, {})
     failures.update(state.failures)
-    if isinstance(run, PeerPass):
+    if isinstance(run, NeuroBenchPass):
         failures.update({str(need): why for need, why in run.failures.items()})
     if network.spiking and isinstance(run, StrictPass) and not run.called:
         why = f"no spiking layer was called as a module: {', '.join(network.spiking)} cannot be observed"
         failures.update({need: failures.get(need, why) for need in running & {"membranes", "activations"}})
-    if run.tally.blind_membranes and "membranes" in running:
-        blind = ", ".join(sorted(run.tally.blind_membranes))
+    if run.tally.unreadable_membranes and "membranes" in running:
+        blind = ", ".join(sorted(run.tally.unreadable_membranes))
         failures.setdefault(
             "membranes", f"the membrane potentials of {blind} cannot be read after each time step"
         )
-    met, reached, unreached = run.tally.coverage() if "operations" in running else (0, 0, ())
+    connecting, reached, unreached = run.tally.coverage() if "operations" in running else (0, 0, ())
     return Trace(
         mode=mode,
-        needs=wanted,
+        needs=requested,
         samples=state.samples,
         batches=state.batches,
         steps=state.steps if state.time_axis is not None else run.tally.steps,
@@ -137,7 +137,7 @@ def trace(
         batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
         spiking_layers=len(network.spiking),
         uncounted=tuple(run.tally.uncounted.values()),
-        weights_met=met,
+        weights_met=connecting,
         weights_reached=reached,
         unreached=unreached,
         weights=weights,
@@ -152,10 +152,10 @@ def trace(
     )
 
 
-def repeated(
+def check_repeats(
     counted: Trace, module: nn.Module, batch: Any, *, sample_axis: int | None, **options: Any
 ) -> Trace:
-    """The trace with a note that a batch counts the same in a second run and in two parts; counts fail where it does not."""
+    """Count a batch again, whole and in two parts: add a note to the trace if counts are equal, else a failure."""
     needs = counted.needs & {"operations", "activations", "membranes"}
     inputs, axis = inputs_of(batch), sample_axis or 0
     size = size_of(inputs, axis)
@@ -169,22 +169,22 @@ def repeated(
     whole, *others = (
         trace(
             module,
-            [(samples_of(inputs, axis, *part), None) for part in given],
+            [(samples_of(inputs, axis, *part), None) for part in parts_of_batch],
             needs=needs,
             sample_axis=sample_axis,
             **options,
         )
-        for _, given in runs
+        for _, parts_of_batch in runs
     )
-    for other, (what, given) in zip(others, runs[1:], strict=True):
+    for other, (description, parts_of_batch) in zip(others, runs[1:], strict=True):
         names = {*whole.layers, *other.layers}
         differs = sorted(name for name in names if whole.layers.get(name) != other.layers.get(name))
-        if given and (differs or whole.failures != other.failures):
-            why = f"batches {what} gave other counts than one of {size}: {', '.join(differs[:8])}"
+        if parts_of_batch and (differs or whole.failures != other.failures):
+            why = f"batches {description} gave other counts than one of {size}: {', '.join(differs[:8])}"
             if counted.beyond:
                 why += f"; the network holds what cannot be put back: {', '.join(counted.beyond)}"
             return replace(counted, failures={**counted.failures, **dict.fromkeys(needs, why)})
-    checked = " and ".join(str(what) for what, given in runs[1:] if given)
+    checked = " and ".join(str(description) for description, parts_of_batch in runs[1:] if parts_of_batch)
     return replace(counted, notes=(*counted.notes, f"checked: batches {checked} gave the same counts"))
 
 
@@ -206,111 +206,113 @@ class _Progress:
         self.notes: list[str] = []
 
 
-def _one(
+def _run_and_count(
     network: Network,
-    run: StrictPass | PeerPass,
+    run: StrictPass | NeuroBenchPass,
     batch: Any,
     time_axis: TimeAxis,
     needs: frozenset[Need],
     receive: Receive | None,
     state: _Progress,
-) -> StrictPass | PeerPass:
-    """Run and count one batch; the pass to go on with, which after a first batch may be one that sees more."""
+) -> StrictPass | NeuroBenchPass:
+    """Run and count one batch; return the pass to continue with, which may count operators after the first batch."""
     inputs = inputs_of(batch)
     size = size_of(inputs, network.sample_axis)
     if size == 0:
         return run
     looped: tuple[Any, Any] | None = None
     if state.batches == 0:
-        empty = without_values(network, inputs)
+        empty = find_meta_tensor(network, inputs)
         if empty is not None:
             raise ModelError(
                 f"{empty} is on the meta device, which holds no values: load the weights first (module.to_empty)"
             )
         state.writes = may_write(network)
         if time_axis == "auto" and isinstance(run, StrictPass) and not state.carry and not needs & MEASURED:
-            looped, run = _looped(network, run, inputs, size, state)
+            looped, run = _run_looping_network(network, run, inputs, size, state)
         if looped is None:
             state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
         if state.time_axis is not None:
-            state.steps = _steps(inputs, state.time_axis, network.sample_axis)
+            state.steps = _time_steps(inputs, state.time_axis, network.sample_axis)
             if time_axis == "auto":
                 state.notes.append(
                     f"the network takes single steps: it was stepped {state.steps} times along axis {state.time_axis}"
                 )
         if needs & MEASURED:
-            _measure(network, copied(inputs), needs, state)
-    given, answer = looped or _shown(network, run, inputs, size, state)
+            _measure(network, copy_inputs(inputs), needs, state)
+    given, answer = looped or _run_batch(network, run, inputs, size, state)
     if state.batches == 0 and isinstance(run, StrictPass) and not state.carry:
         uncounted = run.hidden()
         if uncounted is not None:
-            run = _anew(run, uncounted)
-            given, answer = _shown(network, run, inputs, size, state)
+            run = _fresh_pass(run, uncounted)
+            given, answer = _run_batch(network, run, inputs, size, state)
     if "lemaire" in needs:
         state.lemaire = state.lemaire or Lemaire(network)
         with evaluation(network, carry=state.carry), state.lemaire:
-            answered(network, copied(inputs), state.time_axis)
+            run_forward(network, copy_inputs(inputs), state.time_axis)
     if receive is not None:
         receive(batch, answer)
-    if isinstance(run, PeerPass):
+    if isinstance(run, NeuroBenchPass):
         state.sparsity += run.batch_sparsity * size
-    state.writes = state.writes and written(given)
+    state.writes = state.writes and was_written(given)
     state.samples += size
     state.batches += 1
     return run
 
 
-def _looped(
+def _run_looping_network(
     network: Network, run: StrictPass, inputs: Any, size: int, state: _Progress
 ) -> tuple[tuple[Any, Any] | None, StrictPass]:
-    """The first batch and the answer to it of a network that calls its spiking layers step by step itself.
+    """Run the first batch of a network that steps its spiking layers itself; return input and output.
 
-    Such a one takes no single steps, and need not be tried with one. None, and a pass that has counted nothing, of every
-    other: also of those that have loops for something else.
+    Such a network takes whole sequences, and need not be tested with a single step. For any other network, including
+    those with loops of another kind, return None and a pass without counts.
     """
-    if not (may_step(network, inputs) and loops(network)):
+    if not (may_step(network, inputs) and has_loops(network)):
         return None, run
     try:
-        found = _shown(network, run, inputs, size, state)
+        run_result = _run_batch(network, run, inputs, size, state)
     except ModelError:
-        return None, _anew(run)
-    return (found, run) if run.tally.repeats() else (None, _anew(run))
+        return None, _fresh_pass(run)
+    return (run_result, run) if run.tally.has_repeated_calls() else (None, _fresh_pass(run))
 
 
-def _anew(run: StrictPass, uncounted: frozenset[str] | None = None) -> StrictPass:
-    """A pass that has counted nothing, over the same network."""
+def _fresh_pass(run: StrictPass, uncounted: frozenset[str] | None = None) -> StrictPass:
+    """Return a new pass over the same network, without counts."""
     anew = StrictPass(run.network, run.needs, uncounted)
     anew.tally.full = run.tally.full
     return anew
 
 
-def _shown(
-    network: Network, run: StrictPass | PeerPass, inputs: Any, size: int, state: _Progress
+def _run_batch(
+    network: Network, run: StrictPass | NeuroBenchPass, inputs: Any, size: int, state: _Progress
 ) -> tuple[Any, Any]:
-    """A batch as it is shown to the network, and the answer."""
-    given = copied(inputs) if state.writes else inputs
+    """Run one batch; return the input, which may be a copy, and the output."""
+    given = copy_inputs(inputs) if state.writes else inputs
     return given, _answer(network, run, given, size, state)
 
 
-def _answer(network: Network, run: StrictPass | PeerPass, inputs: Any, size: int, state: _Progress) -> Any:
-    """The network's answer to one batch, counted.
+def _answer(
+    network: Network, run: StrictPass | NeuroBenchPass, inputs: Any, size: int, state: _Progress
+) -> Any:
+    """Run one batch, count it, and return the network's output.
 
     Raises
     ------
     ModelError
-        The forward pass fails, or takes another axis for that of the samples.
+        The forward pass fails, or the network takes the axis of samples for time.
     """
     shape = () if network.axis_stated or state.time_axis is not None else shape_of(inputs)
     with evaluation(network, carry=state.carry), run:
         run.begin(size, shape)
         try:
-            answer = answered(network, inputs, state.time_axis)
+            answer = run_forward(network, inputs, state.time_axis)
         finally:
             run.end()
         run.settle()
     first = spikes(answer) if not isinstance(answer, Mapping) else None
     if isinstance(first, torch.Tensor):
-        run.tally.answers(tuple(first.shape))
+        run.tally.check_output_shape(tuple(first.shape))
     if run.tally.clash:
         raise ModelError(
             f"{run.tally.clash}, so that axis 0 of inputs {shape} is taken for time: state the axis of the samples, "
@@ -320,18 +322,18 @@ def _answer(network: Network, run: StrictPass | PeerPass, inputs: Any, size: int
 
 
 @contextmanager
-def _preserved(network: Network) -> Iterator[None]:
-    """The network and the generators of random numbers are afterwards as they were."""
+def _preserving_state(network: Network) -> Iterator[None]:
+    """Restore the network and the random generators at the end."""
     network.state = network.take_state()
     try:
         yield
     finally:
-        with network.turn:
-            network.state.put_back(thorough=True)
-            network.state.streams.go_to(network.state.streams.start)
+        with network.lock:
+            network.state.restore(thorough=True)
+            network.state.streams.restore(network.state.streams.start)
 
 
-def _steps(inputs: Any, axis: Any, sample_axis: int) -> int:
+def _time_steps(inputs: Any, axis: Any, sample_axis: int) -> int:
     shape = getattr(inputs, "shape", None)
     there = shape is not None and isinstance(axis, int) and -len(shape) <= axis < len(shape)
     if shape is None or not there or axis % len(shape) == sample_axis:
@@ -348,7 +350,7 @@ def _time_axis(network: Network, inputs: Any) -> int | None:
 
 
 def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
-    """Times, memory and energy, from the first batch, before anything is counted."""
+    """Measure time, memory and energy with the first batch, before counting."""
     if "timing" in needs:
         try:
             state.timing = measure_time(network, inputs, state.time_axis)
@@ -366,32 +368,32 @@ def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Prog
             state.failures["energy"] = str(error)
 
 
-def _weights(
+def _count_weights(
     network: Network, mode: Mode, failures: dict[str, str], full: dict[int, tuple[torch.Tensor, int]]
 ) -> Any:
     try:
         if mode == "strict":
             return count_weights(network.module, network.parts, full)
-        return peer_weights(network.module)
+        return neurobench_weights(network.module)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         failures["weights"] = f"the weights cannot be read: {error}"
         return None
 
 
-def watched(run: Callable[[], int]) -> Trace:
-    """Count the operations of the torch functions that ``run`` calls; it returns the number of samples.
+def trace_functions(run: Callable[[], int]) -> Trace:
+    """Count the operations of the torch functions that ``run`` calls; ``run`` returns the number of samples.
 
-    For models that are more than one module: their parts are unknown, so counts are listed by the functions' names,
-    and operations outside of torch are not counted. Recorded activations always leave torch, so that this is a note here,
-    and does not make the count partial. Where nothing was done in torch, nothing is known, and every count has failed.
+    This is for models that are not a single module: their parts are unknown, so counts are listed by function name, and
+    operations outside of torch are not counted. Recorded activations always leave torch; here this is not reported as
+    uncounted. If nothing was computed in torch, every count fails.
     """
     network = Network.of(nn.Module())
     tally = Tally(network)
     tally.begin(0)
-    with torch.no_grad(), Watch(tally, operations=True, activations=True):
+    with torch.no_grad(), FunctionWatch(tally, operations=True, activations=True):
         samples = run()
     tally.settle(last=True)
-    uncounted = tuple(one for one in tally.uncounted.values() if one.why != LEFT)
+    uncounted = tuple(part for part in tally.uncounted.values() if part.why != LEFT)
     why = ""
     if not samples:
         why = "no sample was answered"

@@ -1,4 +1,4 @@
-"""Spiking layers: which modules they are, which tensors are their state, and how that state is reset.
+"""Spiking layers: their detection, their state tensors, and the reset of that state.
 
 A module is a spiking layer if its class is registered by the caller, if its class has ``spiking_state`` (the names of the
 tensors carried from one time step to the next, the membrane potential first), or if it is a neuron of snntorch,
@@ -36,8 +36,8 @@ BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
         )},
     }
 )  # fmt: skip
-# Leaky integrators and synapses, which answer their membrane or current and never a spike.
-SILENT = frozenset(
+# Leaky integrators and synapses, whose output is their membrane or current and never a spike.
+NON_SPIKING = frozenset(
     {
         ("norse", "LI"), ("norse", "LICell"), ("norse", "LIBoxCell"), ("sinabs", "ExpLeak"), ("rockpool", "ExpSynExodus"),
         ("rockpool", "LIFMembraneExodus"),
@@ -45,10 +45,10 @@ SILENT = frozenset(
 )  # fmt: skip
 ROCKPOOL = ("vmem", "isyn", "spikes")
 RESETS = ("reset", "reset_states", "reset_mem")
-# Packages whose neurons without parts of their own multiply nothing but value by value.
+# Packages whose neurons, if they have no parts of their own, multiply only elementwise.
 VALUE_BY_VALUE = frozenset({"snntorch", "neuroledger"})
 
-# Operations of one update of a neuron, by snntorch's class and way of resetting, as NeuroBench 2.3 counts them.
+# Operations per update of a neuron, by snntorch's class and reset mechanism, as NeuroBench 2.3 counts them.
 OPERATIONS: Mapping[tuple[str, str], int] = MappingProxyType(
     {
         ("Leaky", "subtract"): 4, ("Leaky", "zero"): 4, ("Synaptic", "subtract"): 6, ("Synaptic", "zero"): 8,
@@ -66,7 +66,7 @@ class SpikingLayer:
     state: tuple[str, ...]
 
     def membrane(self, call: Any = None) -> Tensor | None:
-        """The membrane potential, or None before the first step.
+        """Return the membrane potential, or None before the first step.
 
         A layer of norse receives and returns its state: ``call`` is its arguments, or its output.
         """
@@ -74,13 +74,13 @@ class SpikingLayer:
             state = call[1] if isinstance(call, tuple) and len(call) > 1 else None
             value = getattr(
                 getattr(state, "lif", state), "v", None
-            )  # refractory cells hold the state of another
+            )  # refractory cells contain the state of another cell
         else:
             value = getattr(self.module, self.state[0], None) if self.state else None
         return value if isinstance(value, torch.Tensor) and value.numel() else None
 
-    def connects_nothing(self) -> bool:
-        """Whether its code is known to work value by value, and runs alone: no function in it is worth watching."""
+    def is_elementwise(self) -> bool:
+        """Return whether its code is known to be elementwise, without hooks: its functions need not be observed."""
         part = self.module
         return (
             type(part).__module__.partition(".")[0] in VALUE_BY_VALUE
@@ -91,44 +91,52 @@ class SpikingLayer:
             and all(x is None or x.dim() < 2 for x in part._parameters.values())
         )
 
-    def record(self) -> None:
-        """Make a layer that takes a whole sequence in one call keep its membrane potential at every step."""
-        if self._several() and not self.module.store_v_seq:
+    def record_membrane(self) -> None:
+        """Make a layer that takes a whole sequence per call record its membrane potential at every step."""
+        if self._is_multi_step() and not self.module.store_v_seq:
             self.module.store_v_seq = True
-        elif self._records():
+        elif self._records_membrane():
             self.module.record_states = True
         elif self.framework == "rockpool":
             self.module._record = True
 
-    def over_time(self, output: Any) -> tuple[Tensor, int] | None:
-        """The membrane potential at every step of a call that takes several, and its axis of time; None if unknown."""
-        found: Any = None
+    def membrane_over_time(self, output: Any) -> tuple[Tensor, int] | None:
+        """Return the membrane potential at every step of a multi-step call, and its axis of time; None if unknown."""
+        recorded: Any = None
         axis = 1
-        if self._several():
-            found, axis = self.module.v_seq, 0
-        elif self._records():
-            found = (getattr(self.module, "recordings", None) or {}).get("v_mem")
+        if self._is_multi_step():
+            recorded, axis = self.module.v_seq, 0
+        elif self._records_membrane():
+            recorded = (getattr(self.module, "recordings", None) or {}).get("v_mem")
         elif self.framework == "rockpool":
-            found = self.module._record_dict.get("vmem")
-        elif self.framework == "norse" and not self._cell() and (kept := self.membrane(output)) is not None:
-            found, axis = (kept, 0) if kept.shape == spikes(output).shape and kept.dim() > 2 else (None, 0)
-        return (found, axis) if isinstance(found, torch.Tensor) else None
+            recorded = self.module._record_dict.get("vmem")
+        elif (
+            self.framework == "norse"
+            and not self._is_single_step()
+            and (membrane := self.membrane(output)) is not None
+        ):
+            recorded, axis = (
+                (membrane, 0) if membrane.shape == spikes(output).shape and membrane.dim() > 2 else (None, 0)
+            )
+        return (recorded, axis) if isinstance(recorded, torch.Tensor) else None
 
-    def _cell(self) -> bool:
-        """Whether a layer of norse takes one step at a call: of images of neurons, too."""
+    def _is_single_step(self) -> bool:
+        """Return whether a layer of norse takes one step per call, also for images of neurons."""
         return any(base.__name__ in ("SNNCell", "SNNRecurrentCell") for base in type(self.module).__mro__)
 
-    def _several(self) -> bool:
+    def _is_multi_step(self) -> bool:
         several = self.framework == "spikingjelly" and getattr(self.module, "step_mode", "s") == "m"
         return several and hasattr(self.module, "store_v_seq")
 
-    def _records(self) -> bool:
-        """Whether a layer of sinabs records its membrane: adaptive and recurrent ones overwrite what they recorded."""
+    def _records_membrane(self) -> bool:
+        """Return whether a layer of sinabs records its membrane; adaptive and recurrent ones overwrite the recording."""
         names = {base.__name__ for base in type(self.module).__mro__}
         return self.framework == "sinabs" and "LIF" in names and not hasattr(self.module, "rec_connect")
 
-    def functional(self, start: Watcher, end: Watcher, mine: Callable[[], bool]) -> Callable[[], None]:
-        """Watch calls that hand a layer of SpikingJelly its state, which pass no hook; what undoes it is returned."""
+    def watch_functional_calls(
+        self, start: Watcher, end: Watcher, is_active: Callable[[], bool]
+    ) -> Callable[[], None]:
+        """Observe calls that pass a layer of SpikingJelly its state, which bypass hooks; return a function to undo this."""
         module = self.module
         memories = list(vars(module).get("_memories", ()))
         if (
@@ -140,9 +148,9 @@ class SpikingLayer:
         original, place = module.functional_forward, memories.index("v")
 
         def run(inputs: Any, states: Any, **kwargs: Any) -> Any:
-            if not mine():
+            if not is_active():
                 return original(inputs, states, **kwargs)
-            held, output = module.v, None
+            membrane, output = module.v, None
             try:
                 module.v = states[place]
                 start(module, inputs)
@@ -150,24 +158,24 @@ class SpikingLayer:
                 module.v, output = after[place], outputs[0]
             finally:
                 end(module, inputs, output)
-                module.v = held
+                module.v = membrane
             return outputs, after
 
         module.functional_forward = run
         return lambda: vars(module).pop("functional_forward", None) and None
 
     def state_bytes(self, output: Any, neurons: int) -> int:
-        """Bytes of state of one neuron: of the tensors with a value for each of ``neurons``."""
+        """Return the state bytes of one neuron, from the tensors with one value for each of ``neurons``."""
         if self.framework == "norse":
             state = output[1] if isinstance(output, (tuple, list)) and len(output) > 1 else ()
             values = list(state) if isinstance(state, tuple) else []
         else:
             values = [getattr(self.module, name, None) for name in self.state]
-        held = (x for x in values if isinstance(x, torch.Tensor) and x.numel() == neurons)
-        return sum(x.element_size() for x in held)
+        per_neuron = (x for x in values if isinstance(x, torch.Tensor) and x.numel() == neurons)
+        return sum(x.element_size() for x in per_neuron)
 
     def reset(self) -> None:
-        """Set the state to that before the first step: by the class's own method where it has one."""
+        """Reset the state to that before the first step, by the class's own method if it has one."""
         if self.framework == "snntorch":
             for name in self.state:
                 setattr(self.module, name, getattr(self.module, name).new_zeros(0))
@@ -178,9 +186,9 @@ class SpikingLayer:
                 setattr(self.module, name, None)
 
     def operations_per_update(self) -> float | None:
-        """Operations of one update of one neuron; None where unknown.
+        """Return the operations of one update of one neuron; None if unknown.
 
-        A class states it as ``operations_per_update``.
+        A class can declare it as ``operations_per_update``.
         """
         stated = getattr(type(self.module), "operations_per_update", None)
         if stated is not None:
@@ -192,13 +200,17 @@ class SpikingLayer:
 
 
 def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({})) -> SpikingLayer | None:
-    """The module as a spiking layer; None if it is not one."""
+    """Return the module as a spiking layer; None if it is not one."""
     kind: Any = type(module)
-    named = (
+    registered_state = (
         next((registered[base] for base in kind.__mro__ if base in registered), None) if registered else None
     )
-    if named:
-        return SpikingLayer(module, "registered", (named,) if isinstance(named, str) else tuple(named))
+    if registered_state:
+        return SpikingLayer(
+            module,
+            "registered",
+            (registered_state,) if isinstance(registered_state, str) else tuple(registered_state),
+        )
     declared = getattr(kind, "spiking_state", None)
     if declared:
         return SpikingLayer(module, "declared", tuple(declared))
@@ -209,12 +221,12 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
         return SpikingLayer(module, framework, ROCKPOOL)
     if framework == "snntorch":
         names = [name for name in module._buffers if name in module._non_persistent_buffers_set]
-        held = ("mem",) if "mem" in vars(module) or "mem" in module._buffers else ()
-        return SpikingLayer(module, framework, (*held, *(name for name in names if name != "mem")))
+        membrane = ("mem",) if "mem" in vars(module) or "mem" in module._buffers else ()
+        return SpikingLayer(module, framework, (*membrane, *(name for name in names if name != "mem")))
     if framework == "spikingjelly":
         memories = [name for name in vars(module).get("_memories", ()) if name != "v"]
-        held = ("v",) if "v" in vars(module).get("_memories", ()) or hasattr(module, "v") else ()
-        return SpikingLayer(module, framework, (*held, *memories))
+        membrane = ("v",) if "v" in vars(module).get("_memories", ()) or hasattr(module, "v") else ()
+        return SpikingLayer(module, framework, (*membrane, *memories))
     if framework == "sinabs":
         return SpikingLayer(
             module, framework, ("v_mem", *(name for name in module._buffers if name != "v_mem"))
@@ -225,10 +237,10 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
 @lru_cache(maxsize=1024)
 def _framework_of(kind: type) -> Framework | None:
     names = _names_of(kind)
-    if SILENT.intersection(names):
+    if NON_SPIKING.intersection(names):
         return None
-    found = map(BASES.get, names)
-    return next((framework for framework in found if framework is not None), None)
+    frameworks = map(BASES.get, names)
+    return next((framework for framework in frameworks if framework is not None), None)
 
 
 def _names_of(kind: type) -> list[tuple[str, str]]:
@@ -237,11 +249,11 @@ def _names_of(kind: type) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=1024)
 def _integrates(kind: type) -> bool:
-    return bool(SILENT.intersection(_names_of(kind)))
+    return bool(NON_SPIKING.intersection(_names_of(kind)))
 
 
 def states_of(module: nn.Module) -> tuple[str, ...]:
-    """Names of the buffers that a spiking layer or a leaky integrator carries from one time step to the next."""
+    """Return the names of the buffers that a spiking layer or leaky integrator carries between time steps."""
     layer = spiking_layer(module)
     if layer is not None:
         return layer.state
@@ -252,10 +264,10 @@ def states_of(module: nn.Module) -> tuple[str, ...]:
 
 
 def _reset_of(module: nn.Module) -> Any:
-    """The module's method that resets its state without arguments, if there is one."""
+    """Return the module's method that resets its state without arguments; None if there is none."""
     for name in RESETS:
         if name not in vars(module) and not hasattr(type(module), name):
-            continue  # torch looks for it in vain among its parts, which takes longer
+            continue  # faster than torch's search among its parts
         method = getattr(module, name, None)
         if inspect.ismethod(method):
             parameters = inspect.signature(method).parameters.values()
@@ -267,5 +279,5 @@ def _reset_of(module: nn.Module) -> Any:
 
 
 def spikes(output: Any) -> Tensor:
-    """The spikes in the output of a spiking layer: the first of several tensors."""
+    """Return the spikes in the output of a spiking layer: the first of several tensors."""
     return output[0] if isinstance(output, (tuple, list)) else output

@@ -1,4 +1,4 @@
-"""The state of a network: taken before it runs, and put back so that every batch starts from the same."""
+"""Snapshot and restoration of a network's state, so that every batch starts from the same state."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
 from neuroledger.families.efficiency.counting.code_state import (
+    all_names,
     functions_of,
+    global_names,
     is_installed,
-    names_in,
-    names_of,
     plain_attributes,
 )
 
-__all__ = ["State", "foreign"]
+__all__ = ["State", "is_custom"]
 
 # Tensors of up to this many values are copied and compared together, which saves most calls for small networks.
 SMALL = 2**14
@@ -33,13 +33,13 @@ SMALL = 2**14
 ATOMS = frozenset(
     {bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type}
 )
-# Objects of these packages are not searched for state: they hold none that a network writes, or the whole process.
+# Objects of these packages are not searched for state: a network does not change it, or it belongs to the process.
 LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "pandas", "xarray", "scipy"})
-# Of a module, its hooks and its mode are no state.
+# A module's hooks and mode are not part of its state.
 INTERNAL = frozenset(vars(nn.Module()))
 
-# Where code works in other threads or processes, whose functions pass by no one here.
-ELSEWHERE = frozenset(
+# Names that show work in other threads or processes, whose function calls are not observed.
+CONCURRENT = frozenset(
     {
         "Thread",
         "ThreadPoolExecutor",
@@ -53,33 +53,35 @@ ELSEWHERE = frozenset(
 
 Undo = Callable[[], None]
 
-# Bytes of a Mersenne twister in NumPy: 624 words and a place, each of four bytes.
+# Bytes of a Mersenne twister in NumPy: 624 words and a position, each of four bytes.
 WORDS = 2500
 
 
 class State:
-    """All that a forward pass can change and the next one can see, with the generators of random numbers.
+    """A snapshot of everything that a forward pass can change and the next one can read, with the random generators.
 
-    Taken are parameters, buffers, and the plain attributes of every module below ``module``: tensors, arrays, containers,
-    generators, and the attributes of objects among them, each once; and what code of one's own keeps in closures, globals
-    and attributes of classes. The places of files and iterators and the attributes of TorchScript are not: ``beyond`` names
-    the kinds of iterators that were met. A network of torch's own modules writes into nothing that it holds in evaluation
-    mode: of such a one, only torch's generator is taken.
+    The snapshot contains parameters, buffers, and plain attributes of every module below ``module`` (tensors, arrays,
+    containers, generators, and the attributes of objects among them, each once), and state of user code in closures,
+    globals and class attributes. It does not contain positions of files and iterators, nor attributes of TorchScript;
+    ``beyond`` names the types of iterators. In evaluation mode, torch's own modules change nothing: for a network of these,
+    only torch's generator is included.
     """
 
     def __init__(self, module: nn.Module, parts: Sequence[nn.Module]) -> None:
         self._undo: list[Undo] = []
         self._met: dict[int, object] = {}
         self.beyond: set[str] = set()
-        self.elsewhere: set[str] = set()  # the threads that its code names, or pools of them that it holds
-        self.hides = False  # whether its code keeps torch's functions from those who watch
+        self.concurrency: set[str] = (
+            set()
+        )  # names of threads in its code, and types of thread pools in its state
+        self.hides_functions = False  # whether its code disables the observation of torch's functions
         self._weights: dict[object, list[Tensor]] = {}
         self._tensors: dict[object, list[Tensor]] = {}
-        self._own = any(part._forward_pre_hooks or part._forward_hooks or foreign(part) for part in parts)
+        self._own = any(part._forward_pre_hooks or part._forward_hooks or is_custom(part) for part in parts)
         self.streams = Streams(parts, every=self._own)
         if self._own:
             with torch.no_grad():
-                for part in parts:  # parts first: what is held by torch's own modules is known as such
+                for part in parts:  # parts first: this identifies the tensors of torch's own modules
                     self._module(part)
                 self._copies = [_Copy(group, quick=True) for group in self._weights.values()]
                 self._copies += [_Copy(group, quick=False) for group in self._tensors.values()]
@@ -87,20 +89,20 @@ class State:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Every tensor that was met, outside of torch's own modules and in them."""
+        """All tensors in the snapshot, outside and inside of torch's own modules."""
         return [value for value in self._met.values() if isinstance(value, torch.Tensor)]
 
     @property
     def scripted(self) -> bool:
-        """Whether TorchScript was met, whose operators no function shows."""
+        """Whether the snapshot includes TorchScript, whose operators are not visible as functions."""
         kinds = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
         return any(isinstance(value, kinds) for value in self._met.values())
 
-    def put_back(self, *, thorough: bool = False) -> None:
-        """Make everything as it was.
+    def restore(self, *, thorough: bool = False) -> None:
+        """Restore the snapshot.
 
-        Parameters of torch's own modules are compared by their version, unless ``thorough``, which finds writes through
-        ``.data`` too.
+        Parameters of torch's own modules are compared by version; ``thorough`` compares values, which also detects
+        writes through ``.data``.
         """
         if not self._own:
             return
@@ -108,7 +110,7 @@ class State:
             undo()
         with torch.no_grad():
             for copy in self._copies:
-                copy.put_back(thorough)
+                copy.restore(thorough)
 
     def _visit(self, value: Any) -> None:
         kind = type(value)
@@ -140,7 +142,7 @@ class State:
         elif isinstance(value, tuple):
             for item in value:
                 self._visit(item)
-        elif (restore := _generator(value)) is not None:
+        elif (restore := _generator_undo(value)) is not None:
             self._undo.append(restore)
         elif isinstance(value, FunctionType):
             self._function(value)
@@ -151,8 +153,8 @@ class State:
             self._visit((value.func, value.args, *value.keywords.values()))
         elif hasattr(kind, "__next__"):
             self.beyond.add(kind.__name__)
-        elif kind.__name__ in ELSEWHERE:
-            self.elsewhere.add(kind.__name__)
+        elif kind.__name__ in CONCURRENT:
+            self.concurrency.add(kind.__name__)
         elif not isinstance(value, (type, ModuleType)) and not _of_library(kind.__module__):
             if isinstance(own := getattr(value, "__dict__", None), dict):
                 self._mapping(own)
@@ -163,18 +165,18 @@ class State:
         if id(module) in self._met:
             return
         self._met[id(module)] = module
-        if isinstance(module, torch.jit.ScriptModule):  # it keeps its tensors in a place of its own
+        if isinstance(module, torch.jit.ScriptModule):  # its tensors are not in _parameters and _buffers
             for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
                 self._tensor(tensor, self._tensors)
             return
-        group = self._tensors if foreign(module) else self._weights
+        group = self._tensors if is_custom(module) else self._weights
         for place in (module._parameters, module._buffers):
             self._entries(place, frozenset())
             for tensor in place.values():
                 if tensor is not None and id(tensor) not in self._met:
                     self._met[id(tensor)] = tensor
                     self._tensor(tensor, group)
-        if isinstance(module, LazyModuleMixin):  # takes its shape from the first batch, for good
+        if isinstance(module, LazyModuleMixin):  # keeps the shape it gets from the first batch
             return
         self._entries(module._modules, frozenset())
         for child in module._modules.values():
@@ -188,22 +190,22 @@ class State:
             self._visit(own[name])
 
     def _function(self, function: FunctionType) -> None:
-        """What code of one's own keeps: the variables of a closure, and globals that it sets or that hold values."""
+        """Take the state of user code: variables of closures, and globals that it reads or sets."""
         if is_installed(function.__module__ or ""):
             return
         for cell in function.__closure__ or ():
             try:
                 value = cell.cell_contents
-            except ValueError:  # a variable that has no value yet
+            except ValueError:  # a variable without a value yet
                 continue
             self._undo.append(partial(setattr, cell, "cell_contents", value))
             self._visit(value)
         self._visit((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
         self._mapping(vars(function))
-        named = names_in(function.__code__)
-        self.elsewhere |= named & ELSEWHERE
-        self.hides = self.hides or "DisableTorchFunction" in named
-        read, written = names_of(function.__code__)
+        named = all_names(function.__code__)
+        self.concurrency |= named & CONCURRENT
+        self.hides_functions = self.hides_functions or "DisableTorchFunction" in named
+        read, written = global_names(function.__code__)
         known = function.__globals__
         for name in written & known.keys():
             self._undo.append(partial(known.__setitem__, name, known[name]))
@@ -212,7 +214,7 @@ class State:
                 self._visit(known[name])
 
     def _class(self, kind: type) -> None:
-        """What the class of a module keeps."""
+        """Take the state of a module's class."""
         if id(kind) in self._met:
             return
         self._met[id(kind)] = kind
@@ -240,21 +242,23 @@ class State:
 
     def _tensor(self, tensor: Tensor, groups: dict[object, list[Tensor]]) -> None:
         if is_lazy(tensor) or tensor.layout is not torch.strided or tensor.is_meta:
-            return  # no operation of a forward pass writes into such a one
+            return  # no operation of a forward pass writes into such tensors
         small = tensor.numel() <= SMALL and not tensor.is_quantized
         groups.setdefault((tensor.dtype, tensor.device) if small else id(tensor), []).append(tensor)
 
 
 class _Copy:
-    """The values of some tensors of one type and device."""
+    """A copy of the values of tensors of one type and device."""
 
     def __init__(self, tensors: Sequence[Tensor], *, quick: bool) -> None:
         self.tensors, self.quick = tensors, quick
-        self.places = [tensor.detach() for tensor in tensors]  # the storage, even if the tensor gets another
+        self.places = [
+            tensor.detach() for tensor in tensors
+        ]  # the original storage, even if the tensor's is replaced
         self.versions = [_version(tensor) for tensor in tensors]
         self.values = _joined(tensors).clone()
 
-    def put_back(self, thorough: bool) -> None:
+    def restore(self, thorough: bool) -> None:
         moved = False
         for tensor, place in zip(self.tensors, self.places, strict=True):
             if tensor.data_ptr() != place.data_ptr() or tensor.shape != place.shape:
@@ -286,8 +290,8 @@ def _refill(values: Any, items: list[Any]) -> None:
         values.extend(items)
 
 
-def _generator(value: Any) -> Undo | None:
-    """What sets a generator of random numbers back to where it is now; None for everything else."""
+def _generator_undo(value: Any) -> Undo | None:
+    """Return a function that resets a random generator to its current state; None for any other object."""
     if isinstance(value, torch.Generator):
         state = value.get_state()
         return lambda: value.set_state(state) and None
@@ -315,54 +319,58 @@ def _slots(kind: type) -> Sequence[str]:
 
 
 class Streams:
-    """The process's generators of random numbers: torch's, and of a network with code of its own NumPy's and Python's."""
+    """The process's random generators: torch's, and for networks with user code also NumPy's and Python's."""
 
     def __init__(self, parts: Sequence[nn.Module], *, every: bool) -> None:
-        held = (p for part in parts for p in part._parameters.values()) if torch.cuda.is_initialized() else ()
-        self._devices = sorted({p.device.index for p in held if p is not None and p.is_cuda})
+        parameters = (
+            (p for part in parts for p in part._parameters.values()) if torch.cuda.is_initialized() else ()
+        )
+        self._devices = sorted({p.device.index for p in parameters if p is not None and p.is_cuda})
         self._every = every
-        self._numpy: tuple[bytes, Any] | None = None  # NumPy's words, and its state when they were these
-        self.start = self.now()
+        self._numpy: tuple[bytes, Any] | None = (
+            None  # the words of NumPy's generator, and the state that belongs to them
+        )
+        self.start = self.current()
 
-    def now(self) -> tuple[Any, ...]:
-        """Where the generators are."""
-        on_cards = [torch.cuda.get_rng_state(device) for device in self._devices]
-        others = (self._of_numpy(), random.getstate()) if self._every else ()
-        return torch.get_rng_state(), on_cards, *others
+    def current(self) -> tuple[Any, ...]:
+        """Return the current states of the generators."""
+        cuda_states = [torch.cuda.get_rng_state(device) for device in self._devices]
+        others = (self._numpy_state(), random.getstate()) if self._every else ()
+        return torch.get_rng_state(), cuda_states, *others
 
-    def go_to(self, where: tuple[Any, ...]) -> None:
-        """Set the generators."""
-        torch.set_rng_state(where[0])
-        for device, state in zip(self._devices, where[1], strict=True):
+    def restore(self, states: tuple[Any, ...]) -> None:
+        """Set the states of the generators."""
+        torch.set_rng_state(states[0])
+        for device, state in zip(self._devices, states[1], strict=True):
             torch.cuda.set_rng_state(state, device)
         if self._every:
-            if self._numpy is None or self._numpy[1] is not where[2] or _words() != self._numpy[0]:
-                np.random.set_state(where[2])  # noqa: NPY002 - as it was before
-                self._know(_words(), where[2])
-            random.setstate(where[3])
+            if self._numpy is None or self._numpy[1] is not states[2] or _twister_words() != self._numpy[0]:
+                np.random.set_state(states[2])  # noqa: NPY002 - restores the legacy generator
+                self._remember_numpy(_twister_words(), states[2])
+            random.setstate(states[3])
 
-    def _of_numpy(self) -> Any:
-        """The state of NumPy's generator, which takes long to read: it is read if its words have moved."""
-        words = _words()
+    def _numpy_state(self) -> Any:
+        """Return the state of NumPy's generator; it is slow to read, and read only if the words have changed."""
+        words = _twister_words()
         if self._numpy is None or words != self._numpy[0]:
-            state = np.random.get_state(legacy=False)  # noqa: NPY002 - to put it back
-            self._know(words, state)
+            state = np.random.get_state(legacy=False)  # noqa: NPY002 - to restore it
+            self._remember_numpy(words, state)
             return state
         return self._numpy[1]
 
-    def _know(self, words: bytes | None, state: Any) -> None:
-        """Know the state by its words, unless a normal number waits in it, which is drawn without a change to them."""
+    def _remember_numpy(self, words: bytes | None, state: Any) -> None:
+        """Cache the state by its words, unless it stores a normal number, whose use does not change them."""
         self._numpy = (words, state) if words is not None and not state["has_gauss"] else None
 
 
-def _words() -> bytes | None:
-    """The words of NumPy's generator and its place in them; None if it is another than a Mersenne twister."""
+def _twister_words() -> bytes | None:
+    """Return the words and position of NumPy's generator; None if it is not a Mersenne twister."""
     source = np.random.get_bit_generator()  # type: ignore[attr-defined]
     return ctypes.string_at(source.ctypes.state_address, WORDS) if type(source) is np.random.MT19937 else None
 
 
-def foreign(module: nn.Module) -> bool:
-    """Whether the module's class is not one of torch's own."""
+def is_custom(module: nn.Module) -> bool:
+    """Return whether the module's class is not one of torch's own."""
     return not _from_torch(type(module))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What can be counted without running the network: parameters, bytes, and zeros among the weights."""
+"""Counts that need no forward pass: parameters, bytes, and zeros among the weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neuroledger.families.efficiency.counting.spiking import states_of
 
 __all__ = ["CONNECTIONS", "connection_weights", "count_weights", "nonzero", "packed", "packed_weights"]
 
-# Tables and gains are parameters with two or more dimensions that connect no neuron to another.
+# Tables and gains: parameters, possibly with two or more dimensions, that connect no neurons.
 NOT_CONNECTIONS = (
     nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase,
 )  # fmt: skip
@@ -27,7 +27,7 @@ CONNECTIONS = (
 
 
 class _Kind(NamedTuple):
-    """What is known of modules of one class."""
+    """Properties of a class of modules: packed weights, connections, or never connections."""
 
     packs: bool
     connects: bool
@@ -48,45 +48,45 @@ def _kind_of(module: nn.Module) -> _Kind:
 
 
 def is_quantised(module: nn.Module) -> bool:
-    """Whether the module keeps its weights packed in the way of torch's quantised layers."""
+    """Return whether the module stores packed weights like torch's quantised layers."""
     return _kind_of(module).packs and callable(getattr(module, "weight", None))
 
 
 def packed(module: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Weight (quantised) and bias of a quantised layer."""
+    """Return the quantised weight and the bias of a quantised layer."""
     bias = getattr(module, "bias", None)
     return module.weight(), bias() if callable(bias) else bias
 
 
 def packed_weights(module: nn.Module) -> dict[str, Tensor]:
-    """Quantised weights of a layer by name; those of a recurrent layer too. Empty for what keeps none."""
+    """Return the quantised weights of a layer by name, including recurrent layers; empty for layers without any."""
     if is_quantised(module):
         return {"weight": packed(module)[0]}
     return dict(module.get_weight()) if callable(getattr(module, "get_weight", None)) else {}
 
 
 def packed_biases(module: nn.Module) -> list[Tensor]:
-    """Biases of a quantised layer, which stay in floating point."""
+    """Return the biases of a quantised layer, which are floating-point."""
     if is_quantised(module):
         return [bias for bias in packed(module)[1:] if bias is not None]
     return list(module.get_bias().values()) if callable(getattr(module, "get_bias", None)) else []
 
 
 def nonzero(tensor: Tensor) -> Tensor:
-    """Boolean mask of the values that are not zero, of a dense, sparse or quantised tensor."""
+    """Return a boolean mask of the non-zero values of a dense, sparse or quantised tensor."""
     if tensor.is_quantized:
         return tensor.dequantize().ne(0)
     return (tensor if tensor.layout == torch.strided else tensor.to_dense()).ne(0)
 
 
 def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Dotted name and tensor of everything that connects neurons with neurons; biases do not.
+    """Yield dotted name and tensor of all weights that connect neurons; biases do not.
 
-    Weights are those the forward pass uses: pruned and reparametrised ones are the tensors after the mask or the
-    norm. Every tensor comes once, however many modules share it. Of modules that torch does not know, parameters
-    with two dimensions are taken to be connections.
+    Weights are those of the forward pass: pruned and reparametrised weights are the tensors after the mask or norm. A
+    tensor shared by several modules is yielded once. For custom modules, parameters with two dimensions are taken to be
+    connections.
     """
-    seen: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
+    seen: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
     for prefix, child in module.named_modules():
         for name, tensor in _connections_of(prefix, child):
             if id(tensor) not in seen:
@@ -95,7 +95,7 @@ def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def compiled_constants(module: nn.Module) -> Iterator[Tensor]:
-    """Tensors in the code of a module of TorchScript: the weights of a frozen one are there."""
+    """Yield the tensors in the code of a TorchScript module, such as the weights of a frozen one."""
     for graph in compiled_graphs(module):
         for node in graph.findAllNodes("prim::Constant"):
             if node.hasAttribute("value") and node.kindOf("value") == "t":
@@ -103,19 +103,19 @@ def compiled_constants(module: nn.Module) -> Iterator[Tensor]:
 
 
 def compiled_graphs(module: nn.Module) -> Iterator[Any]:
-    """The graphs of the methods of a module of TorchScript, without those of its parts."""
+    """Yield the graphs of the methods of a TorchScript module, without those of its parts."""
     if isinstance(module, torch.jit.ScriptModule):
         for name in module._c._method_names():
             yield module._c._get_method(name).graph
 
 
 def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, Tensor]]:
-    """Dotted name and tensor of all weights that may connect neurons, as they are stored, by identity.
+    """Return dotted name and stored tensor of all weights that may connect neurons, by identity.
 
-    Matrices of torch's layers, other parameters with more than one value along two dimensions or more, but not those of
-    tables and norms, and packed weights.
+    These are matrices of torch's layers, other parameters with more than one value along at least two dimensions except
+    those of tables and norms, and packed weights.
     """
-    found: dict[int, tuple[str, Tensor]] = {}
+    weights: dict[int, tuple[str, Tensor]] = {}
     for prefix, child in parts:
         kind = _kind_of(child)
         scripted = (
@@ -130,23 +130,23 @@ def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple
                 continue
             layered = is_lazy(tensor) or (kind.connects and tensor.dim() > 1)
             if layered or sum(size > 1 for size in tensor.shape) > 1:
-                found.setdefault(id(tensor), (f"{prefix or type(child).__name__}.{name}", tensor))
-    return found
+                weights.setdefault(id(tensor), (f"{prefix or type(child).__name__}.{name}", tensor))
+    return weights
 
 
 def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Name and tensor of the weights that a module holds itself."""
+    """Yield name and tensor of a module's own connection weights."""
     kind = _kind_of(child)
     if kind.packs:
         yield from () if kind.never else packed_weights(child).items()
     elif not kind.never and ("parametrizations" not in prefix or "parametrizations" not in prefix.split(".")):
-        for name, tensor in _effective(child):
+        for name, tensor in _effective_parameters(child):
             if tensor.dim() >= 2 if kind.connects else tensor.dim() == 2:
                 yield name, tensor
 
 
-def _effective(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """A module's own parameters by name, with masks and norms applied."""
+def _effective_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield a module's own parameters by name, with masks and norms applied."""
     for name in module.parametrizations if "parametrizations" in module._modules else ():
         yield name, getattr(module, name)
     for name, parameter in module._parameters.items():
@@ -169,13 +169,13 @@ def count_weights(
     parts: Iterable[tuple[str, nn.Module]] | None = None,
     full: dict[int, tuple[Tensor, int]] | None = None,
 ) -> Weights:
-    """Parameters, bytes and zeros of the module as it stands; see :class:`Weights`.
+    """Count parameters, bytes and zeros of the module; see :class:`Weights`.
 
-    ``parts`` are its parts by name, if known; into ``full`` go weights without a zero, by identity, with their version.
+    ``parts`` are its parts by name, if known. Weights without zeros are added to ``full``, by identity, with their version.
     """
     numbers = size = constant = state = mask = zeros = connections = 0
     seen: set[int] = set()
-    met: dict[int, Tensor] = {}  # kept, so that no weight made on the way takes the place of another
+    connections_seen: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
     for prefix, child in module.named_modules() if parts is None else parts:
         kind = _kind_of(child)
         if not (child._parameters or child._buffers or child._modules or kind.packs):
@@ -201,13 +201,15 @@ def count_weights(
             else:
                 constant += _bytes(buffer)
         for _, tensor in _connections_of(prefix, child):
-            if id(tensor) not in met:
-                met[id(tensor)] = tensor
-                few = zeros_of(tensor) if tensor.numel() >= LARGE else None
-                found = tensor.numel() - count_nonzero(tensor) if few is None else few.size
-                zeros += found
+            if id(tensor) not in connections_seen:
+                connections_seen[id(tensor)] = tensor
+                zero_indices = zeros_of(tensor) if tensor.numel() >= LARGE else None
+                zero_count = (
+                    tensor.numel() - count_nonzero(tensor) if zero_indices is None else zero_indices.size
+                )
+                zeros += zero_count
                 connections += tensor.numel()
-                if full is not None and not found and not tensor.is_inference():
+                if full is not None and not zero_count and not tensor.is_inference():
                     full[id(tensor)] = (tensor, tensor._version)
     return Weights(
         parameters=numbers,
@@ -221,7 +223,7 @@ def count_weights(
 
 
 def _bytes(tensor: Tensor) -> int:
-    """Bytes that a tensor's values take, and those of its indices where it is sparse."""
+    """Return the bytes of a tensor's values, and of its indices if it is sparse."""
     if tensor.layout == torch.sparse_coo:
         coalesced = tensor.coalesce()
         parts = [coalesced.values(), coalesced.indices()]

@@ -1,8 +1,8 @@
-"""Every torch function that a network calls passes by here; those that multiply are counted.
+"""The strict pass: every torch function that a network calls is intercepted, and those that multiply are counted.
 
-Functions are watched, not modules, so that a layer, the same layer written with functions, a layer called twice and a
-layer called with keyword arguments all count as what they do. The watch belongs to one pass and one thread: other
-passes over the same network, even at the same time, neither see it nor are seen.
+Functions are intercepted, not modules. A layer, the same layer written with functions, a layer called twice and a layer
+called with keyword arguments are therefore all counted for what they compute. An interception belongs to one pass and one
+thread: concurrent passes over the same network do not affect each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from neuroledger.families.efficiency.counting.layer_counts import NESTED, Tally
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.rows import FLOATS
 from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spikes
-from neuroledger.families.efficiency.counting.state import foreign
+from neuroledger.families.efficiency.counting.state import is_custom
 from neuroledger.families.efficiency.counting.static import compiled_graphs, packed_weights
 from neuroledger.families.efficiency.counting.unruled import (
     BLIND,
@@ -40,24 +40,24 @@ from neuroledger.families.efficiency.counting.unruled import (
     LEAVES,
     SINGLE,
     UNSEEN_BELOW,
-    refuse,
+    refuse_unsafe_product,
 )
 
-__all__ = ["LEFT", "StrictPass", "Watch"]
+__all__ = ["LEFT", "FunctionWatch", "StrictPass"]
 
 LEFT: Final = "values leave torch: what is computed from them is not seen"
 _LAYER, _COUNT, _MISS, _ACTIVATE, _MULTIPLY, _ADD, _TABLE, _LEAVE, _SPREAD, _COPY, _LISTS = range(1, 12)
 
 Rule = Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], None]
 
-# Layers and attention under the names of one way to carry them out.
+# Layers and attention under the names of their implementations.
 FUSED: Mapping[str, Rule] = MappingProxyType(
     {
         **dict.fromkeys(("mkldnn_linear", "_weight_int8pack_mm"), rules.linear),
         **dict.fromkeys(
             ("fbgemm_linear_int8_weight", "fbgemm_linear_int8_weight_fp32_activation"), rules.shifted_linear
         ),
-        "_scaled_dot_product_attention_math": attention.whole_attention,
+        "_scaled_dot_product_attention_math": attention.math_attention,
         "_scaled_dot_product_flash_attention_for_cpu": attention.fused_attention,
         "_scaled_dot_product_flash_attention": attention.fused_attention,
     }
@@ -124,15 +124,15 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     }
 )
 
-# Functions of an input, a weight and a bias, most of whose calls are like one before.
+# Functions of an input, a weight and a bias, most of whose calls repeat an earlier one.
 LAYERS = frozenset(
     {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 )
 
-# What is counted from its parts, which are watched while it runs.
+# A function that is counted from its parts, which are recorded while it runs.
 WHOLE = "multi_head_attention_forward"
 
-# Operators below torch's functions, by name, and of which arguments they form products.
+# Rules of operators below torch's functions, by name.
 BELOW: Mapping[str, Rule] = MappingProxyType(
     {
         **{
@@ -151,7 +151,7 @@ BELOW: Mapping[str, Rule] = MappingProxyType(
     }
 )
 GATED = frozenset({"lstm", "gru", "lstm_cell", "gru_cell"})
-"""Layers of TorchScript whose products among the gates are multiplied one by one."""
+"""Layers of TorchScript whose products among the gates are elementwise, and not counted."""
 
 ACTIVATIONS = frozenset(
     {
@@ -170,14 +170,14 @@ FORWARDS = frozenset(
 )
 FRAMES = 4
 
-# Where torch makes weights of other weights, of norms for example: nothing that a sample takes.
+# Where torch computes weights from other weights, such as norms: not a cost per sample.
 MAKES_WEIGHTS = "torch.nn.utils."
 PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "__imul__", "mul_", "multiply"})
 SUMS = frozenset(
     {"add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__", "__isub__", "sub_"}
 )
 
-# Functions beside products that may spread the values of a matrix over those of samples.
+# Other functions that may broadcast a matrix over sample values.
 SPREADS = frozenset(
     {
         "addcmul", "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_", "where", "div", "div_", "divide", "true_divide",
@@ -186,17 +186,17 @@ SPREADS = frozenset(
     }
 )  # fmt: skip
 
-# To what these answer, their first argument is added.
+# The first argument of these functions is added to the result.
 ADDED = ("addcmul", "addcdiv", "_foreach_addc")
 
-# The same of lists of tensors.
+# The same for lists of tensors.
 LISTS = frozenset(
     f"_foreach_{name}{inplace}"
     for name in ("mul", "div", "addcmul", "addcdiv", "lerp", "pow", "maximum", "minimum")
     for inplace in ("", "_")
 )
 
-# Functions that arrange values, some of which show a value several times.
+# Functions that rearrange values; some repeat values.
 COPIES = frozenset(
     {
         "repeat", "tile", "repeat_interleave", "expand", "expand_as", "broadcast_to", "contiguous", "clone", "reshape",
@@ -212,15 +212,15 @@ RULE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, Attrib
 
 
 @contextmanager
-def _exact(result: Any) -> Iterator[None]:
-    """Whatever the network has switched on around a call, counting is done in full precision and without gradients."""
+def _full_precision(result: Any) -> Iterator[None]:
+    """Count in full precision and without gradients, whatever mode the network has set."""
     device = result.device.type if isinstance(result, torch.Tensor) else "cpu"
     with torch.no_grad(), torch.autocast(device, enabled=False), torch.autocast("cpu", enabled=False):
         yield
 
 
-def _gathered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a linear layer, whose input torch would otherwise copy to one place, and the count once more."""
+def _contiguous_input(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of a linear layer with a contiguous input, which torch and the count would each copy."""
     x: Any = args[0] if args else None
     if name != "linear" or x.__class__ is not Tensor or x.layout is not torch.strided or x.is_contiguous():
         return args
@@ -230,13 +230,13 @@ def _gathered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _reason(name: str, args: tuple[Any, ...], error: Exception) -> str:
-    """Why a rule did not count a call."""
+    """Return the reason why a rule did not count a call."""
     nested = any(isinstance(x, torch.Tensor) and x.is_nested for x in args)
     return f"{name}: {'nested tensors are not counted' if nested else error}"
 
 
-def _is_handed_out(name: str, values: Tensor) -> bool:
-    """Whether more than a summary of a tensor is handed out: several values, or one out of several."""
+def _leaves_torch(name: str, values: Tensor) -> bool:
+    """Return whether more than a summary of a tensor leaves torch: several values, or one of several."""
     if name not in SINGLE:
         return values.numel() > 1 and (name != "tolist" or values.dtype.is_floating_point)
     if not values.dtype.is_floating_point or values.layout is not torch.strided:
@@ -245,7 +245,7 @@ def _is_handed_out(name: str, values: Tensor) -> bool:
 
 
 def _is_copied() -> bool:
-    """Whether Python's ``copy`` asks for the values: what it makes of them is a tensor again."""
+    """Return whether Python's ``copy`` requests the values: its result is again a tensor."""
     frame = sys._getframe(3)
     for _ in range(FRAMES):
         if frame.f_globals.get("__name__") == "copy":
@@ -258,67 +258,73 @@ def _is_copied() -> bool:
 
 @lru_cache(maxsize=4)
 def _actions(operations: bool, activations: bool) -> Mapping[str, int]:
-    """What is to be done about a function, by its name."""
-    found: dict[str, int] = {}
+    """Return the action for each function name."""
+    actions: dict[str, int] = {}
     if activations:
-        found |= dict.fromkeys(ACTIVATIONS, _ACTIVATE)
+        actions |= dict.fromkeys(ACTIVATIONS, _ACTIVATE)
     if operations:
-        found |= dict.fromkeys(RULES, _COUNT)
-        found |= dict.fromkeys(LAYERS, _LAYER) | dict.fromkeys(rules.QUANTISED, _COUNT)
-        found |= dict.fromkeys(BLIND, _MISS)
-        found |= dict.fromkeys(PRODUCTS, _MULTIPLY) | dict.fromkeys(SUMS, _ADD)
-        found |= dict.fromkeys(SPREADS, _SPREAD) | dict.fromkeys(LISTS, _LISTS) | dict.fromkeys(COPIES, _COPY)
-        found |= dict.fromkeys(LEAVES | SINGLE, _LEAVE) | {"embedding": _TABLE, "embedding_bag": _TABLE}
+        actions |= dict.fromkeys(RULES, _COUNT)
+        actions |= dict.fromkeys(LAYERS, _LAYER) | dict.fromkeys(rules.QUANTISED, _COUNT)
+        actions |= dict.fromkeys(BLIND, _MISS)
+        actions |= dict.fromkeys(PRODUCTS, _MULTIPLY) | dict.fromkeys(SUMS, _ADD)
+        actions |= (
+            dict.fromkeys(SPREADS, _SPREAD) | dict.fromkeys(LISTS, _LISTS) | dict.fromkeys(COPIES, _COPY)
+        )
+        actions |= dict.fromkeys(LEAVES | SINGLE, _LEAVE) | {"embedding": _TABLE, "embedding_bag": _TABLE}
     # Exported graphs call the same functions by an overload of their operator.
-    plain = [name for name in found if not name.startswith("__")]
-    overloads = {f"{name}.{which}": found[name] for name in plain for which in OVERLOADS}
-    return MappingProxyType(found | {name: _COUNT if do == _LAYER else do for name, do in overloads.items()})
+    plain = [name for name in actions if not name.startswith("__")]
+    overloads = {f"{name}.{which}": actions[name] for name in plain for which in OVERLOADS}
+    return MappingProxyType(
+        actions | {name: _COUNT if action == _LAYER else action for name, action in overloads.items()}
+    )
 
 
 OPERATORS = frozenset({OpOverload, OpOverloadPacket})
-# Operators that run parts of a program out of sight of torch's functions.
+# Operators that run parts of a program without visible calls of torch's functions.
 RUNS_PARTS = frozenset({"cond", "while_loop", "scan", "associative_scan", "map_impl"})
-# Operators of torchvision that choose among boxes, or read images at places between pixels.
+# Operators of torchvision that select boxes, or interpolate images.
 RESAMPLING = frozenset(
     f"torchvision::{name}" for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
 )
 
 
-class Watch(TorchFunctionMode):  # type: ignore[misc]
-    """Counts operations and activations of the functions called inside of it, in this thread."""
+class FunctionWatch(TorchFunctionMode):  # type: ignore[misc]
+    """Counts operations and activations of the torch functions that are called in its context, in this thread."""
 
     def __init__(self, tally: Tally, *, operations: bool, activations: bool) -> None:
         super().__init__()
         self.tally = tally
         self.inside = 0
-        self.below: Below | None = None
-        self.uncounted: set[str] = set()  # functions that could be counted below torch's functions
-        self.operators: set[str] = set()  # operators of others that were called
-        self._has = tally.made.has
+        self.operators_below: OperatorWatch | None = None
+        self.uncounted: set[str] = (
+            set()
+        )  # functions without a successful rule, which may be counted by their operators
+        self.operators: set[str] = set()  # custom operators that were called
+        self._has = tally.derived.has
         self._actions = _actions(operations, activations)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call the function, then count it if it is one that counts."""
+        """Call the function, then count it if there is an action for it."""
         name = getattr(func, "__name__", "")
         action = self._actions.get(name)
         if (
             action is None and func.__class__ is OpOverload and func.namespace == "aten"
-        ):  # of another kind, into memory
+        ):  # such as in-place overloads
             name = func._opname
             action = self._actions.get(name)
             action = _COUNT if action == _LAYER else action
-        below = self.below
+        below = self.operators_below
         if action == _COUNT and name == WHOLE:
-            func = attention.observed(self.tally, func)
+            func = attention.record_parts(self.tally, func)
         elif action == _COUNT and name in ENDS_PROCESS:
-            refuse(*args[:2])
+            refuse_unsafe_product(*args[:2])
         elif action == _LAYER:
-            args = _gathered(name, args)
-            # An input like one before is counted before its layer runs, whose weights drive it out of the cache.
+            args = _contiguous_input(name, args)
+            # An input of a known site is counted before its layer runs, whose weights evict it from the cache.
             if below is None and not kwargs and not self._has(id(args[0])) and not _is_any_autocast_enabled():
-                if self.tally.again(name, args):
+                if self.tally.count_again(name, args):
                     return func(*args)
                 result = func(*args)
                 self._count(name, result, args, {})
@@ -332,12 +338,12 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         if action is None and (func.__class__ in OPERATORS or isinstance(func, HigherOrderOperator)):
             self._operator(func)
         self._note(name, action, args, kwargs, result)
-        if self.tally.held:
-            self.tally.held.derive(args, result)
+        if self.tally.outside:
+            self.tally.outside.add_derived(args, result)
         return result
 
     def _operator(self, func: Any) -> None:
-        """Note an operator of others, which is named if nothing counts it."""
+        """Record a custom operator, which is reported if nothing counts it."""
         if isinstance(func, HigherOrderOperator):
             if func.name() in RUNS_PARTS:
                 self.operators.add(func.name())
@@ -352,27 +358,27 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         """Count a call whose result is known."""
         first = args[0] if args else None
         if self._has(id(first)) or first.__class__ in NESTED:
-            if self._of_weights(name, args, kwargs, result):
+            if self._is_derived_from_weights(name, args, kwargs, result):
                 return
             if action in (_LAYER, _COUNT):
-                args, result = self._for_each_sample(args, result)
+                args, result = self._expand_shared_state(args, result)
         if action is not None:
             if action == _LAYER:
-                if kwargs or _is_any_autocast_enabled() or not self.tally.again(name, args):
+                if kwargs or _is_any_autocast_enabled() or not self.tally.count_again(name, args):
                     self._count(name, result, args, kwargs or {})
             elif action == _COUNT:
                 self._count(name, result, args, kwargs or {})
             elif action == _MISS:
-                self._miss(name, args)
+                self._add_uncounted(name, args)
             elif action in (_MULTIPLY, _ADD):
                 if len(args) == 2 and (self._has(id(first)) or self._has(id(args[1]))):
-                    self.tally.combined(args[0], args[1], result, product=action == _MULTIPLY)
+                    self.tally.note_elementwise(args[0], args[1], result, product=action == _MULTIPLY)
                 elif action == _MULTIPLY:
                     self._spread(args, kwargs, result)
             elif action == _SPREAD:
                 self._spread(args[1:] if name.startswith(ADDED) else args, kwargs, result)
             elif action == _COPY:
-                self.tally.held.copies.note(first if first.__class__ in NESTED else args[:1], result)
+                self.tally.outside.repeated.add(first if first.__class__ in NESTED else args[:1], result)
             elif action == _LISTS:
                 answers, *lists = (x for x in (result, *args) if isinstance(x, (list, tuple)))
                 lists = [answers, *lists] if result is None else lists  # written into the first list
@@ -381,38 +387,44 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
             elif action == _TABLE:
                 for table in args[:2]:
                     if isinstance(table, torch.Tensor) and self.tally.weight_of(table) is not None:
-                        self.tally.beside(table)
-                # The numbers that rows of a bag are weighted with stand behind its sixth argument, if there are any.
+                        self.tally.exclude(table)
+                # Weights of the rows of a bag, if any, follow its sixth argument.
                 weighted = (kwargs or {}).get("per_sample_weights")
                 if weighted is not None or any(isinstance(value, torch.Tensor) for value in args[6:]):
-                    self._miss(name, args, f"no rule counts the weighted rows of torch's {name}")
+                    self._add_uncounted(name, args, f"no rule counts the weighted rows of torch's {name}")
             elif action == _LEAVE:
-                if isinstance(first, torch.Tensor) and _is_handed_out(name, first) and not _is_copied():
-                    self.tally.miss(name, LEFT)
+                if isinstance(first, torch.Tensor) and _leaves_torch(name, first) and not _is_copied():
+                    self.tally.add_uncounted(name, LEFT)
             elif not self.inside:
                 self.tally.activations(
                     self._module() or f"functional.{name.partition('.')[0].strip('_')}", result
                 )
 
     def _spread(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any) -> None:
-        """Note a matrix outside of modules, if values of samples are combined with it one by one."""
-        if self.tally.held:
+        """Record a matrix outside of modules if sample values are combined with it elementwise."""
+        if self.tally.outside:
             named = [value for key, value in kwargs.items() if key != "out"] if kwargs else []
-            self.tally.spread((*args, *named), result)
+            self.tally.check_outside_product((*args, *named), result)
 
-    def _of_weights(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any) -> bool:
-        """Whether a call made weights of weights, which is nothing that a sample takes."""
+    def _is_derived_from_weights(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any) -> bool:
+        """Return whether a call computed weights from weights, which is not a cost per sample."""
         if torch.compiler.is_compiling():
             return False
-        if self._actions.get(name) in (_LAYER, _COUNT) and self.tally.made.state(args[0], self.tally.samples):
+        if self._actions.get(name) in (_LAYER, _COUNT) and self.tally.derived.is_state(
+            args[0], self.tally.samples
+        ):
             return False
-        return self.tally.made.follow(name, args, kwargs, result)
+        return self.tally.derived.follow(name, args, kwargs, result)
 
-    def _for_each_sample(self, args: tuple[Any, ...], result: Any) -> tuple[tuple[Any, ...], Any]:
-        """What a layer made of a state that all samples still share, as if each of them had its own."""
+    def _expand_shared_state(self, args: tuple[Any, ...], result: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return arguments and result of a layer on a state shared by all samples, expanded to one row per sample."""
         first, samples = args[0], self.tally.samples
-        made = self.tally.made
-        if not made.state(first, samples) or len(first) == samples or not made.alone(args):
+        derived = self.tally.derived
+        if (
+            not derived.is_state(first, samples)
+            or len(first) == samples
+            or not derived.uses_weights_only(args)
+        ):
             return args, result
         if isinstance(result, torch.Tensor) and result.shape[:1] == (1,):
             result = result.expand(samples, *result.shape[1:])
@@ -420,25 +432,25 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
 
     def _count(self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = name.partition(".")[0]
-        if name not in LAYERS and self._makes_weights():
+        if name not in LAYERS and self._is_called_by_weight_utilities():
             return
         try:
             rule = rules.packed if rules.is_packed(args) else RULES[name]
             if torch.is_grad_enabled() or _is_any_autocast_enabled():
-                with _exact(result):
+                with _full_precision(result):
                     rule(self.tally, result, args, kwargs)
             else:
                 rule(self.tally, result, args, kwargs)
         except RULE_ERRORS as error:
             self.uncounted.add(name)
-            self._miss(name, args, _reason(name, args, error))
+            self._add_uncounted(name, args, _reason(name, args, error))
 
-    def _miss(self, name: str, args: tuple[Any, ...], why: str = "") -> None:
-        """Name a function that is not counted, by the module whose weights it was handed."""
+    def _add_uncounted(self, name: str, args: tuple[Any, ...], why: str = "") -> None:
+        """Report a function that is not counted, under the module of its weights if ``why`` is given."""
         if torch.compiler.is_compiling():
-            self.tally.miss(name, f"no rule counts torch's {name}")
+            self.tally.add_uncounted(name, f"no rule counts torch's {name}")
             return
-        if self._makes_weights():
+        if self._is_called_by_weight_utilities():
             return
         if name in DECOMPOSED:
             self.uncounted.add(name)
@@ -446,16 +458,16 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         weights = [x for x in several if isinstance(x, torch.Tensor) and self.tally.weight_of(x) is not None]
         where = self.tally.weight_of(weights[0]) if weights and why else None
         for weight in weights:
-            self.tally.forsake(weight)
+            self.tally.mark_unreached(weight)
         size = sum(weight.numel() for weight in weights if weight.dim() > 1)
-        self.tally.miss(where or name, why or f"no rule counts torch's {name}", size)
+        self.tally.add_uncounted(where or name, why or f"no rule counts torch's {name}", size)
 
     @staticmethod
-    def _makes_weights() -> bool:
+    def _is_called_by_weight_utilities() -> bool:
         return str(sys._getframe(4).f_globals.get("__name__", "")).startswith(MAKES_WEIGHTS)
 
     def _module(self) -> str | None:
-        """Dotted name of the activation module whose code is calling, found among the nearest callers."""
+        """Return the dotted name of the calling activation module, found among the nearest callers."""
         frame = sys._getframe(3)
         for _ in range(FRAMES):
             if frame.f_code in FORWARDS:
@@ -469,11 +481,11 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
 UNCOUNTED_QUANTISED = ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell", "MultiheadAttention")
 
 
-class Below(TorchDispatchMode):  # type: ignore[misc]
-    """Counts the products that the dispatcher is handed by code that no rule of a function claims.
+class OperatorWatch(TorchDispatchMode):  # type: ignore[misc]
+    """Counts products in the dispatcher that no rule of a function counts.
 
-    That is code of TorchScript, of ``vmap``, of operators of one's own, and of functions whose rule fails. Every operator
-    passes by here, which is slow: it is switched on where something stays uncounted without it.
+    These come from TorchScript, ``vmap``, custom operators, and functions whose rule fails. Intercepting every operator is
+    slow, so it is enabled only if something is uncounted without it.
     """
 
     supports_higher_order_operators = True  # conditions and loops of a traced program
@@ -487,7 +499,7 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
     def under(
         self, func: Any, name: str, action: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[int | None, Any]:
-        """What is left to be done about a function, and its result, its operators counted unless a rule claims them."""
+        """Return the remaining action for a function, and its result; its operators count unless it has a rule."""
         if action in (_LAYER, _COUNT) and name.partition(".")[0] in self.uncounted:
             return None, func(*args, **kwargs)
         if action not in (_LAYER, _COUNT) and (action != _MISS or name in DECOMPOSED):
@@ -508,90 +520,90 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
         if self._claimed:
             return func(*args, **kwargs)
         if isinstance(func, HigherOrderOperator):
-            return self._program(func, args, kwargs)
+            return self._run_higher_order(func, args, kwargs)
         if func.namespace not in ("aten", "prim", "prims"):
-            return self._own(func, args, kwargs)
+            return self._run_custom_operator(func, args, kwargs)
         name = func._opname
         if name in ENDS_PROCESS:
-            refuse(*args[:2])
+            refuse_unsafe_product(*args[:2])
         if name in GATED:
-            self.tally.miss(name, f"the products among the gates of a compiled {name} are not counted")
-        if name not in BELOW and func._can_decompose():  # inside an operator of one's own
+            self.tally.add_uncounted(
+                name, f"the products among the gates of a compiled {name} are not counted"
+            )
+        if name not in BELOW and func._can_decompose():  # inside a custom operator
             with torch._C.DisableTorchFunction(), self:
                 return func.decompose(*args, **kwargs)
-        with torch._C.DisableTorchFunction():  # where no function called it, the watch is there to see it
+        with torch._C.DisableTorchFunction():  # without a calling function, the function watch is active
             result = func(*args, **kwargs)
         rule = BELOW.get(name)
         if rule is not None or name in PRODUCTS or name in SUMS:
-            with torch._C.DisableTorchFunction(), _exact(result):
+            with torch._C.DisableTorchFunction(), _full_precision(result):
                 for value in args:
                     if isinstance(value, torch.Tensor):
                         self.tally.adopt(value)
                 if rule is None:
-                    self.tally.combined(args[0], args[1], result, product=name in PRODUCTS)
+                    self.tally.note_elementwise(args[0], args[1], result, product=name in PRODUCTS)
                     return result
                 try:
                     rule(self.tally, result, args, kwargs)
                     self.products += 1
                 except RULE_ERRORS as error:
-                    self.tally.miss(name, _reason(name, args, error))
+                    self.tally.add_uncounted(name, _reason(name, args, error))
         elif name in UNSEEN_BELOW:
-            self.tally.miss(name, f"no rule counts torch's {name}")
+            self.tally.add_uncounted(name, f"no rule counts torch's {name}")
         return result
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Operators within are none of the network's."""
+        """Do not count operators within this context: they are not the network's."""
         self._claimed += 1
         try:
             yield
         finally:
             self._claimed -= 1
 
-    def _program(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A condition or a loop, whose parts are run in sight; any other that takes programs is named."""
+    def _run_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a condition or loop with its parts observed; report any other operator that takes programs."""
         if func.name() == "cond":
-            met, either, other, given = args
+            condition, if_true, if_false, operands = args
             with self:
-                return (either if met else other)(*given)
+                return (if_true if condition else if_false)(*operands)
         eager = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-        if (
-            func.name() not in RUNS_PARTS - {"scan"} or eager is None
-        ):  # scan's own code runs under no such mode
-            self.tally.miss(func.name(), "no rule counts this operator")
+        if func.name() not in RUNS_PARTS - {"scan"} or eager is None:  # scan cannot run under this mode
+            self.tally.add_uncounted(func.name(), "no rule counts this operator")
             return func(*args, **kwargs)
         with self:
             return eager(*args, **kwargs)
 
-    def _own(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """An operator of one's own: one that is written in Python is run in sight, any other is named."""
-        written: Any = OPDEFS.get(f"{func.namespace}::{func._opname}")
-        if written is None or set(written._backend_fns) - {None}:
+    def _run_custom_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a custom operator: observed if it is written in Python, otherwise reported."""
+        definition: Any = OPDEFS.get(f"{func.namespace}::{func._opname}")
+        if definition is None or set(definition._backend_fns) - {None}:
             if any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in args):
-                self.tally.miss(func.name(), "no rule counts this operator")
+                self.tally.add_uncounted(func.name(), "no rule counts this operator")
             return func(*args, **kwargs)
         with self:
-            return written._init_fn(*args, **kwargs)
+            return definition._init_fn(*args, **kwargs)
 
 
-def runs_compiled(part: nn.Module) -> bool:
-    """Whether a module is TorchScript, or its code names a function of TorchScript, whose operators no function shows."""
+def uses_torchscript(part: nn.Module) -> bool:
+    """Return whether a module is TorchScript, or uses a TorchScript function, whose operators are not visible."""
     if isinstance(part, torch.jit.ScriptModule):
         return True
-    if not foreign(part):
+    if not is_custom(part):
         return False
-    held = {type(value) for value in vars(part).values()}
+    kinds = {type(value) for value in vars(part).values()}
     code = getattr(type(part).forward, "__code__", None)
     known = getattr(type(part).forward, "__globals__", {})
-    held |= {type(known.get(name)) for name in code.co_names} if code is not None else set()
-    return torch.jit.ScriptFunction in held
+    kinds |= {type(known.get(name)) for name in code.co_names} if code is not None else set()
+    return torch.jit.ScriptFunction in kinds
 
 
 class StrictPass:
-    """What a strict pass installs on a network: a watch over functions, and hooks on the spiking layers.
+    """A strict pass over a network: a watch over functions, and hooks on the spiking layers.
 
-    Hooks do something only while this pass itself runs the network, in its own thread, and are removed when it ends.
-    With ``uncounted``, names of functions that no rule counts, operators below torch's functions are counted too.
+    Hooks are active only while this pass runs the network, in its own thread, and are removed at the end. With
+    ``uncounted`` (names of functions that no rule counts), operators below torch's functions are counted too.
     """
 
     def __init__(
@@ -599,22 +611,24 @@ class StrictPass:
     ) -> None:
         self.network = network
         self.tally = Tally(network)
-        self.watch = Watch(self.tally, operations="operations" in needs, activations="activations" in needs)
-        if uncounted is None and any(runs_compiled(part) for _, part in network.parts):
+        self.watch = FunctionWatch(
+            self.tally, operations="operations" in needs, activations="activations" in needs
+        )
+        if uncounted is None and any(uses_torchscript(part) for _, part in network.parts):
             uncounted = frozenset()
         if uncounted is not None and "operations" in needs:
-            self.watch.below = Below(self.tally, uncounted)
+            self.watch.operators_below = OperatorWatch(self.tally, uncounted)
         self.needs = needs
         self._thread: int | None = None
         self._before: dict[nn.Module, Tensor | None] = {}
-        # Membranes as they were handed over, to find out layers that write into theirs; those that do not are kept.
+        # Membranes before each step, to detect layers that modify them in place; ``_replaces`` are layers that do not.
         self._versions: dict[nn.Module, tuple[Tensor, int]] = {}
         self._replaces: set[nn.Module] = set()
-        self._single: set[str] = set()  # layers that took a single step at their first call in this batch
+        self._single: set[str] = set()  # layers that took a single step in their first call of this batch
         self._hooks: list[RemovableHandle] = []
         self._undo: list[Callable[[], None]] = []
-        self.called = False  # whether any spiking layer was called in sight
-        self._unwatched: list[Any] = []  # what keeps the watch away while such a layer runs
+        self.called = False  # whether a call of a spiking layer was observed
+        self._suspensions: list[Any] = []  # contexts that suspend the watch while elementwise layers run
 
     def __enter__(self) -> StrictPass:
         if self.network.spiking:
@@ -623,13 +637,13 @@ class StrictPass:
         return self
 
     def _register(self) -> None:
-        watched = {"operations", "activations", "membranes"} & self.needs
-        for name, layer in self.network.spiking.items() if watched else ():
-            child, quiet = layer.module, layer.connects_nothing()
+        trace_functions = {"operations", "activations", "membranes"} & self.needs
+        for name, layer in self.network.spiking.items() if trace_functions else ():
+            child, quiet = layer.module, layer.is_elementwise()
             start = self._spiking_starts(layer, quiet)
             self._hooks.append(child.register_forward_pre_hook(start))
             end = self._spiking_ends(name or type(child).__name__, layer, quiet)
-            self._undo.append(layer.functional(start, end, self._mine))
+            self._undo.append(layer.watch_functional_calls(start, end, self._is_active))
             self._hooks.append(child.register_forward_hook(end, always_call=True))
 
     def __exit__(self, *_: object) -> None:
@@ -643,40 +657,44 @@ class StrictPass:
             self._undo.clear()
 
     def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
-        """Count what this thread does from here on to a batch of ``size`` samples."""
+        """Start counting in this thread, for a batch of ``size`` samples."""
         if not self.tally.batch and self.network.state is not None and "operations" in self.needs:
-            self.tally.held.take(x for x in self.network.state.tensors if self.tally.made.origin(x) is None)
-            if self.watch.below is None and (self.network.state.scripted or self.network.state.hides):
-                self.watch.below = Below(self.tally, frozenset())
+            self.tally.outside.add(
+                x for x in self.network.state.tensors if self.tally.derived.origin(x) is None
+            )
+            if self.watch.operators_below is None and (
+                self.network.state.scripted or self.network.state.hides_functions
+            ):
+                self.watch.operators_below = OperatorWatch(self.tally, frozenset())
         self.tally.begin(size, shape)
         self._before.clear()
         self._versions.clear()
         self._single.clear()
         self._thread = threading.get_ident()
-        if self.watch.below is not None:
-            self.watch.below.__enter__()
+        if self.watch.operators_below is not None:
+            self.watch.operators_below.__enter__()
         self.watch.__enter__()
 
     def end(self) -> None:
-        """Count no more."""
-        while self._unwatched:  # a hook of others failed between this pass's own
-            self._unwatched.pop().__exit__(None, None, None)
+        """Stop counting."""
+        while self._suspensions:  # a user's hook failed between the hooks of this pass
+            self._suspensions.pop().__exit__(None, None, None)
         self.watch.__exit__(None, None, None)
-        if self.watch.below is not None:
-            self.watch.below.__exit__(None, None, None)
+        if self.watch.operators_below is not None:
+            self.watch.operators_below.__exit__(None, None, None)
         self._thread = None
         self.watch.inside = 0
 
     def settle(self) -> None:
-        """Settle the counts of the batch."""
+        """Complete the counts of the batch."""
         self.tally.settle()
 
     def hidden(self) -> frozenset[str] | None:
-        """After a first batch: what a second attempt should count below torch's functions; None if nothing is hidden."""
+        """Return, after the first batch, the functions whose operators a second pass should count; None if not needed."""
         if "operations" not in self.needs:
             return None
-        below = self.watch.below
-        if below is not None:  # functions whose rules fail are found out by the first batch all the same
+        below = self.watch.operators_below
+        if below is not None:  # the first batch also reveals functions whose rules fail
             more = self.watch.uncounted - below.uncounted
             return below.uncounted | more if more else None
         met, reached, _ = self.tally.coverage()
@@ -684,68 +702,68 @@ class StrictPass:
         return frozenset(self.watch.uncounted) if hides else None
 
     def finish(self) -> None:
-        """Settle what is left, and name layers of which no rule counts everything."""
+        """Complete the counts of the pass, and report layers that no rule counts completely."""
         self.tally.settle(last=True)
         if self.network.state is not None and "operations" in self.needs:
-            for name in sorted(self.network.state.elsewhere):
-                self.tally.miss(name, "what other threads and processes compute is not seen")
+            for name in sorted(self.network.state.concurrency):
+                self.tally.add_uncounted(name, "what other threads and processes compute is not seen")
         for operator in sorted(self.watch.operators):
-            self.tally.miss(operator, "no rule counts this operator")
+            self.tally.add_uncounted(operator, "no rule counts this operator")
         for name, child in self.network.parts if "operations" in self.needs else ():
             for graph in compiled_graphs(child):
                 for kind in sorted(kind for kind in GATED if graph.findAllNodes(f"aten::{kind}")):
                     why = f"the products among the gates of a compiled {kind} are not counted"
-                    self.tally.miss(name or type(child).__name__, why)
+                    self.tally.add_uncounted(name or type(child).__name__, why)
             if type(child).__name__ in UNCOUNTED_QUANTISED and ".quantized" in type(child).__module__:
                 weights = sum(weight.numel() for weight in packed_weights(child).values())
                 self.tally.uncounted.pop(
                     f"quantized_{type(child).__name__.lower()}", None
-                )  # it is named here
-                self.tally.miss(name, f"no rule counts a quantised {type(child).__name__}", weights)
+                )  # reported here, with its name
+                self.tally.add_uncounted(name, f"no rule counts a quantised {type(child).__name__}", weights)
 
-    def _mine(self) -> bool:
+    def _is_active(self) -> bool:
         return self._thread == threading.get_ident()
 
     def _spiking_starts(self, layer: SpikingLayer, quiet: bool) -> Callable[..., None]:
         membranes = "membranes" in self.needs
 
-        def start(module: nn.Module, given: Any) -> None:
-            if self._mine():
+        def start(module: nn.Module, arguments: Any) -> None:
+            if self._is_active():
                 self.watch.inside += 1
                 if membranes:
-                    self._before[module] = self._membrane(layer.membrane(given), module)
-                    layer.record()
+                    self._before[module] = self._membrane(layer.membrane(arguments), module)
+                    layer.record_membrane()
                 if quiet:
-                    self._unwatched.append(torch._C.DisableTorchFunction())
-                    self._unwatched[-1].__enter__()
+                    self._suspensions.append(torch._C.DisableTorchFunction())
+                    self._suspensions[-1].__enter__()
 
         return start
 
-    def _membrane(self, found: Tensor | None, layer: nn.Module) -> Tensor | None:
-        """The membrane before a step, as a copy if the layer may write into it."""
-        if found is None or layer in self._replaces:
-            return found
+    def _membrane(self, membrane: Tensor | None, layer: nn.Module) -> Tensor | None:
+        """Return the membrane before a step, as a copy if the layer may modify it in place."""
+        if membrane is None or layer in self._replaces:
+            return membrane
         with torch._C.DisableTorchFunction():
-            if not found.is_inference():
-                self._versions[layer] = (found, found._version)
-            return found.clone()
+            if not membrane.is_inference():
+                self._versions[layer] = (membrane, membrane._version)
+            return membrane.clone()
 
     def _spiking_ends(self, label: str, layer: SpikingLayer, quiet: bool) -> Callable[..., None]:
         operations_alone = self.needs == {"operations"}
 
         def end(module: nn.Module, _: Any, output: Any) -> None:
-            if not self._mine():
+            if not self._is_active():
                 return
             self.called = True
-            if quiet and self._unwatched:
-                self._unwatched.pop().__exit__(None, None, None)
+            if quiet and self._suspensions:
+                self._suspensions.pop().__exit__(None, None, None)
             self.watch.inside -= 1
             if operations_alone and output is not None and label in self._single:
-                self.tally.stepped(label, spikes(output))
+                self.tally.note_steps(label, spikes(output))
                 return
             before = self._before.pop(module, None)
-            handed, version = self._versions.pop(module, (None, 0))
-            if handed is not None and handed._version == version:
+            membrane, version = self._versions.pop(module, (None, 0))
+            if membrane is not None and membrane._version == version:
                 self._replaces.add(module)
             if output is None:
                 return
@@ -755,32 +773,34 @@ class StrictPass:
         return end
 
     def _unobserved(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.watch.below is None else self.watch.below.paused()
+        return nullcontext() if self.watch.operators_below is None else self.watch.operators_below.paused()
 
     def _spikes(self, label: str, layer: SpikingLayer, before: Tensor | None, output: Any) -> None:
-        """Zeros among the spikes, and membranes that the step changed; the first step writes every one of them."""
+        """Count zeros among the spikes, and membranes that the step changed; the first step writes all."""
         counts = self.tally.layer(label)
-        fired = spikes(output)
+        spiked = spikes(output)
         if "activations" in self.needs:
-            self.tally.activations(label, fired)
+            self.tally.activations(label, spiked)
         if label in self._single and "membranes" not in self.needs:
-            self.tally.stepped(label, fired)
+            self.tally.note_steps(label, spiked)
             return
-        after, path = layer.membrane(output), layer.over_time(output)
-        self.tally.spiked(label, fired, after, 1 if path is None else path[0].shape[path[1]])
+        after, over_time = layer.membrane(output), layer.membrane_over_time(output)
+        self.tally.note_spiking_call(
+            label, spiked, after, 1 if over_time is None else over_time[0].shape[over_time[1]]
+        )
         counts.neuron, counts.per_update = type(layer.module).__name__, layer.operations_per_update()
-        counts.state_bytes = layer.state_bytes(output, fired.numel() if after is None else after.numel())
-        if path is None:
+        counts.state_bytes = layer.state_bytes(output, spiked.numel() if after is None else after.numel())
+        if over_time is None:
             self._single.add(label)
         if "membranes" not in self.needs:
             return
-        if path is not None and path[0].numel() == fired.numel():
-            moved, axis = path
-            self._updates(counts, before, moved.select(axis, 0))
-            self.tally.add(counts, "updates", moved.diff(dim=axis).ne(0).sum())
-            counts.membranes += moved.numel() - moved.select(axis, 0).numel()
-        elif after is None or fired.numel() != after.numel():
-            self.tally.blind_membranes.add(label)
+        if over_time is not None and over_time[0].numel() == spiked.numel():
+            membranes, axis = over_time
+            self._updates(counts, before, membranes.select(axis, 0))
+            self.tally.add(counts, "updates", membranes.diff(dim=axis).ne(0).sum())
+            counts.membranes += membranes.numel() - membranes.select(axis, 0).numel()
+        elif after is None or spiked.numel() != after.numel():
+            self.tally.unreadable_membranes.add(label)
         else:
             self._updates(counts, before, after)
 

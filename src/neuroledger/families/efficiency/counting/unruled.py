@@ -1,6 +1,6 @@
-"""Torch's functions and operators that multiply and accumulate, and that no rule counts: they are named, never left out.
+"""Torch's functions and operators that multiply and accumulate without a counting rule: they are reported, not ignored.
 
-A test compares these names, and those of the rules, with everything that this torch has to offer.
+A test compares these names, and those of the rules, with all functions of the installed torch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-__all__ = ["BLIND", "DECOMPOSED", "ENDS_PROCESS", "LEAVES", "SINGLE", "UNSEEN_BELOW", "refuse"]
+__all__ = ["BLIND", "DECOMPOSED", "ENDS_PROCESS", "LEAVES", "SINGLE", "UNSEEN_BELOW", "refuse_unsafe_product"]
 
 _FFT = frozenset(
     f"fft_{inverse}{kind}fft{rank}"
@@ -19,7 +19,7 @@ _FFT = frozenset(
     for rank in ("", "2", "n")
 ) | {"_fft_r2c", "_fft_c2c", "_fft_c2r", "stft", "istft"}
 
-# Factorisations, what is solved by them, and powers.
+# Factorisations, solvers that use them, and powers.
 _ALGEBRA = frozenset(
     {
         "linalg_cholesky", "linalg_cholesky_ex", "linalg_cond", "linalg_det", "_linalg_det", "linalg_eig", "linalg_eigh",
@@ -44,7 +44,7 @@ _PAIRS = frozenset(
     }
 )  # fmt: skip
 
-# Products of matrices in types or layouts that no rule reads, several at once, and sums of losses with such products.
+# Matrix products in types or layouts without a rule, grouped products, and losses that include products.
 _PACKED = frozenset(
     {
         "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu", "_weight_int4pack_mm_with_scales_and_zeros",
@@ -58,7 +58,7 @@ _PACKED = frozenset(
     }
 )  # fmt: skip
 
-# Convolutions, recurrent layers and attention under the names of one way to carry them out.
+# Convolutions, recurrent layers and attention under the names of their implementations.
 _KERNELS = frozenset(
     {
         "conv_tbc", "thnn_conv2d", "_slow_conv2d_forward", "slow_conv3d", "slow_conv3d_forward", "slow_conv_dilated2d",
@@ -77,7 +77,7 @@ _KERNELS = frozenset(
     }
 )  # fmt: skip
 
-# What is made for gradients, and computes such products wherever it is called.
+# Gradient functions, which compute such products wherever they are called.
 _BACKWARDS = frozenset(
     f"{name}_backward"
     for name in (
@@ -94,18 +94,18 @@ _BACKWARDS = frozenset(
     "mkldnn_linear_backward_weights",
 }  # fmt: skip
 
-# Functions that multiply and accumulate, and that no rule counts.
+# Functions that multiply and accumulate without a rule.
 BLIND: Final = _FFT | _ALGEBRA | _PAIRS | _PACKED | _KERNELS | _BACKWARDS | {"grad", "backward"}
 
-# Those of them that call matrix products which can be counted below them.
+# Those that call matrix products, which can be counted as operators.
 DECOMPOSED: Final = frozenset(
     {"chain_matmul", "linalg_multi_dot", "matrix_power", "linalg_matrix_power", "cov", "corrcoef"}
 )
 
-# Operators below torch's functions that multiply and accumulate in one piece.
+# Operators below torch's functions that multiply and accumulate in a single call.
 UNSEEN_BELOW: Final = BLIND - DECOMPOSED - {"grad", "backward"}
 
-# Values that are handed out of torch: what is computed from them is not seen.
+# Functions through which values leave torch: computations with these are not observed.
 LEAVES: Final = frozenset(
     {
         "numpy", "__array__", "__dlpack__", "tolist", "storage", "untyped_storage", "data_ptr", "const_data_ptr", "apply_",
@@ -113,22 +113,22 @@ LEAVES: Final = frozenset(
     }
 )  # fmt: skip
 
-# Single numbers that are handed out; of a tensor of several numbers that is the same, one by one.
+# Functions through which single numbers leave torch, including the numbers of a tensor one by one.
 SINGLE: Final = frozenset({"item", "__float__", "__complex__"})
 
-# What ends the process if it is called in a certain way, and with it every other count.
+# Functions that crash the process for some arguments.
 ENDS_PROCESS: Final = frozenset({"_weight_int8pack_mm", "_weight_int8pack_mm.default"})
-# The kernel of torch 2.13 for processors reads this many values of a row of bfloat16 at once, also beyond its end.
+# The CPU kernel of torch 2.13 reads this many bfloat16 values of a row at once, also beyond its end.
 AT_ONCE: Final = 16
 
 
-def refuse(values: Tensor, weight: Tensor) -> None:
-    """Refuse a product of 8-bit weights ``(out, in)`` that torch's kernel reads past the end of.
+def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:
+    """Refuse a product of 8-bit weights ``(out, in)`` for which torch's kernel reads beyond the end of memory.
 
     Raises
     ------
     ValueError
-        ``values`` are bfloat16 on a processor, in rows of no multiple of 16.
+        ``values`` are bfloat16 on a CPU, in rows whose length is not a multiple of 16.
     """
     if values.dtype is torch.bfloat16 and values.is_cpu and weight.shape[-1] % AT_ONCE:
         raise ValueError(
