@@ -118,9 +118,7 @@ def test_what_is_kept_in_a_temporary_file_is_learnt_alike(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module.tempfile, "TemporaryFile", full)
-    with pytest.raises(
-        ModelError, match=r"GiB of inputs do not fit into .* \(No space left on device\)"
-    ):
+    with pytest.raises(ModelError, match=r"GiB of inputs do not fit into .* \(No space left on device\)"):
         inference(sound_network(id="net", hearing=BANDS), sounds())
 
 
