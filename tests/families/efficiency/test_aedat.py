@@ -84,7 +84,7 @@ def test_times_of_32_bits_go_on_where_they_overflow():
 
 def test_aedat_2_that_cannot_be_read_says_why():
     content = aedat2(drawn(128, 128), 128, davis=False)
-    with pytest.raises(DataError, match="states no chip: declare"):
+    with pytest.raises(DataError, match="does not state the chip: declare"):
         polarity_events(content, "a.aedat", 128, 128)
     with pytest.raises(DataError, match="within a record"):
         polarity_events(content[:-3], "a.aedat", 128, 128, chip="dvs128")
@@ -97,7 +97,7 @@ def test_aedat_2_that_cannot_be_read_says_why():
     with pytest.raises(DataError, match="no polarity events"):
         polarity_events(HEADER, "a.aedat", 9, 9, chip="davis")
     for other in (b"", b"#!AER-DAT1.0\r\n", b"PK\x03\x04"):
-        with pytest.raises(DataError, match=r"AEDAT 2, 3\.1 and 4 begin with"):
+        with pytest.raises(DataError, match=r"is not an AEDAT file"):
             polarity_events(other, "a.aedat", 9, 9)
 
 
@@ -226,7 +226,7 @@ def test_a_packet_that_becomes_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(module, "MOST", 900)
     for method, compress in ((1, lz4), (3, zstd)):
         content = aedat4(expected, (64, 64), method=method, compress=compress)
-        with pytest.raises(DataError, match=r"ends early or becomes more|cannot be read"):
+        with pytest.raises(DataError, match=r"incomplete or larger than|cannot be read"):
             polarity_events(content, "a.aedat4", 64, 64)
 
 

@@ -189,9 +189,9 @@ GOOD = aedat(events(0))
             GOOD[: GOOD.index(b"#!END") + 14 + 36 + 10],
             "ends within the header of a packet",
         ),
-        ("user01_lab.aedat", b"#!AER-DAT1.0\r\n" + GOOD[20:], r"AEDAT 2, 3\.1 and 4 begin with"),
-        ("user01_lab.aedat", b"", r"AEDAT 2, 3\.1 and 4 begin with"),
-        ("user01_lab.aedat", GOOD[: GOOD.index(b"#!END") + 14], "holds no polarity events"),
+        ("user01_lab.aedat", b"#!AER-DAT1.0\r\n" + GOOD[20:], r"is not an AEDAT file"),
+        ("user01_lab.aedat", b"", r"is not an AEDAT file"),
+        ("user01_lab.aedat", GOOD[: GOOD.index(b"#!END") + 14], "contains no polarity events"),
         (
             "user01_lab.aedat",
             GOOD[: GOOD.index(b"#!END") + 14] + b"\x01\x00\x01\x00" + b"\xff" * 24,

@@ -114,7 +114,7 @@ def test_events_are_counted_like_histograms(tmp_path):
     declared = event_histograms(files, stored="dat", boxes=RULES, most=1, camera=(64, 36)).assembly
     np.testing.assert_array_equal(declared.values, found.values)
     (tmp_path / "a_td.dat").write_bytes(dat(some, 64, 36))
-    with pytest.raises(DataError, match="a camera of 64 x 36 pixels; declared are"):
+    with pytest.raises(DataError, match="a camera of 64 x 36 pixels, but `camera` declares"):
         event_histograms(files, stored="dat", boxes=RULES, camera=(640, 360))
     at = next(number for number, event in enumerate(some) if event[0] // 50_000 == 11)
     some[at] = (some[at][0], 64, 0, 1)
@@ -129,9 +129,9 @@ def test_events_are_counted_like_histograms(tmp_path):
         (dat([(5, 1, 1, 1)], 64, 36)[:-3], "ends within an event"),
         (dat([], 64, 36), "ends within an event, or has none"),
         (b"% Data\n% Version 2\n\x0c\x08" + bytes(8), "does not state the width and height of its camera"),
-        (b"no header", "is no DAT file"),
-        (b"% Width 64\n% Height 36\n\x0c\x10" + bytes(16), "is no DAT file of events of 8 bytes"),
-        (b"% Version 1\n% Width 64\n% Height 36\n\x0c\x08" + bytes(8), "of version 1; version 2 is read"),
+        (b"no header", "is not a DAT file"),
+        (b"% Width 64\n% Height 36\n\x0c\x10" + bytes(16), "is not a DAT file: "),
+        (b"% Version 1\n% Width 64\n% Height 36\n\x0c\x08" + bytes(8), "of version 1; only version 2"),
         (b"% Width 64\n% Height 99999999\n\x0c\x08" + bytes(8), "states a camera of 64 x 99999999 pixels"),
         (b"% Width 0\n% Height 36\n\x0c\x08" + bytes(8), "states a camera of 0 x 36 pixels"),
         (dat([(5, 1, 1, 1), (900_000, 1, 1, 1), (6, 1, 1, 1), (999_000, 1, 1, 1)], 64, 36), "order of time"),
@@ -168,7 +168,7 @@ def late(path):
         (
             "_bbox.npy",
             lambda path: np.save(path, np.zeros((3, 4))),
-            "not boxes: no t, x, y, w, h, class_id, track_id",
+            "missing fields t, x, y, w, h, class_id, track_id",
         ),
         (
             "_bbox.npy",
@@ -178,7 +178,7 @@ def late(path):
         (
             "_bbox.npy",
             lambda path: path.write_bytes(boxes([(1, np.nan, 1, 1, 1, 0, 1)])),
-            "whose place is not a number",
+            "with coordinates that are not finite",
         ),
         ("_bbox.npy", late, "has boxes until 60 s, and train/.* ends after 1.5 s"),
     ],

@@ -235,9 +235,9 @@ def chained(first, second):
 
 BAD_NIR = {
     "tau of 0": (affine(), leaky(tau=0.0), r"'n' \(LIF\): tau is 0 s"),
-    "tau below the time step": (affine(), leaky(tau=1e-6), "state a shorter one"),
-    "tau that is no number": (affine(), leaky(tau=np.nan), "tau holds NaN"),
-    "weights that are no numbers": (affine(weight=np.nan), leaky(), "'a' .*weight holds NaN"),
+    "tau below the time step": (affine(), leaky(tau=1e-6), "pass a shorter step"),
+    "tau that is no number": (affine(), leaky(tau=np.nan), "tau contains NaN"),
+    "weights that are no numbers": (affine(weight=np.nan), leaky(), "'a' .*weight contains NaN"),
     "a matrix that does not fit": (affine(5), leaky(), r"\(4,\) from 'i' to 'a', which takes \(5,\)"),
     "neurons that do not fit": (affine(), leaky(7), r"\(3,\) from 'a' to 'n', which takes \(7,\)"),
 }
@@ -289,8 +289,8 @@ def test_a_bad_onnx_graph_is_one_clear_error():
     short = model([node("Add", "x w", "y")], {"x": [1, 4]}, 2, {"w": np.ones(4, np.float32)})
     short.graph.initializer[0].dims[0] = 10**12
     for graph, words in (
-        (model([node("Add", "x q", "y")], {"x": [1, 4]}, 2, {}), "takes 'q', which nothing before it makes"),
-        (model(late, {"x": [1, 4]}, 2, {}), "takes 'b', which nothing before it makes"),
+        (model([node("Add", "x q", "y")], {"x": [1, 4]}, 2, {}), "takes 'q', which no earlier node computes"),
+        (model(late, {"x": [1, 4]}, 2, {}), "takes 'b', which no earlier node computes"),
         (beyond, "answers 'y', which nothing makes"),
         (short, "initialiser 'w' cannot be read"),
         (model([relu], {"x": [1, 4]}, 2, {}, opset=1), "opset 1 is not supported; 7 to"),

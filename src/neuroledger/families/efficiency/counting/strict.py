@@ -63,61 +63,29 @@ FUSED: Mapping[str, Rule] = MappingProxyType(
     }
 )
 
+# Names of matrix products: of the first two tensors, or of the two after an added one.
+MATRIX_PRODUCTS = (
+    "matmul", "__matmul__", "linalg_matmul", "mm", "bmm", "mv", "dot", "vdot", "_sparse_mm", "spmm", "_int_mm", "_scaled_mm",
+)  # fmt: skip
+ADDED_PRODUCTS = (
+    "addmm", "addmm_", "addmv", "addmv_", "baddbmm", "baddbmm_", "addbmm", "addbmm_", "_sparse_addmm", "saddmm", "sspaddmm",
+)  # fmt: skip
+
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "linear": rules.linear,
         "bilinear": rules.bilinear,
-        "conv1d": rules.convolution,
-        "conv2d": rules.convolution,
-        "conv3d": rules.convolution,
-        "conv_transpose1d": rules.transposed,
-        "conv_transpose2d": rules.transposed,
-        "conv_transpose3d": rules.transposed,
-        **{
-            name: rules.product(0)
-            for name in (
-                "matmul",
-                "__matmul__",
-                "linalg_matmul",
-                "mm",
-                "bmm",
-                "mv",
-                "dot",
-                "vdot",
-                "_sparse_mm",
-                "spmm",
-                "_int_mm",
-                "_scaled_mm",
-            )
-        },
+        **dict.fromkeys(("conv1d", "conv2d", "conv3d", "_convolution_mode"), rules.convolution),
+        **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), rules.transposed),
+        **dict.fromkeys(("convolution", "_convolution"), rules.general_convolution),
+        **dict.fromkeys(MATRIX_PRODUCTS, rules.product(0)),
+        **dict.fromkeys(ADDED_PRODUCTS, rules.product(1)),
         "__rmatmul__": lambda tally, result, args, kwargs: rules.products(tally, args[1], args[0]),
-        **{
-            name: rules.product(1)
-            for name in (
-                "addmm",
-                "addmm_",
-                "addmv",
-                "addmv_",
-                "baddbmm",
-                "baddbmm_",
-                "addbmm",
-                "addbmm_",
-                "_sparse_addmm",
-                "saddmm",
-                "sspaddmm",
-            )
-        },
         "inner": rules.inner,
-        "convolution": rules.general_convolution,
-        "_convolution": rules.general_convolution,
-        "_convolution_mode": rules.convolution,
         "einsum": rules.einsum,
         "tensordot": rules.tensordot,
         **{kind: recurrent.stack(kind) for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
-        "lstm_cell": recurrent.cell("lstm"),
-        "gru_cell": recurrent.cell("gru"),
-        "rnn_tanh_cell": recurrent.cell("rnn_tanh"),
-        "rnn_relu_cell": recurrent.cell("rnn_relu"),
+        **{f"{kind}_cell": recurrent.cell(kind) for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
         "multi_head_attention_forward": attention.multi_head,
         "scaled_dot_product_attention": attention.scaled_dot_product,
         **FUSED,

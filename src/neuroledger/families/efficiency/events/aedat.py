@@ -1,4 +1,4 @@
-"""Polarity events of recordings in the AEDAT formats 2, 3.1 and 4, by the version that their first line states."""
+"""Polarity events of recordings in the formats AEDAT 2, 3.1 and 4, by the version in their first line."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ FIRST: Final = re.compile(rb"#!AER-DAT(\d)\.\d+\r?\n")
 def polarity_events(
     content: bytes, name: str, width: int, height: int, *, chip: Chip | None = None, stream: int | None = None
 ) -> Events:
-    """All polarity events of a recording, in time; frames, triggers and samples of movement are passed over.
+    """Read all polarity events of a recording, in order of time; frames, triggers and motion samples are skipped.
 
-    Rows count from the top and columns from the left, whichever corner the format starts from.
+    Rows count from the top and columns from the left, in all formats.
 
     Parameters
     ----------
     content, name
-        The recording, and what it is called in errors.
+        The recording, and its name in error messages.
     width, height
         Pixels of the camera.
     chip
-        Of AEDAT 2: whose addresses the recording holds, where its header does not state the chip.
+        AEDAT 2: the camera chip, if the header does not state it.
     stream
-        Of AEDAT 4: the number of the stream, where a recording has several streams of events.
+        AEDAT 4: the number of the stream, if a recording has several streams of events.
 
     Raises
     ------
     DataError
-        It is none of these formats, is damaged, holds no polarity events, or has one outside of the camera.
+        The format is not supported, the recording is damaged or has no polarity events, or an event is outside of the
+        camera.
     UnavailableError
-        It is compressed, and the package that decompresses it is not installed.
+        The recording is compressed, and the package to decompress it is not installed.
     """
     first = FIRST.match(content)
     version = int(first[1]) if first else 0
@@ -52,17 +53,18 @@ def polarity_events(
         events = aedat4.events_of(content, name, stream)
     else:
         raise DataError(
-            f"{name} begins with {content[:14]!r}: AEDAT 2, 3.1 and 4 begin with #!AER-DAT2.0, #!AER-DAT3.1 or #!AER-DAT4.0"
+            f"{name} is not an AEDAT file: it begins with {content[:14]!r}, not with #!AER-DAT2.0, #!AER-DAT3.1 or "
+            "#!AER-DAT4.0"
         )
     if not len(events.t):
-        raise DataError(f"{name} holds no polarity events")
+        raise DataError(f"{name} contains no polarity events")
     x, y = events.x, events.y
     outside = (x >= width) | (y >= height) | (x < 0) | (y < 0)
     if outside.any():
-        at = int(np.argmax(outside))
+        index = int(np.argmax(outside))
         raise DataError(
-            f"{name} has {int(outside.sum())} events outside of {width} x {height} pixels, the first at column {x[at]}, "
-            f"row {y[at]}"
+            f"{name} has {int(outside.sum())} events outside of {width} x {height} pixels, the first at column {x[index]}, "
+            f"row {y[index]}"
         )
     if (np.diff(events.t) < 0).any():
         order = np.argsort(events.t, kind="stable")

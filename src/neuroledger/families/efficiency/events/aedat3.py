@@ -1,4 +1,4 @@
-"""Polarity events of recordings in AEDAT 3.1: packets of little-endian words behind a header of text lines."""
+"""Polarity events of recordings in AEDAT 3.1: packets of little-endian words after a text header."""
 
 from __future__ import annotations
 
@@ -19,39 +19,41 @@ EVENT = np.dtype([("data", "<u4"), ("time", "<i4")])
 
 
 def events_of(content: bytes, name: str) -> Events:
-    """All valid polarity events of a recording, in the order of the file; other packets are passed over.
+    """Read all valid polarity events of a recording, in file order; other packets are skipped.
 
-    An event is two words: bit 0 valid, bit 1 polarity, bits 2 to 16 row, bits 17 to 31 column; then µs, to which the
-    packet's overflow counter adds 2³¹ each.
+    An event has two words: bit 0 valid, bit 1 polarity, bits 2 to 16 row, bits 17 to 31 column; then µs, to which the
+    packet's overflow counter adds 2³¹ per overflow.
 
     Raises
     ------
     DataError
         The recording ends within a packet, or a packet is damaged.
     """
-    place = _behind_header(content, name)
+    position = _header_end(content, name)
     data, times = [], []
-    while place < len(content):
-        if place + PACKET.itemsize > len(content):
+    while position < len(content):
+        if position + PACKET.itemsize > len(content):
             raise DataError(f"{name} ends within the header of a packet; fetch it again")
-        packet = np.frombuffer(content, PACKET, 1, place)[0]
-        place += PACKET.itemsize
+        packet = np.frombuffer(content, PACKET, 1, position)[0]
+        position += PACKET.itemsize
         size, capacity, number = int(packet["size"]), int(packet["capacity"]), int(packet["number"])
         if size <= 0 or not 0 <= number <= capacity:
-            raise DataError(f"{name} has a damaged packet at byte {place - PACKET.itemsize}; fetch it again")
-        if place + size * capacity > len(content):
             raise DataError(
-                f"{name} ends within a packet of {capacity} events at byte {place}; fetch it again"
+                f"{name} has a damaged packet at byte {position - PACKET.itemsize}; fetch it again"
+            )
+        if position + size * capacity > len(content):
+            raise DataError(
+                f"{name} ends within a packet of {capacity} events at byte {position}; fetch it again"
             )
         if int(packet["type"]) == POLARITY:
             if size != EVENT.itemsize:
                 raise DataError(f"{name} has polarity events of {size} bytes, not {EVENT.itemsize}")
-            events = np.frombuffer(content, EVENT, number, place)
+            events = np.frombuffer(content, EVENT, number, position)
             if int(packet["valid"]) < number:
                 events = events[(events["data"] & 1).astype(bool)]
             data.append(events["data"])
             times.append(events["time"].astype(np.int64) + (int(packet["overflow"]) << 31))
-        place += size * capacity
+        position += size * capacity
     if not data:
         none = np.zeros(0, np.int64)
         return Events(none, none, none, none.astype(bool))
@@ -59,15 +61,15 @@ def events_of(content: bytes, name: str) -> Events:
     return Events(t, words >> 17, (words >> 2) & 0x7FFF, ((words >> 1) & 1).astype(bool))
 
 
-def _behind_header(content: bytes, name: str) -> int:
-    """Where the packets begin: behind the line that ends the header, or behind the last line with a hash."""
+def _header_end(content: bytes, name: str) -> int:
+    """Return the start of the packets: after the end-of-header line, or after the last line that begins with a hash."""
     end = content.find(END)
     if end >= 0:
         return end + len(END)
-    place = 0
-    while content[place : place + 1] == b"#":
-        line = content.find(b"\n", place)
+    position = 0
+    while content[position : position + 1] == b"#":
+        line = content.find(b"\n", position)
         if line < 0:
             raise DataError(f"{name} ends within its header; fetch it again")
-        place = line + 1
-    return place
+        position = line + 1
+    return position

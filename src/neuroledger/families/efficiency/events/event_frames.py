@@ -1,4 +1,4 @@
-"""Events of a camera counted in bins of time and squares of pixels, without a loop over events."""
+"""Events of a camera counted in time bins and squares of pixels, without a loop over events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Positive = Annotated[int, Field(gt=0, le=16_384)]
 
 
 class Events(NamedTuple):
-    """Columns of equal length, in time: µs, pixel column, pixel row, and whether brightness rose."""
+    """Columns of equal length, in order of time: µs, pixel column, pixel row, and whether brightness increased."""
 
     t: Integers
     x: Integers
@@ -35,24 +35,24 @@ class Events(NamedTuple):
     on: Booleans
 
     def between(self, start: int, end: int) -> Events:
-        """Events with start ≤ t < end, in µs."""
+        """Return the events with start ≤ t < end, in µs."""
         first, last = np.searchsorted(self.t, [start, end])
         return Events(self.t[first:last], self.x[first:last], self.y[first:last], self.on[first:last])
 
 
 class Grid(BaseModel):
-    """What is counted where.
+    """The grid of bins and squares in which events are counted.
 
     Attributes
     ----------
     width, height
         Pixels of the camera.
     pool
-        Counts are summed over squares of this many pixels; the remainder at the right and lower edge is dropped.
+        Side in pixels of the squares over which counts are summed; the remainder at the right and lower edge is dropped.
     polarity
-        ``separate``: falling, then rising brightness, each a channel of its own. ``merged``: one channel of both.
+        ``separate``: falling, then rising brightness, each a channel of its own. ``merged``: one channel for both.
     bins
-        Bins of time.
+        Number of time bins.
     values
         ``counts`` of events, or ``binary``: 1 where there is at least one.
     """
@@ -68,31 +68,31 @@ class Grid(BaseModel):
 
     @property
     def columns(self) -> int:
-        """Squares side by side."""
+        """Number of squares in a row."""
         return self.width // self.pool
 
     @property
     def rows(self) -> int:
-        """Squares one above the other."""
+        """Number of squares in a column."""
         return self.height // self.pool
 
     @property
     def channels(self) -> int:
-        """One for each polarity, or one for both."""
+        """Number of channels: one for each polarity, or one for both."""
         return 2 if self.polarity == "separate" else 1
 
     @property
     def neuroids(self) -> int:
-        """Channels times squares."""
+        """Number of neuroids: channels times squares."""
         return self.channels * self.rows * self.columns
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """How a value is stored."""
+        """Storage type of a value."""
         return np.dtype(np.uint16 if self.values == "counts" else np.uint8)
 
     def coords(self) -> dict[str, Any]:
-        """Coordinates of the neuroids: channel by channel, row by row."""
+        """Return the coordinates of the neuroids: channel by channel, row by row."""
         channel, rest = np.divmod(np.arange(self.neuroids), self.rows * self.columns)
         y, x = np.divmod(rest, self.columns)
         names = np.array(["off", "on"] if self.polarity == "separate" else ["both"])[channel]
@@ -105,65 +105,68 @@ class Grid(BaseModel):
         }
 
     def count(self, events: Events, start: int, width: int) -> Array:
-        """``(neuroid, bin)``: events in bins of ``width`` µs from ``start`` on; events outside are not counted."""
+        """Count events in bins of ``width`` µs from ``start``, ``(neuroid, bin)``; events outside are not counted."""
         bin = (events.t - start) // width
         column, row = events.x // self.pool, events.y // self.pool
-        kept = (bin >= 0) & (bin < self.bins) & (column < self.columns) & (row < self.rows)
+        inside = (bin >= 0) & (bin < self.bins) & (column < self.columns) & (row < self.rows)
         channel = events.on.astype(np.int64) if self.channels == 2 else 0
-        place = ((channel * self.rows + row) * self.columns + column) * self.bins + bin
-        counted = np.bincount(place[kept], minlength=self.neuroids * self.bins)
+        flat_index = ((channel * self.rows + row) * self.columns + column) * self.bins + bin
+        counts = np.bincount(flat_index[inside], minlength=self.neuroids * self.bins)
         most = 1 if self.values == "binary" else np.iinfo(np.uint16).max
-        return np.minimum(counted, most).astype(self.dtype).reshape(self.neuroids, self.bins)
+        return np.minimum(counts, most).astype(self.dtype).reshape(self.neuroids, self.bins)
 
 
 def denoised(events: Events, within: int, width: int) -> Events:
-    """Events that follow another one, less than ``within`` µs before, at one of the four neighbouring pixels.
+    """Keep events with an earlier event, less than ``within`` µs before, at one of the four neighbouring pixels.
 
-    ``width`` is the number of pixel columns. Sorted by pixel and time, the last event at a neighbour is found by bisection.
+    ``width`` is the number of pixel columns. Events are sorted by pixel and time, so that the last event at a neighbour is
+    found by bisection.
     """
     count = len(events.t)
     if not count:
         return events
-    # Pixels in rows two wider than the camera, so that the neighbour of an edge is no pixel.
+    # Rows are two pixels wider than the camera, so that the neighbour of an edge is not a pixel.
     pixel = (events.y + 1) * (width + 2) + events.x + 1
-    # Numbers of 16 bits are sorted digit by digit, several times as fast.
+    # 16-bit numbers are sorted by radix sort, several times faster.
     small = pixel.astype(np.uint16) if int(pixel.max()) <= np.iinfo(np.uint16).max else pixel
     order = np.argsort(small, kind="stable")
     pixel, times = pixel[order], events.t[order]
     keys = pixel * count + order
-    followed = np.zeros(count, dtype=bool)
+    has_neighbour = np.zeros(count, dtype=bool)
     for step in (-1, 1, -(width + 2), width + 2):
-        # In the order of the keys what is looked for rises too, so that the bisection stays where it was.
-        found = np.searchsorted(keys, keys + step * count) - 1
-        followed |= (found >= 0) & (pixel[found] == pixel + step) & (times - times[found] < within)
-    kept = np.zeros(count, dtype=bool)
-    kept[order] = followed
-    return Events(events.t[kept], events.x[kept], events.y[kept], events.on[kept])
+        # Search values increase in the order of the keys, so bisections of neighbours use the same memory.
+        previous = np.searchsorted(keys, keys + step * count) - 1
+        has_neighbour |= (
+            (previous >= 0) & (pixel[previous] == pixel + step) & (times - times[previous] < within)
+        )
+    selected = np.zeros(count, dtype=bool)
+    selected[order] = has_neighbour
+    return Events(events.t[selected], events.x[selected], events.y[selected], events.on[selected])
 
 
-# Older files say `ts` and `confidence`.
+# Names of fields in older files.
 FIELDS = ("t", "x", "y", "w", "h", "class_id", "track_id")
 RENAMED = {"ts": "t", "confidence": "class_confidence"}
 AUTOMOTIVE = ("pedestrian", "two wheeler", "car", "truck", "bus", "traffic sign", "traffic light")
-# Thinner than this, a box that is cut off by the edge of the picture shows nothing.
+# Minimum width and height of a box after clipping at the edge of the image.
 THIN = 2.0
 
 
 class BoxRules(BaseModel):
-    """Which boxes count, in pixels of the stored frames.
+    """Rules for the boxes that count, in pixels of the stored frames.
 
     Attributes
     ----------
     labels
         Names of the classes, in the order of their numbers from 0.
     classes
-        The classes that are asked for.
+        Names of the classes that count.
     skip
-        Boxes in the first milliseconds, this many, are left out: too few events precede them.
+        Boxes in this many milliseconds at the start are left out: too few events precede them.
     diagonal, side
-        The least diagonal, and the least width and height.
+        Minimum diagonal, and minimum width and height.
     widest
-        The greatest width, as a share of the frame's.
+        Maximum width, as a share of the frame's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -177,12 +180,12 @@ class BoxRules(BaseModel):
 
 
 def read_boxes(path: Path, rules: BoxRules) -> Array:
-    """The boxes of a recording in time, with the fields t (µs), x, y, w, h (pixels of the camera), class_id and track_id.
+    """Read the boxes of a recording by time, with the fields t (µs), x, y, w, h (camera pixels), class_id and track_id.
 
     Raises
     ------
     DataError
-        The file is no such array, or a class number has no name.
+        The file is not an array of boxes, or a class number has no name.
     """
     with parsing(path, "an array of boxes"):
         stored = np.load(path, allow_pickle=False)
@@ -190,8 +193,8 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
     missing = [field for field in FIELDS if field not in names]
     if missing or stored.ndim != 1:
         raise DataError(
-            f"{path.name} holds {stored.dtype.names or stored.dtype} of shape {stored.shape}, not boxes: "
-            f"no {', '.join(missing) or 'single row of them'}"
+            f"{path.name} does not contain boxes but {stored.dtype.names or stored.dtype} of shape {stored.shape}: "
+            f"{'missing fields ' + ', '.join(missing) if missing else 'one dimension is needed'}"
         )
     boxes = np.zeros(
         len(stored), dtype=[(field, "i8" if field in "t class_id track_id" else "f8") for field in FIELDS]
@@ -199,7 +202,7 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
     for field in FIELDS:
         boxes[field] = stored[names[field]]
     if not all(np.isfinite(boxes[field]).all() for field in "xywh"):
-        raise DataError(f"{path.name} has boxes whose place is not a number")
+        raise DataError(f"{path.name} has boxes with coordinates that are not finite")
     unknown = set(np.unique(boxes["class_id"]).tolist()) - set(range(len(rules.labels)))
     if unknown:
         raise DataError(
@@ -217,54 +220,56 @@ def boxes_by_frame(
     frame: Sequence[int],
     pool: int,
 ) -> Mapping[int, str]:
-    """For every frame that anybody labelled, the boxes that count as JSON, ``[[label, x1, y1, x2, y2], …]``.
+    """Return for every labelled frame the boxes that count as JSON, ``[[label, x1, y1, x2, y2], …]``.
 
-    Frame k holds the boxes with k · frame_us < t ≤ (k + 1) · frame_us, of each track the last one. Boxes are cut off at the
-    edges of the ``camera`` (width, height), brought to the pixels of the ``frame`` (width, height), judged by the rules, and
-    given in squares of ``pool`` pixels.
+    Frame k has the boxes with k · frame_us < t ≤ (k + 1) · frame_us, and only the last one of each track. Boxes are clipped
+    at the edges of the ``camera`` (width, height), scaled to the pixels of the ``frame`` (width, height), selected by the
+    rules, and returned in units of ``pool`` pixels.
     """
     number = np.maximum(boxes["t"] - 1, 0) // frame_us
     late = number >= -(-rules.skip * 1000 // frame_us)
     boxes, number = boxes[late], number[late].astype(np.int64)
-    # In time: of equal frames and tracks the last one is found first from behind.
+    # Boxes are in order of time: in reverse, the last box of each frame and track comes first.
     key = number * (int(boxes["track_id"].max(initial=0)) + 1) + boxes["track_id"]
     _, last = np.unique(key[::-1], return_index=True)
     rows = np.sort(len(key) - 1 - last)
-    held: dict[int, list[list[Any]]] = {int(k): [] for k in np.unique(number)}
+    boxes_of_frame: dict[int, list[list[Any]]] = {int(k): [] for k in np.unique(number)}
     scale = np.array([frame[0] / camera[0], frame[1] / camera[1]])
     low = np.stack([boxes["x"], boxes["y"]], axis=1)
     high = low + np.stack([boxes["w"], boxes["h"]], axis=1)
     low, high = (np.clip(corner, 0, np.asarray(camera, dtype=np.float64)) for corner in (low, high))
-    seen = ((high - low) > THIN).all(axis=1)
+    visible = ((high - low) > THIN).all(axis=1)
     low, high = low * scale, high * scale
     size = high - low
-    wanted = [rules.labels.index(name) for name in rules.classes]
+    class_numbers = [rules.labels.index(name) for name in rules.classes]
     kept = (
-        seen
-        & np.isin(boxes["class_id"], wanted)
+        visible
+        & np.isin(boxes["class_id"], class_numbers)
         & (np.square(size).sum(axis=1) >= rules.diagonal**2)
         & (size >= rules.side).all(axis=1)
         & (size[:, 0] <= rules.widest * frame[0])
     )
     corners = np.round(np.concatenate([low, high], axis=1) / pool, 3)
     for row in rows[kept[rows]]:
-        held[int(number[row])].append([rules.labels[boxes["class_id"][row]], *corners[row].tolist()])
-    return {k: json.dumps(found) for k, found in held.items()}
+        boxes_of_frame[int(number[row])].append(
+            [rules.labels[boxes["class_id"][row]], *corners[row].tolist()]
+        )
+    return {k: json.dumps(boxes) for k, boxes in boxes_of_frame.items()}
 
 
 FULL_SCALE = 255
-"""The stored value of the highest number of events that is distinguished."""
+"""The stored value for the maximum number of events that is distinguished."""
 
 EVENT = np.dtype([("t", "<u4"), ("data", "<u4")])
 CHUNK = 1 << 22
-"""Events of a DAT file that are looked at at once."""
+"""Number of events of a DAT file that are processed at once."""
 
 LARGEST = 2**14
-"""Columns and rows that the 14 bits of a place in a DAT file tell apart."""
+"""Maximum columns and rows in a DAT file, whose coordinates have 14 bits."""
 
 
 class Frames(NamedTuple):
-    """Frames one behind the other: ``read(first, stop)`` gives them as uint8 (frame, channel, row, column)."""
+    """A sequence of frames: ``read(first, stop)`` returns them as uint8 (frame, channel, row, column)."""
 
     number: int
     channels: int
@@ -276,15 +281,15 @@ class Frames(NamedTuple):
 
 @contextmanager
 def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
-    """The frames of an HDF5 tensor file: ``data`` (frame, channel, row, column) with the length of a frame in ``delta_t``.
+    """Open the frames of an HDF5 tensor file: ``data`` (frame, channel, row, column), with ``delta_t`` µs per frame.
 
-    Numbers other than uint8 are taken as shares of 1. The size of the camera is in event_input_width and
+    Numbers other than uint8 are taken as shares of 1. The size of the camera is read from event_input_width and
     event_input_height; the default is that of the frames.
 
     Raises
     ------
     DataError
-        The file is damaged, is no tensor file, or its frames have another length.
+        The file is damaged or not a tensor file, or its frames have another length.
     UnavailableError
         h5py is not installed.
     """
@@ -308,14 +313,14 @@ def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
 
         def read(first: int, stop: int) -> npt.NDArray[np.uint8]:
             try:
-                found = data[first:stop]
+                stored = data[first:stop]
             except OSError as error:
                 raise DataError(
                     f"{path.name} is damaged at frame {first} ({error}); fetch it again"
                 ) from error
-            if found.dtype == np.uint8:
-                return np.asarray(found)
-            shares = np.clip(np.asarray(found, dtype=np.float32), 0, 1)
+            if stored.dtype == np.uint8:
+                return np.asarray(stored)
+            shares = np.clip(np.asarray(stored, dtype=np.float32), 0, 1)
             return np.round(shares * FULL_SCALE).astype(np.uint8)
 
         yield Frames(count, channels, width, height, camera, read)
@@ -325,15 +330,15 @@ def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
 def dat_frames(
     path: Path, frame_us: int, shrink: int, most: int, size: tuple[int, int] | None = None
 ) -> Iterator[Frames]:
-    """Frames counted from the events of a DAT file, falling and rising brightness apart.
+    """Open frames counted from the events of a DAT file, with one channel each for falling and rising brightness.
 
-    A pixel of a frame stands for ``shrink`` × ``shrink`` of the camera's, and its value for events out of ``most`` for each
-    of them, cut off there.
+    A pixel of a frame covers ``shrink`` × ``shrink`` pixels of the camera. Its value is the number of events as a share of
+    ``most`` for each of these, clipped at 1.
 
     Raises
     ------
     DataError
-        The file is no DAT file of events, is cut short, or has an event outside of the camera.
+        The file is not a DAT file of events, is truncated, or has an event outside of the camera.
     """
     start, camera = _dat_header(path, size)
     length = path.stat().st_size - start
@@ -341,44 +346,45 @@ def dat_frames(
         raise DataError(f"{path.name} ends within an event, or has none; fetch it again")
     events = np.memmap(path, dtype=EVENT, mode="r", offset=start)
     times = events["t"]
-    for at in range(0, len(times), CHUNK):  # frames are found by bisection
-        some = np.asarray(times[at : at + CHUNK + 1])
-        if (some[1:] < some[:-1]).any():
-            raise DataError(f"{path.name} has events that are not in the order of time")
+    for offset in range(0, len(times), CHUNK):  # the bisection of frames needs sorted times
+        part = np.asarray(times[offset : offset + CHUNK + 1])
+        if (part[1:] < part[:-1]).any():
+            raise DataError(f"{path.name} has events that are not in order of time")
     width, height = camera[0] // shrink, camera[1] // shrink
     count = -(-(int(times[-1]) + 1) // frame_us)
 
     def read(first: int, stop: int) -> npt.NDArray[np.uint8]:
         shape = (stop - first, 2, height, width)
-        counted = np.zeros(int(np.prod(shape)), dtype=np.int64)
+        counts = np.zeros(int(np.prod(shape)), dtype=np.int64)
         begin, end = (bisect_left(times, frame * frame_us) for frame in (first, stop))
-        for at in range(begin, end, CHUNK):
-            some = np.asarray(events[at : min(at + CHUNK, end)])
-            word = some["data"].astype(np.int64)
+        for offset in range(begin, end, CHUNK):
+            part = np.asarray(events[offset : min(offset + CHUNK, end)])
+            word = part["data"].astype(np.int64)
             x, y, on = word & 0x3FFF, (word >> 14) & 0x3FFF, (word >> 28) & 1
             outside = (x >= camera[0]) | (y >= camera[1])
             if outside.any():
-                one = int(np.argmax(outside))
+                index = int(np.argmax(outside))
                 raise DataError(
-                    f"{path.name} has an event outside of {camera[0]} x {camera[1]} pixels: column {x[one]}, row {y[one]}"
+                    f"{path.name} has an event outside of {camera[0]} x {camera[1]} pixels: "
+                    f"column {x[index]}, row {y[index]}"
                 )
-            frame = some["t"].astype(np.int64) // frame_us - first
-            kept = (x // shrink < width) & (y // shrink < height)
-            place = ((frame * 2 + on) * height + y // shrink) * width + x // shrink
-            counted += np.bincount(place[kept], minlength=len(counted))
-        shares = np.minimum(counted / (most * shrink**2), 1.0)
+            frame = part["t"].astype(np.int64) // frame_us - first
+            inside = (x // shrink < width) & (y // shrink < height)
+            flat_index = ((frame * 2 + on) * height + y // shrink) * width + x // shrink
+            counts += np.bincount(flat_index[inside], minlength=len(counts))
+        shares = np.minimum(counts / (most * shrink**2), 1.0)
         return np.round(shares * FULL_SCALE).astype(np.uint8).reshape(shape)
 
     yield Frames(count, 2, width, height, camera, read)
 
 
 def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tuple[int, int]]:
-    """Where the events begin, and width and height of the camera."""
+    """Return the start of the events, and the width and height of the camera."""
     sizes: dict[str, int] = {}
     version = 2
     with path.open("rb") as file:
         while True:
-            place = file.tell()
+            position = file.tell()
             line = file.readline(1024)
             if not line.startswith(b"% "):
                 break
@@ -387,25 +393,23 @@ def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tupl
                 sizes[words[1].decode()] = int(words[2])
             if len(words) == 3 and words[1] == b"Version" and words[2].isdigit():
                 version = int(words[2])
-        file.seek(place)
+        file.seek(position)
         kind = file.read(2)
-    if not place or len(kind) < 2 or kind[1] != EVENT.itemsize or kind[0] not in (0, 12):
+    if not position or len(kind) < 2 or kind[1] != EVENT.itemsize or kind[0] not in (0, 12):
         raise DataError(
-            f"{path.name} is no DAT file of events of {EVENT.itemsize} bytes behind a header of % lines"
+            f"{path.name} is not a DAT file: it must have a header of % lines and events of {EVENT.itemsize} bytes"
         )
     if version != 2:
-        raise DataError(f"{path.name} is a DAT file of version {version}; version 2 is read")
+        raise DataError(f"{path.name} is a DAT file of version {version}; only version 2 is supported")
     stated = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
     if stated is not None and not all(1 <= size <= LARGEST for size in stated):
         raise DataError(
             f"{path.name} states a camera of {stated[0]} x {stated[1]} pixels; sides are 1 to {LARGEST}"
         )
     if stated is None and declared is None:
-        raise DataError(
-            f"{path.name} does not state the width and height of its camera; declare them (`camera`)"
-        )
+        raise DataError(f"{path.name} does not state the width and height of its camera; declare `camera`")
     if stated is not None and declared not in (None, stated):
         raise DataError(
-            f"{path.name} has a camera of {stated[0]} x {stated[1]} pixels; declared are {declared}"
+            f"{path.name} states a camera of {stated[0]} x {stated[1]} pixels, but `camera` declares {declared}"
         )
-    return place + 2, stated or declared or (0, 0)
+    return position + 2, stated or declared or (0, 0)

@@ -1,4 +1,4 @@
-"""A network in any form that costs are counted for: a torch module, or a graph of NIR or ONNX, as a file or in memory."""
+"""Torch modules from graphs of NIR or ONNX, as files or in memory."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ READERS: Final[Mapping[str, Callable[[Any], Any]]] = {"nir": from_nir, "onnx": f
 
 
 def module_from(source: Any) -> Any:
-    """The torch module of a graph; anything that is no graph unchanged.
+    """Return the torch module of a graph; anything that is not a graph is returned unchanged.
 
     Raises
     ------
     RequestError
-        A file has another suffix than ``.nir`` or ``.onnx``.
+        A file has a suffix other than ``.nir`` or ``.onnx``.
     ModelError
-        The graph cannot be read, or a node of it is not supported.
+        The graph cannot be read, or one of its nodes is not supported.
     """
     if isinstance(source, (str, Path)):
         kind = Path(source).suffix[1:]
         if kind not in READERS:
-            raise RequestError(f"{source} is not a graph: files of networks end in .nir or .onnx")
+            raise RequestError(f"{source} is not a graph file: graph files end in .nir or .onnx")
         return READERS[kind](source)
     package = type(source).__module__.partition(".")[0]
     return READERS[package](source) if package in READERS else source

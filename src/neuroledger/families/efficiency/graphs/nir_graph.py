@@ -18,27 +18,27 @@ from neuroledger.models.torch_module import require
 __all__ = ["TIME_STEP", "NirNetwork", "from_nir"]
 
 TIME_STEP: Final = 1e-4
-"""Seconds: the step of the examples published with NIR, and of snntorch's import."""
+"""Default time step in seconds: that of the examples published with NIR, and of snntorch's import."""
 
 
 def from_nir(source: Any, *, time_step: float = TIME_STEP) -> NirNetwork:
-    """The network of a NIR graph or file, its differential equations solved with Euler steps of ``time_step`` seconds.
+    """Return the network of a NIR graph or file; equations are solved with Euler steps of ``time_step`` seconds.
 
     Raises
     ------
     ModelError
-        The file is not NIR, a node is of a kind that is not supported, or an edge names no node.
+        The file is not NIR, the kind of a node is not supported, or an edge names an unknown node.
     RequestError
         The time step is not positive.
     """
     nir = require("nir", "nir")
     if not time_step > 0:
-        raise RequestError(f"time_step is a positive number of seconds, not {time_step!r}")
+        raise RequestError(f"`time_step` must be a positive number of seconds, not {time_step!r}")
     if isinstance(source, (str, Path)):
         path = Path(source)
         try:
             source = nir.dict2NIRNode(confined(lambda: _fields(path), limits_for([path]), path.name))
-        except Exception as error:  # a stranger's file; nir raises whatever it meets
+        except Exception as error:  # untrusted file; nir raises errors of any type
             raise ModelError(
                 f"{path} cannot be read as a NIR graph: {type(error).__name__}: {error}"
             ) from error
@@ -48,28 +48,28 @@ def from_nir(source: Any, *, time_step: float = TIME_STEP) -> NirNetwork:
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    """What the file holds, by node and field; nir must be able to make a graph of it."""
+    """Return the content of the file by node and field, after a test that nir can make a graph of it."""
     import nir
 
     with opened(path) as file:
-        found = nir.serialization.hdf2dict(file["node"]) | {"type_check": True}
-    nir.dict2NIRNode(_bare(found))  # which empties the dicts that it is given
-    fields: dict[str, Any] = _bare(found)
+        content = nir.serialization.hdf2dict(file["node"]) | {"type_check": True}
+    nir.dict2NIRNode(_plain_text(content))  # a test, with a copy: nir empties its argument
+    fields: dict[str, Any] = _plain_text(content)
     return fields
 
 
-def _bare(value: Any) -> Any:
-    """Text without the type that h5py notes beside it."""
+def _plain_text(value: Any) -> Any:
+    """Return text without h5py's type metadata."""
     if isinstance(value, dict):
-        return {name: _bare(one) for name, one in value.items()}
+        return {name: _plain_text(item) for name, item in value.items()}
     return value.astype(np.dtype("O")) if isinstance(value, np.ndarray) and value.dtype.hasobject else value
 
 
 class Neuron(nn.Module):  # type: ignore[misc]
-    """Neurons of one NIR node, one time step at each call; parameters equal for all neurons are kept once.
+    """Neurons of one NIR node, one time step per call; a parameter that is equal for all neurons is stored once.
 
     ``dv = dt/tau (v_leak - v + r I)``, without ``tau`` ``dv = dt r I``; with ``tau_syn``, the current is itself a leaky
-    sum, ``dI = dt/tau_syn (w_in S - I)``. Where ``v > v_threshold`` there is a spike, and v becomes ``v_reset``. Nodes
+    sum, ``dI = dt/tau_syn (w_in S - I)``. Where ``v > v_threshold`` there is a spike, and v is set to ``v_reset``. Nodes
     without a threshold return v.
     """
 
@@ -90,11 +90,11 @@ class Neuron(nn.Module):  # type: ignore[misc]
         self.current: Tensor | None = None
 
     def reset(self) -> None:
-        """Forget all steps so far."""
+        """Reset the state to that before the first step."""
         self.v = self.current = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Spikes, or the membrane potential, of the shape of the input."""
+        """Return spikes, or the membrane potential, with the shape of the input."""
         start = 0.0 if self.v_leak is None else self.v_leak
         v = torch.zeros_like(x) + start if self.v is None else self.v
         if self.synaptic_rate is not None:
@@ -144,11 +144,11 @@ class Delay(nn.Module):  # type: ignore[misc]
         self.past: list[Tensor] = []
 
     def reset(self) -> None:
-        """Forget all steps so far."""
+        """Reset the state to that before the first step."""
         self.past = []
 
     def forward(self, x: Tensor) -> Tensor:
-        """The delayed values, of the shape of the input."""
+        """Return the delayed values, with the shape of the input."""
         self.past = [x, *self.past][: self.longest + 1]
         past = [*self.past, *[torch.zeros_like(x)] * (self.longest + 1 - len(self.past))]
         return torch.stack(past).gather(0, self.steps.expand_as(x)[None])[0]
@@ -163,31 +163,31 @@ class Pool(nn.Module):  # type: ignore[misc]
         self.divisor = divisor
 
     def forward(self, x: Tensor) -> Tensor:
-        """The pooled image."""
+        """Return the pooled image."""
         return nn.functional.avg_pool2d(x, *self.window, divisor_override=self.divisor)
 
 
 class Reshaped(nn.Module):  # type: ignore[misc]
-    """Each sample in another shape."""
+    """Reshapes each sample."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.shape = shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same values."""
+        """Return the same values in the other shape."""
         return x.reshape(len(x), *self.shape)
 
 
 class Scale(nn.Module):  # type: ignore[misc]
-    """The input times a factor, value by value."""
+    """Multiplies the input with a factor elementwise."""
 
     def __init__(self, node: Any) -> None:
         super().__init__()
         self.register_buffer("scale", compact(node.scale))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scaled input."""
+        """Return the scaled input."""
         return x * self.scale
 
 
@@ -199,7 +199,7 @@ class Threshold(nn.Module):  # type: ignore[misc]
         self.register_buffer("threshold", compact(node.threshold))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Ones and zeros."""
+        """Return ones and zeros."""
         return (x > self.threshold).to(x.dtype)
 
 
@@ -209,22 +209,24 @@ NEURONS: Mapping[str, type[Neuron]] = {
 
 
 class Graph(nn.Module):  # type: ignore[misc]
-    """One step of a NIR graph. An edge that closes a cycle hands on the value of the step before, at first nothing."""
+    """One step of a NIR graph. An edge that closes a cycle passes the value of the previous step; none at the first step."""
 
     def __init__(self, graph: Any, time_step: float) -> None:
         super().__init__()
         for edge in graph.edges:
             for name in edge:
                 if name not in graph.nodes:
-                    raise ModelError(f"the NIR graph has an edge {edge} to {name!r}, which is no node")
-            given, taken = (
-                _stated(graph.nodes[name], side) for name, side in zip(edge, ("output", "input"), strict=True)
+                    raise ModelError(f"the NIR graph has an edge {edge} with {name!r}, which is not a node")
+            output_shape, input_shape = (
+                _declared_shape(graph.nodes[name], side)
+                for name, side in zip(edge, ("output", "input"), strict=True)
             )
-            if given and taken and given != taken:
+            if output_shape and input_shape and output_shape != input_shape:
                 raise ModelError(
-                    f"the NIR graph hands values of shape {given} from {edge[0]!r} to {edge[1]!r}, which takes {taken}"
+                    f"the NIR graph passes values of shape {output_shape} from {edge[0]!r} to {edge[1]!r}, which takes "
+                    f"{input_shape}"
                 )
-        self.order, back = _in_order(list(graph.nodes), graph.edges)
+        self.order, back = _topological_order(list(graph.nodes), graph.edges)
         self.into = {
             name: [a for a, b in graph.edges if b == name and (a, b) not in back] for name in self.order
         }
@@ -241,58 +243,58 @@ class Graph(nn.Module):  # type: ignore[misc]
         while more := {b for a, b in graph.edges if a in reached} - reached:
             reached |= more
         if self.output not in reached:
-            raise ModelError("no path of the NIR graph leads from its input to its output")
+            raise ModelError("the NIR graph has no path from its input to its output")
         self.shape = tuple(_ints(graph.nodes[self.input].input_type["input"]))
         self.children_of: dict[str, nn.Module] = {}
         for name in self.order:
             node = graph.nodes[name]
             if name not in (self.input, self.output):
-                made = (
+                module = (
                     Graph(node, time_step)
                     if type(node).__name__ == "NIRGraph"
                     else module_of(name, node, time_step)
                 )
-                self.children_of[name] = made
-                plain = name.replace(".", "_")
-                self.add_module(f"node_{plain}" if hasattr(self, plain) else plain, made)
+                self.children_of[name] = module
+                attribute = name.replace(".", "_")
+                self.add_module(f"node_{attribute}" if hasattr(self, attribute) else attribute, module)
         self.before: dict[str, Tensor] = {}
 
     def reset(self) -> None:
-        """Forget all steps so far."""
+        """Reset the state to that before the first step."""
         self.before = {}
         for child in self.children_of.values():
             if isinstance(child, (Graph, Neuron, Delay)):
                 child.reset()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output of one step, for ``(sample, …)``."""
+        """Return the output of one step, for ``(sample, …)``."""
         return self.step(x)
 
     def step(self, x: Tensor) -> Tensor:
-        """The output of one step, from the state after the last.
+        """Return the output of one step, from the state after the previous one.
 
         Raises
         ------
         ModelError
-            No path leads from the input to the output.
+            There is no path from the input to the output.
         """
         values: dict[str, Tensor] = {self.input: x}
         for name in self.order:
             if name == self.input:
                 continue
-            given = [values[a] for a in self.into[name] if a in values]
-            given += [self.before[a] for a in self.fed_back[name] if a in self.before]
-            if given:  # a part that no input reaches yet is silent
-                total = sum(given[1:], given[0])
+            inputs = [values[a] for a in self.into[name] if a in values]
+            inputs += [self.before[a] for a in self.fed_back[name] if a in self.before]
+            if inputs:  # a node without inputs yet has no output
+                total = sum(inputs[1:], inputs[0])
                 values[name] = total if name == self.output else self.children_of[name](total)
         if self.output not in values:
-            raise ModelError("no path of the NIR graph leads from its input to its output")
+            raise ModelError("the NIR graph has no path from its input to its output")
         self.before = {a: values[a] for sources in self.fed_back.values() for a in sources if a in values}
         return values[self.output]
 
 
 class NirNetwork(Graph):
-    """A NIR graph: ``(sample, time, …)`` to the same, from rest; without neurons or delays, ``(sample, …)``."""
+    """A NIR graph that maps ``(sample, time, …)`` to the same, from rest; ``(sample, …)`` without neurons and delays."""
 
     def __init__(self, graph: Any, time_step: float) -> None:
         super().__init__(graph, time_step)
@@ -300,7 +302,7 @@ class NirNetwork(Graph):
         self.cost_notes = (f"NIR graph with time steps of {time_step:g} s (Euler)",) if self.temporal else ()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output at every time step.
+        """Return the output at every time step.
 
         Raises
         ------
@@ -320,33 +322,34 @@ class NirNetwork(Graph):
 
 
 def module_of(name: str, node: Any, time_step: float) -> nn.Module:
-    """The module of one node.
+    """Return the module of one node.
 
     Raises
     ------
     ModelError
-        It is of a kind that is not supported, holds values that are no numbers, or a time constant below the time step.
+        The kind of the node is not supported, a value is NaN, or a time constant is shorter than the time step.
     """
     kind = type(node).__name__
     for field, value in vars(node).items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f" and np.isnan(value).any():
-            raise ModelError(f"NIR node {name!r} ({kind}): {field} holds NaN")
+            raise ModelError(f"NIR node {name!r} ({kind}): {field} contains NaN")
         if field.startswith("tau") and value is not None and not (np.asarray(value) >= time_step).all():
             raise ModelError(
-                f"NIR node {name!r} ({kind}): {field} is {np.min(value):g} s, below the time step of {time_step:g} s, with "
-                "which its equation has no stable solution; state a shorter one: from_nir(…, time_step=…)"
+                f"NIR node {name!r} ({kind}): {field} is {np.min(value):g} s, shorter than the time step of "
+                f"{time_step:g} s, with which its equation has no stable solution: pass a shorter step, "
+                "from_nir(…, time_step=…)"
             )
     if kind in NEURONS:
         return NEURONS[kind](node, time_step)
     if kind in ("Affine", "Linear") and node.weight.ndim == 2:
-        made: nn.Module = nn.Linear(node.weight.shape[1], node.weight.shape[0], bias=kind == "Affine")
-        return _filled(made, node)
+        linear: nn.Module = nn.Linear(node.weight.shape[1], node.weight.shape[0], bias=kind == "Affine")
+        return _with_weights(linear, node)
     if kind in ("Conv1d", "Conv2d"):
         sizes = {key: _ints(getattr(node, key)) for key in ("stride", "dilation")}
         padding = node.padding if isinstance(node.padding, str) else _ints(node.padding)
         out, into, *window = node.weight.shape
         make = nn.Conv1d if kind == "Conv1d" else nn.Conv2d
-        return _filled(
+        return _with_weights(
             make(into * node.groups, out, tuple(window), groups=node.groups, padding=padding, **sizes), node
         )
     if kind in ("AvgPool2d", "SumPool2d"):
@@ -360,17 +363,17 @@ def module_of(name: str, node: Any, time_step: float) -> nn.Module:
         return Delay(node, time_step)
     if kind in ("Scale", "Threshold"):
         return Scale(node) if kind == "Scale" else Threshold(node)
-    raise ModelError(f"NIR node {name!r} is of the kind {kind}, which is not supported")
+    raise ModelError(f"NIR node {name!r} is of kind {kind}, which is not supported")
 
 
 def compact(value: Any) -> Tensor:
-    """A parameter of neurons as 32-bit numbers: a single one where all are equal."""
+    """Return a parameter of neurons as 32-bit numbers: a single one if all are equal."""
     values = np.asarray(value, dtype=np.float64)
     same = values.size > 0 and bool((values == values.flat[0]).all())
     return torch.tensor(values.flat[0] if same else values, dtype=torch.float32)
 
 
-def _filled(module: nn.Module, node: Any) -> nn.Module:
+def _with_weights(module: nn.Module, node: Any) -> nn.Module:
     with torch.no_grad():
         module.requires_grad_(False).weight.copy_(torch.as_tensor(np.asarray(node.weight, dtype=np.float32)))
         if module.bias is not None:
@@ -378,8 +381,8 @@ def _filled(module: nn.Module, node: Any) -> nn.Module:
     return module
 
 
-def _stated(node: Any, side: str) -> tuple[int, ...]:
-    """The shape of what a node takes or gives; empty where it is not stated."""
+def _declared_shape(node: Any, side: str) -> tuple[int, ...]:
+    """Return the declared shape of a node's input or output; empty if it is not declared."""
     stated = (getattr(node, f"{side}_type", None) or {}).get(side)
     return () if stated is None or None in np.atleast_1d(stated) else _ints(stated)
 
@@ -388,27 +391,27 @@ def _ints(value: Any) -> tuple[int, ...]:
     return tuple(int(x) for x in np.atleast_1d(np.asarray(value)))
 
 
-def _in_order(
+def _topological_order(
     nodes: Sequence[str], edges: Iterable[tuple[str, str]]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Nodes so that each comes after those it depends on, and the edges that close a cycle."""
+    """Return the nodes in topological order, and the edges that close a cycle."""
     following: dict[str, list[str]] = {name: [] for name in nodes}
     for a, b in edges:
         following[a].append(b)
-    done: dict[str, None] = {}
-    met: set[str] = set()
+    finished: dict[str, None] = {}
+    visited: set[str] = set()
     for start in sorted(nodes, key=lambda name: any(name == b for _, b in edges)):
-        path = [] if start in met else [(start, iter(following[start]))]
-        met.add(start)
+        path = [] if start in visited else [(start, iter(following[start]))]
+        visited.add(start)
         while path:
             name, rest = path[-1]
-            fresh = next((b for b in rest if b not in met), None)
+            fresh = next((b for b in rest if b not in visited), None)
             if fresh is None:
-                done[name] = None
+                finished[name] = None
                 path.pop()
             else:
-                met.add(fresh)
+                visited.add(fresh)
                 path.append((fresh, iter(following[fresh])))
-    order = list(reversed(done))
-    place = {name: number for number, name in enumerate(order)}
-    return order, [(a, b) for a, b in edges if place[a] >= place[b]]
+    order = list(reversed(finished))
+    position = {name: number for number, name in enumerate(order)}
+    return order, [(a, b) for a, b in edges if position[a] >= position[b]]

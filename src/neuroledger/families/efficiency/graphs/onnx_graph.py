@@ -1,4 +1,4 @@
-"""Networks from ONNX files, run operator by operator in torch; an operator without a rule here is refused by its name."""
+"""Networks from ONNX files, run operator by operator in torch; operators without a rule here are refused by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Attributes = Mapping[str, Any]
 Operator = Callable[..., Any]
 F = nn.functional
 
-# Since this version of the operators, shapes are made equal as NumPy does it.
+# Since this operator version, broadcasting is that of NumPy.
 OLDEST: Final = 7
 
 
@@ -30,55 +30,59 @@ OLDEST: Final = 7
 class Graph:
     """An ONNX graph in plain values.
 
-    ``nodes`` are (domain, kind, name, names of inputs, names of outputs, attributes); ``held`` the initialisers by name.
+    ``nodes`` are (domain, kind, name, names of inputs, names of outputs, attributes); ``initialisers`` are arrays by name.
     """
 
     opset: int
     nodes: Sequence[tuple[str, str, str, list[str], list[str], dict[str, Any]]]
-    held: Mapping[str, np.ndarray]
+    initialisers: Mapping[str, np.ndarray]
     inputs: Sequence[str]
     outputs: Sequence[str]
 
 
 def from_onnx(source: Any, *, alone: bool = False) -> OnnxNetwork:
-    """The network of an ONNX model or file, its float initialisers as parameters.
+    """Return the network of an ONNX model or file, with its float initialisers as parameters.
 
-    A file is parsed in a process with limits. It may keep values in further files of its folder, unless it is to stand
-    ``alone``.
+    A file is parsed in a process with limits. It may store values in further files of its folder, unless ``alone``.
 
     Raises
     ------
     ModelError
-        The file is not a valid ONNX model, keeps values elsewhere, or has operators that are not supported.
+        The file is not a valid ONNX model, stores values outside of its folder, or has unsupported operators.
     """
     require("onnx", "onnx")
     return OnnxNetwork(
-        _in_file(Path(source), alone) if isinstance(source, (str, Path)) else Graph(*_graph(source))
+        _read_file(Path(source), alone) if isinstance(source, (str, Path)) else Graph(*_graph(source))
     )
 
 
-def _in_file(path: Path, alone: bool) -> Graph:
+def _read_file(path: Path, alone: bool) -> Graph:
     import onnx
 
     if not path.is_file():
         raise ModelError(f"{path} is not a file")
 
-    def further() -> list[str]:
+    def external_files() -> list[str]:
         model = onnx.load(str(path), load_external_data=False)
-        held = [*model.graph.initializer, *(one.t for node in model.graph.node for one in node.attribute)]
-        return sorted({pair.value for one in held for pair in one.external_data if pair.key == "location"})
+        tensors = [
+            *model.graph.initializer,
+            *(item.t for node in model.graph.node for item in node.attribute),
+        ]
+        return sorted(
+            {pair.value for tensor in tensors for pair in tensor.external_data if pair.key == "location"}
+        )
 
     def read() -> tuple[Any, ...]:
         onnx.checker.check_model(str(path))
         return _graph(onnx.load(str(path)))
 
     try:
-        names = confined(further, limits_for([path]), path.name)
+        names = confined(external_files, limits_for([path]), path.name)
         if names and alone:
-            raise ModelError(f"it keeps values in {names[0]!r}, which no pin covers: save it as one file")
-        odd = [name for name in names if Path(name).name != name or (path.parent / name).is_symlink()]
-        if odd:
-            raise ModelError(f"it keeps values in {odd[0]!r}, which is not a file of its folder")
+            raise ModelError(f"it stores values in {names[0]!r}, which no pin covers: save it as one file")
+        outside = [name for name in names if Path(name).name != name or (path.parent / name).is_symlink()]
+        if outside:
+            raise ModelError(f"it stores values in {outside[0]!r}, which is not a file of its folder")
         files = [path, *(path.parent / name for name in names)]
         return Graph(*confined(read, limits_for(files), path.name))
     except (DataError, ModelError) as error:
@@ -86,40 +90,42 @@ def _in_file(path: Path, alone: bool) -> Graph:
 
 
 def _graph(model: Any) -> tuple[Any, ...]:
-    """The fields of a `Graph`.
+    """Return the fields of a `Graph`.
 
     Raises
     ------
     ModelError
-        Values are of a type that is not read.
+        An initialiser cannot be read.
     """
     from onnx import AttributeProto, helper
 
     graph = model.graph
-    read = (AttributeProto.INT, AttributeProto.INTS, AttributeProto.FLOAT, AttributeProto.FLOATS, AttributeProto.STRING,
+    supported = (AttributeProto.INT, AttributeProto.INTS, AttributeProto.FLOAT, AttributeProto.FLOATS, AttributeProto.STRING,
             AttributeProto.STRINGS, AttributeProto.TENSOR)  # fmt: skip
     nodes = []
     for node in graph.node:
         options = {
-            one.name: _plain(helper.get_attribute_value(one)) for one in node.attribute if one.type in read
+            attribute.name: _plain_value(helper.get_attribute_value(attribute))
+            for attribute in node.attribute
+            if attribute.type in supported
         }
         nodes.append((node.domain, node.op_type, node.name, list(node.input), list(node.output), options))
-    held = {item.name: _values(item) for item in graph.initializer}
+    initialisers = {item.name: _values(item) for item in graph.initializer}
     opset = next((x.version for x in model.opset_import if x.domain in ("", "ai.onnx")), 0)
-    return opset, nodes, held, [x.name for x in graph.input], [x.name for x in graph.output]
+    return opset, nodes, initialisers, [x.name for x in graph.input], [x.name for x in graph.output]
 
 
 def _values(item: Any) -> np.ndarray:
     from onnx import numpy_helper
 
     try:
-        found: np.ndarray = np.asarray(numpy_helper.to_array(item))
-        torch.from_numpy(np.empty(0, found.dtype))
-    except Exception as error:  # of a type or size that its bytes are not
+        values: np.ndarray = np.asarray(numpy_helper.to_array(item))
+        torch.from_numpy(np.empty(0, values.dtype))
+    except Exception as error:  # the bytes do not match the type or size
         raise ModelError(
             f"ONNX initialiser {item.name!r} cannot be read: {type(error).__name__}: {error}"
         ) from error
-    return found
+    return values
 
 
 def _tensor(values: np.ndarray) -> Tensor:
@@ -127,7 +133,7 @@ def _tensor(values: np.ndarray) -> Tensor:
 
 
 class OnnxNetwork(nn.Module):  # type: ignore[misc]
-    """An ONNX graph. Every operator is a child module named after its node, which holds the weights it uses."""
+    """An ONNX graph. Every operator is a child module with its weights, named after its node."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -135,52 +141,54 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
 
         self.opset = graph.opset
         unknown: dict[str, str] = {}
-        for domain, op_type, name, _, made, _ in graph.nodes:
-            own = domain in ("", "ai.onnx")
-            if not own or op_type not in OPERATORS:
-                unknown.setdefault(op_type if own else f"{domain}.{op_type}", name or _first(made))
+        for domain, op_type, name, _, outputs, _ in graph.nodes:
+            standard = domain in ("", "ai.onnx")
+            if not standard or op_type not in OPERATORS:
+                unknown.setdefault(op_type if standard else f"{domain}.{op_type}", name or _first(outputs))
         if unknown:
-            named = ", ".join(f"{kind} (node {name!r})" for kind, name in sorted(unknown.items()))
+            names = ", ".join(f"{kind} (node {name!r})" for kind, name in sorted(unknown.items()))
             raise ModelError(
-                f"ONNX operators that are not supported: {named}; supported are {', '.join(sorted(OPERATORS))}"
+                f"the ONNX graph has unsupported operators: {names}; supported are {', '.join(sorted(OPERATORS))}"
             )
         newest = defs.onnx_opset_version()
         if not OLDEST <= self.opset <= newest:
-            raise ModelError(f"ONNX opset {self.opset} is not supported; {OLDEST} to {newest} are")
-        held: dict[str, Tensor] = {}
-        for name, values in graph.held.items():
+            raise ModelError(f"ONNX opset {self.opset} is not supported; supported are {OLDEST} to {newest}")
+        initialisers: dict[str, Tensor] = {}
+        for name, values in graph.initialisers.items():
             value = _tensor(values)
-            held[name] = nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
-        self.inputs = [name for name in graph.inputs if name not in held]
+            initialisers[name] = (
+                nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
+            )
+        self.inputs = [name for name in graph.inputs if name not in initialisers]
         self.outputs = list(graph.outputs)
-        _require_order(graph, {*held, *self.inputs})
+        _require_order(graph, {*initialisers, *self.inputs})
         self.steps: list[Node] = []
-        last = {name: number for number, (*_, given, _, _) in enumerate(graph.nodes) for name in given}
-        for number, (_, kind, name, given, made, options) in enumerate(graph.nodes):
-            done = [one for one in {*given} if last[one] == number and one not in self.outputs]
-            weights = {one: held[one] for one in given if one in held}
-            step = Node(kind, given, made, options, weights, done, self.opset)
+        last = {name: number for number, (*_, inputs, _, _) in enumerate(graph.nodes) for name in inputs}
+        for number, (_, kind, name, inputs, outputs, options) in enumerate(graph.nodes):
+            last_uses = [value for value in {*inputs} if last[value] == number and value not in self.outputs]
+            own = {value: initialisers[value] for value in inputs if value in initialisers}
+            step = Node(kind, inputs, outputs, options, own, last_uses, self.opset)
             self.steps.append(step)
-            label = (name or _first(made)).strip("/").replace(".", "_") or f"node{number}"
+            label = (name or _first(outputs)).strip("/").replace(".", "_") or f"node{number}"
             self.add_module(f"{label}_{number}" if hasattr(self, label) else label, step)
 
-    def forward(self, *given: Tensor) -> Any:
-        """The graph's output, or a tuple of several, for its inputs in order.
+    def forward(self, *inputs: Tensor) -> Any:
+        """Return the graph's output, or a tuple of several, for its inputs in order.
 
         Raises
         ------
         ModelError
-            The number of inputs is not that of the graph.
+            The number of inputs is wrong.
         """
-        if len(given) != len(self.inputs):
+        if len(inputs) != len(self.inputs):
             raise ModelError(
-                f"the ONNX graph has {len(self.inputs)} inputs ({', '.join(self.inputs)}), not {len(given)}"
+                f"the ONNX graph has {len(self.inputs)} inputs ({', '.join(self.inputs)}), not {len(inputs)}"
             )
-        values: dict[str, Any] = dict(zip(self.inputs, given, strict=True))
+        values: dict[str, Any] = dict(zip(self.inputs, inputs, strict=True))
         for step in self.steps:
             step.run(values)
-        found = tuple(values[name] for name in self.outputs)
-        return found[0] if len(found) == 1 else found
+        outputs = tuple(values[name] for name in self.outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _first(names: Sequence[str]) -> str:
@@ -188,109 +196,109 @@ def _first(names: Sequence[str]) -> str:
 
 
 def _require_order(graph: Graph, known: set[str]) -> None:
-    """Every value is made before it is used, the outputs too.
+    """Require that every value, including outputs, is computed before it is used.
 
     Raises
     ------
     ModelError
-        A node or the graph takes a value that nothing before it makes.
+        A node uses, or the graph returns, a value that no earlier node computes.
     """
-    made = known | {""}
-    for _, kind, label, given, gives, _ in graph.nodes:
-        for name in given:
-            if name not in made:
+    available = known | {""}
+    for _, kind, label, inputs, outputs, _ in graph.nodes:
+        for name in inputs:
+            if name not in available:
                 raise ModelError(
-                    f"ONNX node {label or _first(gives)!r} ({kind}) takes {name!r}, which nothing before it makes"
+                    f"ONNX node {label or _first(outputs)!r} ({kind}) takes {name!r}, which no earlier node computes"
                 )
-        made |= set(gives)
+        available |= set(outputs)
     for output in graph.outputs:
-        if output not in made:
-            raise ModelError(f"the ONNX graph answers {output!r}, which nothing makes")
+        if output not in available:
+            raise ModelError(f"the ONNX graph returns {output!r}, which no node computes")
 
 
 class Node(nn.Module):  # type: ignore[misc]
-    """One operator of a graph, with the initialisers among its inputs; ``done`` are inputs that no later one uses."""
+    """One operator of a graph, with the initialisers among its inputs; no later operator uses the inputs ``last_uses``."""
 
     def __init__(
         self,
         kind: str,
-        given: Sequence[str],
-        made: Sequence[str],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
         options: Attributes,
-        held: Mapping[str, Tensor],
-        done: Sequence[str],
+        initialisers: Mapping[str, Tensor],
+        last_uses: Sequence[str],
         opset: int,
     ) -> None:
         super().__init__()
-        self.kind, self.given, self.made, self.done = kind, list(given), list(made), list(done)
+        self.kind, self.last_uses = kind, list(last_uses)
+        self.inputs, self.outputs = list(inputs), list(outputs)
         self.options: dict[str, Any] = {
             name: _tensor(value) if isinstance(value, np.ndarray) else value
             for name, value in options.items()
         }
-        self.options["opset"], self.options["outputs"] = opset, len(self.made)
-        self.held: dict[str, Any] = {}  # constants that are no weights: shapes, axes
+        self.options["opset"], self.options["outputs"] = opset, len(self.outputs)
+        self.constants: dict[str, Any] = {}  # constants that are not weights: shapes, axes
         self.names: dict[str, str] = {}
-        for number, name in enumerate(self.given):
-            value = held.get(name)
+        for number, name in enumerate(self.inputs):
+            value = initialisers.get(name)
             if isinstance(value, nn.Parameter) and self.kind not in RECURRENT:
                 self.names[name] = "weight" if number == 1 else f"input{number}"
                 self.register_parameter(self.names[name], value)
             elif value is not None:
-                self.held[name] = value
+                self.constants[name] = value
         if self.kind in RECURRENT:
-            self.layer = recurrent_layer(self.kind, self.given, self.held, self.options)
+            self.layer = recurrent_layer(self.kind, self.inputs, self.constants, self.options)
 
     def run(self, values: dict[str, Any]) -> None:
-        """Take the inputs from the values by name, and put the outputs there."""
-        given = [None if not name else self._value(name, values) for name in self.given]
-        result = self(*given)
-        for name, value in zip(
-            self.made, result if isinstance(result, (tuple, list)) else (result,), strict=False
-        ):
-            values[name] = value
-        for name in self.done:
+        """Read the inputs from ``values`` by name, and store the outputs there."""
+        result = self(*(self._value(name, values) if name else None for name in self.inputs))
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        values.update(zip(self.outputs, results, strict=False))
+        for name in self.last_uses:
             values.pop(name, None)
 
     def _value(self, name: str, values: Mapping[str, Any]) -> Any:
         if name in self.names:
             return self._parameters[self.names[name]]
-        return self.held[name] if name in self.held else values[name]
+        return self.constants[name] if name in self.constants else values[name]
 
-    def forward(self, *given: Any) -> Any:
-        """The operator's outputs."""
+    def forward(self, *inputs: Any) -> Any:
+        """Return the operator's outputs."""
         if self.kind in RECURRENT:
-            return run_recurrent(self.layer, given)
-        return OPERATORS[self.kind](self.options, *given)
+            return run_recurrent(self.layer, inputs)
+        return OPERATORS[self.kind](self.options, *inputs)
 
 
 RECURRENT: Final = {"LSTM": ((0, 2, 3, 1), nn.LSTM), "GRU": ((1, 0, 2), nn.GRU)}
-"""Torch's gates in order of those of ONNX (LSTM: input, output, forget, cell; GRU: update, reset, hidden)."""
+"""Indices of torch's gates among those of ONNX (LSTM: input, output, forget, cell; GRU: update, reset, hidden)."""
 
 
 def recurrent_layer(
-    kind: str, names: Sequence[str], held: Mapping[str, Any], options: Attributes
+    kind: str, names: Sequence[str], constants: Mapping[str, Any], options: Attributes
 ) -> nn.Module:
-    """Torch's layer with the weights of an ONNX one.
+    """Return torch's layer with the weights of an ONNX layer.
 
     Raises
     ------
     ModelError
-        Its weights are computed, or it has peepholes, clipping, other activations or another layout.
+        The weights are computed, or the layer has peepholes, clipping, other activations or another layout.
     """
-    given = [held.get(name) for name in (*names, "", "")]
-    weights: list[Any] = [None if x is None else x.detach() for x in given[1:4]]
+    tensors = [constants.get(name) for name in (*names, "", "")]
+    weights: list[Any] = [None if x is None else x.detach() for x in tensors[1:4]]
     w, r, b = weights
-    usual = {"hidden_size", "direction", "linear_before_reset", "layout", "opset", "outputs"}
-    odd = sorted(set(options) - usual) + [f"input {n}" for n in (4, 7) if n < len(names) and names[n]]
+    supported = {"hidden_size", "direction", "linear_before_reset", "layout", "opset", "outputs"}
+    unsupported = sorted(set(options) - supported) + [
+        f"input {n}" for n in (4, 7) if n < len(names) and names[n]
+    ]
     direction = options.get("direction", "forward")
     if direction == "reverse" or options.get("layout", 0):
-        odd.append(f"direction {direction} or layout {options.get('layout', 0)}")
+        unsupported.append(f"direction {direction} or layout {options.get('layout', 0)}")
     if kind == "GRU" and not options.get("linear_before_reset", 0):
-        odd.append("linear_before_reset = 0, which torch's GRU does not compute")
-    if w is None or r is None or odd:
+        unsupported.append("linear_before_reset = 0, which torch's GRU does not compute")
+    if w is None or r is None or unsupported:
         raise ModelError(
             f"ONNX {kind} is supported with constant weights and plain options only, not with "
-            f"{', '.join(odd) or 'computed weights'}"
+            f"{', '.join(unsupported) or 'computed weights'}"
         )
     order, make = RECURRENT[kind]
     size = r.shape[-1]
@@ -312,39 +320,39 @@ def recurrent_layer(
     return layer
 
 
-def run_recurrent(layer: nn.Module, given: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Outputs (time, direction, sample, unit) and last states, as ONNX lays them out."""
-    start = [x for x in given[5:7] if x is not None]
-    x = given[0]
+def run_recurrent(layer: nn.Module, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+    """Return outputs (time, direction, sample, unit) and last states, in ONNX's layout."""
+    start = [x for x in inputs[5:7] if x is not None]
+    x = inputs[0]
     state = tuple(start) if len(start) == 2 else start[0] if start else None
     output, last = layer(x, state)
     ways = 2 if layer.bidirectional else 1
     return (output.unflatten(-1, (ways, -1)).transpose(1, 2), *(last if isinstance(last, tuple) else (last,)))
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if type(value).__name__ == "TensorProto":
         return _values(value)
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return [_plain_value(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _list(x: Any) -> list[int]:
+def _int_list(x: Any) -> list[int]:
     return [int(v) for v in (x.reshape(-1).tolist() if isinstance(x, Tensor) else x)]
 
 
 def _pads(o: Attributes, x: Tensor, window: Sequence[int], fill: float = 0.0) -> tuple[Tensor, list[int]]:
-    """The input and its symmetric padding; uneven padding is applied to the input."""
+    """Return the input and its symmetric padding; asymmetric padding is applied to the input."""
     rank = len(window)
-    pads = _list(o.get("pads", [0] * (2 * rank)))
+    pads = _int_list(o.get("pads", [0] * (2 * rank)))
     auto = o.get("auto_pad", "NOTSET")
     if auto.startswith("SAME"):
         steps, gaps = o.get("strides", [1] * rank), o.get("dilations", [1] * rank)
         sums = [max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
                 for n, s, k, d in zip(x.shape[2:], steps, window, gaps, strict=True)]  # fmt: skip
         first = [(total + (auto == "SAME_LOWER")) // 2 for total in sums]
-        pads = [*first, *(total - one for total, one in zip(sums, first, strict=True))]
+        pads = [*first, *(total - before for total, before in zip(sums, first, strict=True))]
     if pads[:rank] == pads[rank:]:
         return x, pads[:rank]
     order = [p for axis in reversed(range(rank)) for p in (pads[axis], pads[rank + axis])]
@@ -362,7 +370,7 @@ def _conv_transpose(o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None
     rank = w.dim() - 2
     pads, ones = o.get("pads", [0] * 2 * rank), [1] * rank
     if pads[:rank] != pads[rank:] or o.get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in o:
-        raise ModelError("ONNX ConvTranspose is supported with even, explicit padding only")
+        raise ModelError("ONNX ConvTranspose is supported only with symmetric, explicit padding")
     run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
     more, gaps = o.get("output_padding", [0] * rank), o.get("dilations", ones)
     return run(x, w, b, o.get("strides", ones), pads[:rank], more, o.get("group", 1), gaps)
@@ -382,7 +390,9 @@ def _pool(o: Attributes, x: Tensor, *, mean: bool) -> Tensor:
     inside = bool(o.get("count_include_pad", 0))
     even, padding = _pads(o, x, window, 0.0 if mean else -torch.inf)
     if mean and even is not x and not inside:
-        raise ModelError("ONNX AveragePool is supported with uneven padding only where count_include_pad = 1")
+        raise ModelError(
+            "ONNX AveragePool with asymmetric padding is supported only with count_include_pad = 1"
+        )
     steps, gaps, ceil = (
         o.get("strides", [1] * rank),
         o.get("dilations", [1] * rank),
@@ -411,7 +421,7 @@ def _layer_norm(o: Attributes, x: Tensor, scale: Tensor, bias: Tensor | None = N
 
 def _reduce(function: Callable[..., Tensor]) -> Operator:
     def run(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
-        chosen = _list(axes if axes is not None else o.get("axes", ()))
+        chosen = _int_list(axes if axes is not None else o.get("axes", ()))
         if not chosen and o.get("noop_with_empty_axes", 0):
             return x
         return function(x, tuple(chosen or range(x.dim())), bool(o.get("keepdims", 1)))
@@ -420,7 +430,7 @@ def _reduce(function: Callable[..., Tensor]) -> Operator:
 
 
 def _reshape(o: Attributes, x: Tensor, shape: Any) -> Tensor:
-    sizes = _list(shape)
+    sizes = _int_list(shape)
     return x.reshape(
         [x.shape[n] if size == 0 and not o.get("allowzero", 0) else size for n, size in enumerate(sizes)]
     )
@@ -428,11 +438,11 @@ def _reshape(o: Attributes, x: Tensor, shape: Any) -> Tensor:
 
 def _squeeze(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
     chosen = axes if axes is not None else o.get("axes")
-    return x.squeeze() if chosen is None else x.squeeze(_list(chosen))
+    return x.squeeze() if chosen is None else x.squeeze(_int_list(chosen))
 
 
 def _unsqueeze(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
-    chosen = _list(axes if axes is not None else o["axes"])
+    chosen = _int_list(axes if axes is not None else o["axes"])
     for axis in sorted(a % (x.dim() + len(chosen)) for a in chosen):
         x = x.unsqueeze(axis)
     return x
@@ -442,16 +452,16 @@ def _slice(o: Attributes, x: Tensor, *given: Any) -> Tensor:
     starts, ends, axes, steps = (
         (*given, None, None)[:4] if given else (o["starts"], o["ends"], o.get("axes"), None)
     )
-    starts, ends = _list(starts), _list(ends)
-    axes = list(range(len(starts))) if axes is None else _list(axes)
-    steps = [1] * len(starts) if steps is None else _list(steps)
+    starts, ends = _int_list(starts), _int_list(ends)
+    axes = list(range(len(starts))) if axes is None else _int_list(axes)
+    steps = [1] * len(starts) if steps is None else _int_list(steps)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         last = None if step < 0 and end < -x.shape[axis] else end
-        places = range(*slice(start, last, step).indices(x.shape[axis]))
-        if step < 0:  # torch's slices go forwards only
-            x = x.index_select(axis, torch.tensor(list(places), device=x.device))
+        indices = range(*slice(start, last, step).indices(x.shape[axis]))
+        if step < 0:  # torch supports only positive steps
+            x = x.index_select(axis, torch.tensor(list(indices), device=x.device))
         else:
-            x = x[(slice(None),) * (axis % x.dim()) + (slice(places.start, places.stop, step),)]
+            x = x[(slice(None),) * (axis % x.dim()) + (slice(indices.start, indices.stop, step),)]
     return x
 
 
@@ -468,12 +478,12 @@ def _split(o: Attributes, x: Tensor, sizes: Any = None) -> tuple[Tensor, ...]:
     sizes = sizes if sizes is not None else o.get("split")
     if sizes is None:
         return tuple(x.split(-(-x.shape[axis] // o.get("num_outputs", o["outputs"])), axis))
-    return tuple(x.split(_list(sizes), axis))
+    return tuple(x.split(_int_list(sizes), axis))
 
 
 def _pad(o: Attributes, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None) -> Tensor:
-    amounts = _list(pads if pads is not None else o["pads"])
-    where = range(x.dim()) if axes is None else [a % x.dim() for a in _list(axes)]
+    amounts = _int_list(pads if pads is not None else o["pads"])
+    where = range(x.dim()) if axes is None else [a % x.dim() for a in _int_list(axes)]
     each = {axis: (amounts[n], amounts[len(where) + n]) for n, axis in enumerate(where)}
     order = [p for axis in reversed(range(x.dim())) for p in each.get(axis, (0, 0))]
     mode = {"edge": "replicate"}.get(o.get("mode", "constant"), o.get("mode", "constant"))
@@ -512,16 +522,16 @@ TYPES: Final = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16,
                 9: torch.bool, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}  # fmt: skip
 
 
-def _of_one(function: Callable[..., Any]) -> Operator:
+def _elementwise(function: Callable[..., Any]) -> Operator:
     return lambda o, *given: function(*given)
 
 
-def _fold(function: Callable[..., Any]) -> Operator:
+def _reduced(function: Callable[..., Any]) -> Operator:
     return lambda o, *given: reduce(function, given)
 
 
 OPERATORS: Mapping[str, Operator] = {
-    **{kind: _of_one(run) for kind, run in {
+    **{kind: _elementwise(run) for kind, run in {
         "Abs": torch.abs, "Add": torch.add, "And": torch.logical_and, "Ceil": torch.ceil, "Cos": torch.cos,
         "Equal": torch.eq, "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor, "Greater": torch.gt,
         "GreaterOrEqual": torch.ge, "HardSwish": F.hardswish, "Identity": lambda x: x, "Less": torch.lt,
@@ -531,7 +541,7 @@ OPERATORS: Mapping[str, Operator] = {
         "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Sin": torch.sin, "Softplus": F.softplus, "Softsign": F.softsign,
         "Sqrt": torch.sqrt, "Sub": torch.sub, "Tanh": torch.tanh, "Where": torch.where,
     }.items()},
-    "Max": _fold(torch.maximum), "Min": _fold(torch.minimum), "Sum": _fold(torch.add), "Div": _div,
+    "Max": _reduced(torch.maximum), "Min": _reduced(torch.minimum), "Sum": _reduced(torch.add), "Div": _div,
     "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "BatchNormalization": _batch_norm,
     "LayerNormalization": _layer_norm,
     "MaxPool": lambda o, x: _pool(o, x, mean=False), "AveragePool": lambda o, x: _pool(o, x, mean=True),
@@ -550,11 +560,11 @@ OPERATORS: Mapping[str, Operator] = {
     "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Slice": _slice, "Gather": _gather,
     "Split": _split, "Pad": _pad, "Concat": lambda o, *given: torch.cat(given, o["axis"]),
     "Transpose": lambda o, x: x.permute(o.get("perm", list(reversed(range(x.dim()))))),
-    "Expand": lambda o, x, shape: x.expand(torch.broadcast_shapes(x.shape, _list(shape))),
-    "Tile": lambda o, x, times: x.repeat(_list(times)),
+    "Expand": lambda o, x, shape: x.expand(torch.broadcast_shapes(x.shape, _int_list(shape))),
+    "Tile": lambda o, x, times: x.repeat(_int_list(times)),
     "Shape": lambda o, x: torch.tensor(x.shape)[o.get("start", 0) : o.get("end")],
     "Constant": _constant,
-    "ConstantOfShape": lambda o, shape: torch.full(_list(shape), o["value"].item() if "value" in o else 0.0,
+    "ConstantOfShape": lambda o, shape: torch.full(_int_list(shape), o["value"].item() if "value" in o else 0.0,
                                                    dtype=o["value"].dtype if "value" in o else torch.float32),
     **dict.fromkeys(RECURRENT, lambda o, *given: given),
 }  # fmt: skip
